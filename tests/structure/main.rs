@@ -196,36 +196,3 @@ fn a_stage_is_known_in_the_files_that_docs_adding_lists() {
     assert_eq!(found, listed, "files that name the stage {stage}, and those that docs/adding.md lists");
     assert!(listed.len() <= FILES_OF_A_STAGE, "{} files know one stage", listed.len());
 }
-
-/// Words that a command line may leave out. A handler may test whether one is present. Between words that exclude each
-/// other it must use `Args::among`, which names all of them, so that an unknown word does not silently mean one of
-/// them.
-const OPTIONAL_WORDS: &[&str] = &[
-    "delay",
-    "digest",
-    "mst",
-    "name",
-    "no-advertise",
-    "no-autoconfig",
-    "null0",
-    "off-link",
-    "permanent",
-    "secondary",
-    "vrf",
-];
-
-#[test]
-fn commands_do_not_decide_by_a_missing_keyword() {
-    let dir = root().join("crates/cli/src/commands");
-    let mut asked = Vec::new();
-    for entry in fs::read_dir(&dir).expect("the commands").flatten() {
-        let text = fs::read_to_string(entry.path()).expect("readable");
-        for part in text.split(".has(\"").skip(1) {
-            let word = part.split('"').next().unwrap_or_default();
-            if !OPTIONAL_WORDS.contains(&word) {
-                asked.push(format!("{}: {word}", entry.path().display()));
-            }
-        }
-    }
-    assert!(asked.is_empty(), "ask Args::among for one of several keywords: {asked:#?}");
-}

@@ -2,7 +2,6 @@
 //!
 //! Invariant: [`take`] never consumes more words than the line has, and every value is in range.
 
-use crate::parse::Form;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use lanyard_config::InterfaceName;
 use lanyard_types::{MacAddr, VlanId, VlanSet};
@@ -15,6 +14,17 @@ pub const MAX_RANGE: usize = 1023;
 const MAX_MSTID: u16 = 4094;
 /// The maximum length of a file name or host name, in bytes.
 pub const MAX_WORD: usize = 255;
+
+/// The form of a configuration command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// The plain form.
+    Set,
+    /// `no ...`.
+    No,
+    /// `default ...`.
+    Default,
+}
 
 /// The types of argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

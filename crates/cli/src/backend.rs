@@ -5,6 +5,7 @@
 //! changes the configuration clones [`Configuration::running`], edits the clone and passes it to
 //! [`Configuration::commit`], which puts it into force everywhere, or refuses it and changes nothing.
 
+pub use crate::outcome::Refusal;
 use crate::sessions::ConfigSessions;
 use crate::view;
 use ipnet::IpNet;
@@ -13,24 +14,6 @@ use lanyard_lldp::Protocol;
 use lanyard_types::{MacAddr, VlanId};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-
-/// Why the switch refused a command: one line that states the problem and names the input, without the
-/// leading `% `.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Refusal(pub String);
-
-impl From<String> for Refusal {
-    fn from(text: String) -> Self {
-        Self(text)
-    }
-}
-
-impl From<&str> for Refusal {
-    fn from(text: &str) -> Self {
-        Self(text.to_owned())
-    }
-}
 
 /// Selects FDB entries for `show` and `clear mac address-table`; every field that is set must match.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -4,9 +4,9 @@
 //! `<cr>`.
 
 use crate::args::{Kind, Names, Take, take};
-use crate::parse::{Expected, Failure, Reader, Word, words};
+use crate::line::{Failure, Word, words};
+use crate::parse::{Expected, Reader};
 use crate::pipe;
-use crate::session::Completion;
 use crate::tree::{Node, Root, Token};
 
 /// The maximum number of interface names that `?` lists.
@@ -24,6 +24,15 @@ pub struct Helper<'a> {
     pub privileged: bool,
     /// True in exec modes.
     pub is_exec: bool,
+}
+
+/// The completions for TAB.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Completion {
+    /// The offset in the line from which a candidate replaces the text.
+    pub start: usize,
+    /// The words that may stand there.
+    pub candidates: Vec<String>,
 }
 
 /// One line of help.

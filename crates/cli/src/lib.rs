@@ -4,6 +4,7 @@
 //! [`view`]; their JSON is the contract with programs. Read `tree.rs` to see how a command is declared, then
 //! any file of `commands/`.
 
+mod apply;
 pub mod args;
 pub mod backend;
 pub mod brctl;
@@ -11,10 +12,12 @@ mod commands;
 pub mod config_view;
 pub mod docs;
 pub mod edit;
+mod exec;
 mod feature;
 mod fuzz;
 pub mod generate;
 mod help;
+pub mod line;
 pub mod mode;
 pub mod outcome;
 pub mod parse;
@@ -24,13 +27,17 @@ mod section;
 pub mod session;
 pub mod sessions;
 pub mod setting;
+mod targets;
 pub mod text;
 mod tree;
 mod unsupported;
 pub mod view;
 
+pub use apply::{apply_text, protects};
 pub use backend::{Backend, Refusal};
-pub use edit::{LineError, apply_text};
+pub use exec::Login;
 pub use fuzz::fuzz_line;
+pub use help::Completion;
 pub use outcome::{Outcome, Program, Terminal};
-pub use session::{Completion, Login, Session};
+pub use session::Session;
+pub use sessions::LineError;

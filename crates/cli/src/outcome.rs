@@ -20,6 +20,29 @@ pub enum Outcome {
     Close,
 }
 
+/// Why the switch refused a command: one line that states the problem and names the input, without the
+/// leading `% `.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Refusal(pub String);
+
+impl From<String> for Refusal {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl From<&str> for Refusal {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+/// Joins lines to a text.
+pub fn lines<T: AsRef<str>>(list: &[T]) -> String {
+    list.iter().flat_map(|line| [line.as_ref(), "\n"]).collect()
+}
+
 /// A packet capture in the pcapng format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capture {

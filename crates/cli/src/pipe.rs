@@ -4,7 +4,8 @@
 //! cost.
 
 use crate::args::short;
-use crate::parse::{Failure, Word};
+use crate::line::{Failure, Word};
+use crate::outcome::lines;
 use regex::{Regex, RegexBuilder};
 
 /// The filters: name and help.
@@ -108,7 +109,7 @@ impl Pipe {
                 return format!("Number of lines which match regexp = {count}\n");
             }
         };
-        crate::session::lines(&kept)
+        lines(&kept)
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Invariant: a line that stands under a refused one never runs in another mode.
 
-use crate::parse::Word;
+use crate::line::Word;
 use crate::unsupported::leads_to_mode;
 
 /// A refused line that leads to a mode.
@@ -63,7 +63,7 @@ impl RefusedSection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::words;
+    use crate::line::words;
 
     fn check(lines: &[(&str, Under)]) {
         let mut section = RefusedSection::of("interface nowhere0");

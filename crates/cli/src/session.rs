@@ -5,46 +5,27 @@
 //! leads to global configuration mode instead, so that the following lines run in no other mode; and a refused line of
 //! a pasted text that protects the network leaves the interface shut down.
 
-use crate::args::{Names, short};
-use crate::backend::{Backend, Refusal};
+use crate::apply::{apply_text, is_safety, run_parsed};
+use crate::args::{Form, Names, short};
+use crate::backend::Backend;
 use crate::commands::{self, banner::Capture};
-use crate::edit::{is_safety, run_parsed};
-use crate::help::Helper;
+use crate::edit::ConfigNames;
+use crate::exec::{Exec, Login, State};
+use crate::help::{Completion, Helper};
+use crate::line::{Failure, Word, words};
 use crate::mode::{ConfigMode, Mode};
-use crate::outcome::{Outcome, Terminal};
-use crate::parse::{Failure, Form, Parsed, Reader, Word, words};
+use crate::outcome::{Outcome, Refusal, Terminal, lines};
+use crate::parse::{Parsed, Reader};
 use crate::pipe::{self, Pipe};
 use crate::section::{RefusedSection, Under, indent};
 use crate::tree::Run;
 use crate::unsupported::{Place, explain, leads_to_mode};
 use lanyard_config::Banner;
-use std::collections::VecDeque;
-
-/// The maximum number of lines of history.
-pub const MAX_HISTORY: usize = 256;
-
-/// The user of a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Login {
-    /// The terminal line as `show users` names it: `vty 0`.
-    pub line: String,
-    /// The user's name.
-    pub user: String,
-    /// True when prompts and input are echoed: the caret of an error is then printed under the input. Otherwise
-    /// the line is repeated before the caret, and the message comes first.
-    pub interactive: bool,
-}
 
 /// One session. Any number of sessions share one [`Backend`].
 #[derive(Debug, Clone)]
 pub struct Session {
-    pub(crate) login: Login,
-    pub(crate) mode: Mode,
-    pub(crate) terminal: Terminal,
-    pub(crate) history: VecDeque<String>,
-    pub(crate) history_size: usize,
-    /// True when the user has changed the configuration since `configure`; used for the log.
-    pub(crate) changed: bool,
+    state: State,
     /// True while the lines belong to a text that was pasted or read from a file.
     is_pasted: bool,
     /// A banner whose text is being entered.
@@ -55,27 +36,16 @@ pub struct Session {
     is_held: bool,
 }
 
-/// The context of an exec handler.
-pub struct Exec<'a> {
-    /// The session.
-    pub session: &'a mut Session,
-    /// The switch.
-    pub backend: &'a mut dyn Backend,
-    /// The filters for the output.
-    pub pipe: &'a Pipe,
-}
-
 /// The netdevs and priorities of a switch.
 struct Known<'a>(&'a dyn Backend);
 
 impl Names for Known<'_> {
     fn is_netdev(&self, name: &str) -> bool {
-        crate::edit::ConfigNames(self.0.running()).is_netdev(name)
-            || self.0.netdev_names().iter().any(|n| n == name)
+        ConfigNames(self.0.running()).is_netdev(name) || self.0.netdev_names().iter().any(|n| n == name)
     }
     fn netdevs(&self) -> Vec<String> {
         let mut names = self.0.netdev_names();
-        names.extend(crate::edit::ConfigNames(self.0.running()).netdevs());
+        names.extend(ConfigNames(self.0.running()).netdevs());
         names.sort_by_key(|name| lanyard_config::InterfaceName::Netdev(name.clone()));
         names.dedup();
         names
@@ -88,49 +58,29 @@ impl Names for Known<'_> {
     }
 }
 
-/// The completions for TAB.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Completion {
-    /// The offset in the line from which a candidate replaces the text.
-    pub start: usize,
-    /// The words that may stand there.
-    pub candidates: Vec<String>,
-}
-
 impl Session {
     /// Returns a session in privileged exec mode.
     #[must_use]
     pub fn new(login: Login) -> Self {
-        Self {
-            login,
-            mode: Mode::Privileged,
-            terminal: Terminal::default(),
-            history: VecDeque::new(),
-            history_size: 20,
-            changed: false,
-            is_pasted: false,
-            banner: None,
-            section: None,
-            is_held: false,
-        }
+        Self { state: State::new(login), is_pasted: false, banner: None, section: None, is_held: false }
     }
 
     /// The session's terminal settings.
     #[must_use]
     pub fn terminal(&self) -> Terminal {
-        self.terminal
+        self.state.terminal
     }
 
     /// The mode.
     #[must_use]
     pub fn mode(&self) -> &Mode {
-        &self.mode
+        &self.state.mode
     }
 
     /// The user of the session.
     #[must_use]
     pub fn login(&self) -> &Login {
-        &self.login
+        &self.state.login
     }
 
     /// The text at the beginning of a session on a terminal: the banners motd, login and exec, in this order, as in
@@ -140,7 +90,7 @@ impl Session {
         let banners = &backend.running().banners;
         let shown = [Banner::Motd, Banner::Login, Banner::Exec].iter().filter_map(|which| banners.get(which));
         let line = |text: &String| format!("{}\n", text.strip_suffix('\n').unwrap_or(text));
-        if self.login.interactive { shown.map(line).collect() } else { String::new() }
+        if self.state.login.interactive { shown.map(line).collect() } else { String::new() }
     }
 
     /// Sets whether the following lines belong to a pasted text. Its sender does not read the answer to one line before
@@ -158,7 +108,11 @@ impl Session {
     #[must_use]
     pub fn prompt(&self, backend: &dyn Backend) -> String {
         // The lines of a banner are text, for which IOS prints no prompt.
-        if self.banner.is_some() { String::new() } else { self.mode.prompt(&backend.running().hostname) }
+        if self.banner.is_some() {
+            String::new()
+        } else {
+            self.state.mode.prompt(&backend.running().hostname)
+        }
     }
 
     /// Parses and runs one line.
@@ -204,7 +158,8 @@ impl Session {
         let leaves = ["end", "exit"].contains(&first.to_ascii_lowercase().as_str());
         // Exec commands such as `show diff` and `commit` are still carried out.
         let upto = pipe::position(words, self.in_exec()).unwrap_or(words.len());
-        let parsed = self.reader(line, &words[..upto], &Known(backend)).parse(&commands::root(&self.mode));
+        let parsed =
+            self.reader(line, &words[..upto], &Known(backend)).parse(&commands::root(&self.state.mode));
         let is_exec = !leaves && parsed.is_ok_and(|parsed| matches!(parsed.run, Run::Exec(_)));
         let section = self.section.as_mut()?;
         if line.ends_with('?') || is_exec {
@@ -239,7 +194,7 @@ impl Session {
         failure: Failure,
         backend: &mut dyn Backend,
     ) -> Outcome {
-        let place = match &self.mode {
+        let place = match &self.state.mode {
             Mode::User | Mode::Privileged => Place::Exec,
             Mode::Config { at: ConfigMode::Interface { .. }, .. } => Place::Interface,
             Mode::Config { .. } => Place::Global,
@@ -250,7 +205,7 @@ impl Session {
         }
         if leads_to_mode(words) {
             self.section = Some(RefusedSection::of(line));
-            if let Mode::Config { at, .. } = &mut self.mode {
+            if let Mode::Config { at, .. } = &mut self.state.mode {
                 *at = ConfigMode::Global;
             }
             return outcome;
@@ -283,7 +238,7 @@ impl Session {
         let result = words(&banner.first).and_then(|words| {
             let mut parsed = {
                 let known = Known(&*backend);
-                self.reader(&banner.first, &words, &known).parse(&commands::root(&self.mode))?
+                self.reader(&banner.first, &words, &known).parse(&commands::root(&self.state.mode))?
             };
             banner.complete(&mut parsed);
             self.configure(&banner.lines(), &words, &parsed, backend)
@@ -292,13 +247,13 @@ impl Session {
     }
 
     fn remember(&mut self, line: &str) {
-        if self.history_size == 0 {
+        if self.state.history_size == 0 {
             return;
         }
-        while self.history.len() >= self.history_size {
-            self.history.pop_front();
+        while self.state.history.len() >= self.state.history_size {
+            self.state.history.pop_front();
         }
-        self.history.push_back(line.trim().to_owned());
+        self.state.history.push_back(line.trim().to_owned());
     }
 
     fn run(&mut self, line: &str, words: &[Word<'_>], backend: &mut dyn Backend) -> Result<Outcome, Failure> {
@@ -314,19 +269,22 @@ impl Session {
         let text = line.get(..upto).unwrap_or(line);
         let parsed = {
             let known = Known(&*backend);
-            self.reader(text, command, &known).parse(&commands::root(&self.mode))?
+            self.reader(text, command, &known).parse(&commands::root(&self.state.mode))?
         };
         let at = command.first().map_or(0, |word| word.at);
         if let Some(banner) = Capture::begin(line, &parsed) {
             let hint = format!("Enter TEXT message.  End with the character '{}'.\n", banner.delimiter());
             self.banner = Some(banner);
-            return Ok(Outcome::Text(if self.login.interactive { hint } else { String::new() }));
+            return Ok(Outcome::Text(if self.state.login.interactive { hint } else { String::new() }));
         }
         let refused = |refusal: Refusal| Failure::Reason(at, refusal.0);
         match parsed.run {
             Run::Exec(handler) => {
-                let outcome = handler(&mut Exec { session: self, backend, pipe: &pipe }, &parsed.args)
-                    .map_err(refused)?;
+                let outcome = handler(
+                    &mut Exec { session: &mut self.state, backend, pipe: &pipe, apply: apply_text },
+                    &parsed.args,
+                )
+                .map_err(refused)?;
                 match outcome {
                     Outcome::Text(text) => Ok(Outcome::Text(pipe.filter(text))),
                     other => Ok(other),
@@ -347,7 +305,9 @@ impl Session {
     ) -> Result<Outcome, Failure> {
         let at = words.first().map_or(0, |word| word.at);
         let refused = |refusal: Refusal| Failure::Reason(at, refusal.0);
-        let Mode::Config { at: mode, session } = self.mode.clone() else { return Err(Failure::Invalid(at)) };
+        let Mode::Config { at: mode, session } = self.state.mode.clone() else {
+            return Err(Failure::Invalid(at));
+        };
         let opens = parsed.args.form != Form::Set && parsed.args.words.first() == Some(&"shutdown");
         if self.is_held && opens && self.is_text(line) {
             return Err(Failure::Reason(
@@ -356,11 +316,12 @@ impl Session {
             ));
         }
         let mut next = mode.clone();
-        let is_last = parsed.tree + 1 == commands::root(&self.mode).len();
+        let is_last = parsed.tree + 1 == commands::root(&self.state.mode).len();
         let (mut candidate, base) = match &session {
             Some(name) => {
                 let running = backend.running().clone();
-                let candidate = backend.config_sessions().candidate(name, &running).map_err(refused)?;
+                let candidate =
+                    backend.config_sessions().candidate(name, &running, apply_text).map_err(refused)?;
                 (candidate.clone(), Some((running, candidate)))
             }
             None => (backend.running().clone(), None),
@@ -377,21 +338,21 @@ impl Session {
             }
             (None, _) if candidate != *backend.running() => {
                 backend.commit(candidate).map_err(refused)?;
-                self.changed = true;
+                self.state.changed = true;
             }
             _ => {}
         }
         self.is_held &= next == mode;
-        self.mode = Mode::Config { at: next, session };
+        self.state.mode = Mode::Config { at: next, session };
         Ok(Outcome::Text(lines(&notices)))
     }
 
     fn in_exec(&self) -> bool {
-        matches!(self.mode, Mode::User | Mode::Privileged)
+        matches!(self.state.mode, Mode::User | Mode::Privileged)
     }
 
     fn reader<'a>(&self, line: &'a str, words: &'a [Word<'a>], names: &'a dyn Names) -> Reader<'a> {
-        Reader { line, words, names, privileged: self.mode != Mode::User, exec: commands::TREES.exec }
+        Reader { line, words, names, privileged: self.state.mode != Mode::User, exec: commands::TREES.exec }
     }
 
     /// An error in IOS's form: a caret under the position, and the message.
@@ -402,7 +363,7 @@ impl Session {
         };
         let Failure::Invalid(at) = failure else { return Outcome::Refused(lines(&[message])) };
         let column = line.get(..*at).map_or(0, |before| before.chars().count());
-        if self.login.interactive {
+        if self.state.login.interactive {
             let column = column + self.prompt(backend).chars().count();
             Outcome::Refused(lines(&[format!("{}^", " ".repeat(column)), message]))
         } else {
@@ -440,9 +401,9 @@ impl Session {
 
     fn helper<'a>(&self, names: &'a dyn Names) -> Helper<'a> {
         Helper {
-            root: commands::root(&self.mode),
+            root: commands::root(&self.state.mode),
             names,
-            privileged: self.mode != Mode::User,
+            privileged: self.state.mode != Mode::User,
             is_exec: self.in_exec(),
         }
     }
@@ -463,9 +424,4 @@ fn recorded(mode: &ConfigMode, line: &str) -> Vec<String> {
         return vec!["end".into(), line.to_owned()];
     }
     entries.into_iter().flat_map(|entry| [entry, format!(" {line}")]).collect()
-}
-
-/// Joins lines to a text.
-pub fn lines<T: AsRef<str>>(list: &[T]) -> String {
-    list.iter().flat_map(|line| [line.as_ref(), "\n"]).collect()
 }

@@ -5,8 +5,7 @@
 //!
 //! Invariant: bounded by [`MAX_SESSIONS`] and [`MAX_LINES`]; every line was accepted when it was entered.
 
-use crate::backend::Refusal;
-use crate::edit::apply_text;
+use crate::outcome::Refusal;
 use lanyard_config::Config;
 use std::collections::BTreeMap;
 
@@ -14,6 +13,30 @@ use std::collections::BTreeMap;
 pub const MAX_SESSIONS: usize = 16;
 /// The maximum number of lines in a session.
 pub const MAX_LINES: usize = 20_000;
+
+/// A refused line of a text whose other lines were applied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LineError {
+    /// The number of the line, from 1.
+    pub line: usize,
+    /// The column of the wrong character, from 1.
+    pub column: usize,
+    /// The text of the line.
+    pub text: String,
+    /// The reason, without the leading `% `.
+    pub reason: String,
+}
+
+impl std::fmt::Display for LineError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = crate::args::short(self.text.trim());
+        write!(f, "line {}, column {}: {}: {text}", self.line, self.column, self.reason)
+    }
+}
+
+/// Applies configuration text to a copy of a configuration: the copy, and the lines that are refused.
+/// [`crate::apply_text`] is one, by the command tree.
+pub type Apply = fn(&str, &Config) -> (Config, Vec<LineError>);
 
 /// The pending sessions, by name.
 #[derive(Debug, Clone, Default)]
@@ -75,13 +98,13 @@ impl ConfigSessions {
     ///
     /// # Errors
     /// When the session does not exist, or a line is refused because `running` has changed.
-    pub fn candidate(&mut self, name: &str, running: &Config) -> Result<Config, Refusal> {
+    pub fn candidate(&mut self, name: &str, running: &Config, apply: Apply) -> Result<Config, Refusal> {
         let gone = || Refusal(format!("there is no configuration session {name}"));
         let session = self.sessions.get_mut(name).ok_or_else(gone)?;
         if let Some((_, candidate)) = session.cache.as_ref().filter(|(base, _)| base == running) {
             return Ok(candidate.clone());
         }
-        let (candidate, errors) = apply_text(&session.lines.join("\n"), running);
+        let (candidate, errors) = apply(&session.lines.join("\n"), running);
         if let Some(error) = errors.first() {
             return Err(format!(
                 "the running configuration has changed, and session {name} can no longer be applied to it: {error}"

@@ -13,10 +13,9 @@
 //!
 //! Invariant: a setting that equals its default is not printed; the default is that of the configuration's struct.
 
-use crate::args::{Args, Kind, Value};
-use crate::backend::Refusal;
+use crate::args::{Args, Form, Kind, Value};
 use crate::edit::Edit;
-use crate::parse::Form;
+use crate::outcome::Refusal;
 use crate::tree::{Applies, Node, Run, Token, arg, kw};
 use lanyard_types::{MacAddr, VlanId};
 

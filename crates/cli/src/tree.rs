@@ -13,10 +13,9 @@
 //! Invariant: a handler runs only for a line that the tree accepts, so it finds the arguments of its own path.
 
 use crate::args::{Args, Kind};
-use crate::backend::Refusal;
 use crate::edit::Edit;
-use crate::outcome::Outcome;
-use crate::session::Exec;
+use crate::exec::Exec;
+use crate::outcome::{Outcome, Refusal};
 
 /// The words that a node matches.
 #[derive(Clone, Copy)]

@@ -4,7 +4,7 @@
 //! Cisco's "Catalyst 3750-X and 3560-X Switch Command Reference" and the IOS master command list contain the commands.
 
 use crate::feature::Feature;
-use crate::parse::{Failure, Word};
+use crate::line::{Failure, Word};
 
 /// Exec commands.
 const EXEC: &[&str] = &[
@@ -390,7 +390,8 @@ pub fn is_safety(words: &[Word<'_>], features: &[Feature]) -> bool {
 mod tests {
     use super::*;
     use crate::commands;
-    use crate::parse::{Reader, words};
+    use crate::line::words;
+    use crate::parse::Reader;
 
     #[test]
     fn the_tables_name_only_what_the_tree_lacks() {

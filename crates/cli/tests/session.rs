@@ -188,3 +188,45 @@ fn commit_confirmed_waits_in_the_session() {
     assert_eq!(fake.config.vlans.len(), 2);
     assert_eq!(*session.mode(), Mode::Privileged);
 }
+
+/// Words that handlers ask for with `Args::has`: a line that ends with each, what leads to the line, and how many words less
+/// are a line as well. Such a word may be left out; what several words decide is `Args::among`'s, which refuses others.
+const OPTIONAL: &[(&str, &str, usize)] = &[
+    ("", "show spanning-tree mst configuration digest", 1),
+    ("", "show ip route vrf red", 2),
+    ("interface eth0", "vrrp 1 ip 10.0.0.2 secondary", 1),
+    ("interface eth0", "ipv6 nd prefix 2001:db8::/64 86400 86400 no-advertise", 1),
+    ("interface eth0", "ipv6 nd prefix 2001:db8::/64 86400 86400 off-link", 1),
+    ("interface eth0", "ipv6 nd prefix 2001:db8::/64 86400 86400 no-autoconfig", 1),
+    ("hostname sw1", "ip route 192.0.2.0 255.255.255.0 10.0.0.9 name up", 2),
+    ("hostname sw1", "ip route 192.0.2.0 255.255.255.0 10.0.0.9 permanent", 1),
+];
+
+#[test]
+fn words_that_a_handler_asks_for_may_be_left_out() {
+    let mut asked = std::collections::BTreeSet::new();
+    let commands = concat!(env!("CARGO_MANIFEST_DIR"), "/src/commands");
+    for file in std::fs::read_dir(commands).unwrap().flatten() {
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        for (at, _) in text.match_indices(".has(") {
+            let word = text[at..].strip_prefix(".has(\"").and_then(|rest| rest.split('"').next());
+            asked.insert(word.unwrap_or_else(|| panic!("{file:?}: a word that is not literal")).to_owned());
+        }
+    }
+    for (lead, line, less) in OPTIONAL {
+        let words: Vec<&str> = line.split(' ').collect();
+        let (shorter, rest) = words.split_at(words.len() - less);
+        asked.remove(rest[0]);
+        for line in [*line, &shorter.join(" ")] {
+            let mut fake = Fake::new(&["eth0"]);
+            let mut session = session();
+            let ready = ["configure terminal", "vrf definition red", "interface eth0", "no switchport"];
+            let addresses = ["ip address 10.0.0.1 255.255.255.0", "vrrp 1 ip 10.0.0.3"];
+            run(&mut session, &mut fake, &[&ready[..], &addresses].concat());
+            let before: &[&str] = if lead.is_empty() { &["end"] } else { &[lead] };
+            let outcome = run(&mut session, &mut fake, &[before, &[line]].concat());
+            assert!(!matches!(outcome, Outcome::Refused(_)), "{line}: {outcome:?}");
+        }
+    }
+    assert!(asked.is_empty(), "no line shows that {asked:?} may be left out");
+}

@@ -4,10 +4,12 @@
 //! for sessions and for configuration texts.
 
 use super::need;
+use crate::args::Form;
 use crate::args::{Args, Kind, Value};
 use crate::backend::Refusal;
 use crate::edit::Edit;
-use crate::parse::{Form, MAX_LINE, Parsed};
+use crate::line::MAX_LINE;
+use crate::parse::Parsed;
 use crate::setting::Line;
 use crate::tree::{Node, arg, kw};
 use lanyard_config::{Banner, Config};

@@ -1,12 +1,11 @@
 //! `lldp ...`, `cdp ...`: settings, `show` and `clear` commands of neighbour discovery.
 
-use crate::args::{Args, Kind};
+use crate::args::{Args, Form, Kind};
 use crate::backend::Refusal;
+use crate::exec::Exec;
 use crate::field;
 use crate::outcome::Outcome;
-use crate::parse::Form;
 use crate::render::discovery as text;
-use crate::session::Exec;
 use crate::setting::{Flag, Line, Number, Setting};
 use crate::tree::{Node, arg, kw};
 use crate::view::{DiscoveryEntries, DiscoveryErrors, DiscoveryNeighbours, DiscoveryState};

@@ -3,10 +3,10 @@
 use super::{discovery, files, need, session, show, show_ip, show_stp, vrf};
 use crate::args::{Args, Kind, MAX_WORD};
 use crate::backend::{MacFilter, Refusal};
+use crate::exec::{Exec, MAX_HISTORY};
+use crate::line::MAX_LINE;
 use crate::mode::{ConfigMode, Mode};
 use crate::outcome::{Capture, Outcome, Program};
-use crate::parse::MAX_LINE;
-use crate::session::{Exec, MAX_HISTORY};
 use crate::tree::{Node, arg, kw, number};
 use crate::view::EventKind;
 use lanyard_config::InterfaceName;
@@ -30,13 +30,13 @@ pub const TREE: &[Node] = &[
     kw("monitor", "Watch the switch").then(&[
         CAPTURE,
         kw("events", "Print events as they occur, one JSON object per line").exec(monitor).then(&[
-            kw("discovery", "Neighbors found by LLDP and CDP").exec(monitor),
-            kw("fdb", "Addresses learned, moved and aged out").exec(monitor),
-            kw("link", "Ports going up and down").exec(monitor),
-            kw("neighbor", "Neighbours of the kernel's tables").exec(monitor),
-            kw("resource", "Tables filling up").exec(monitor),
-            kw("route", "Routes of the kernel's tables").exec(monitor),
-            kw("stp", "Spanning tree").exec(monitor),
+            kw("discovery", "Neighbors found by LLDP and CDP").exec(monitor_one),
+            kw("fdb", "Addresses learned, moved and aged out").exec(monitor_one),
+            kw("link", "Ports going up and down").exec(monitor_one),
+            kw("neighbor", "Neighbours of the kernel's tables").exec(monitor_one),
+            kw("resource", "Tables filling up").exec(monitor_one),
+            kw("route", "Routes of the kernel's tables").exec(monitor_one),
+            kw("stp", "Spanning tree").exec(monitor_one),
         ]),
     ]),
     PING,
@@ -184,9 +184,13 @@ fn capture(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     Ok(Outcome::Capture(Capture { interface, file }))
 }
 
-fn monitor(_: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
-    let chosen: Vec<EventKind> = EventKind::ALL.into_iter().filter(|kind| args.has(kind.name())).collect();
-    Ok(Outcome::Stream(if chosen.is_empty() { EventKind::ALL.to_vec() } else { chosen }))
+fn monitor(_: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    Ok(Outcome::Stream(EventKind::ALL.to_vec()))
+}
+
+fn monitor_one(_: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let kind = need(args.among(&EventKind::ALL.map(|kind| (kind.name(), kind))))?;
+    Ok(Outcome::Stream(vec![kind]))
 }
 
 /// `-4` or `-6`, if the line has that keyword.

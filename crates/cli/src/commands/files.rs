@@ -6,9 +6,9 @@
 use super::need;
 use crate::args::{Args, Kind, MAX_WORD};
 use crate::backend::Refusal;
-use crate::edit::{LineError, apply_text};
+use crate::exec::Exec;
 use crate::outcome::Outcome;
-use crate::session::Exec;
+use crate::sessions::LineError;
 use crate::text;
 use crate::tree::{Node, arg, kw};
 use lanyard_config::Config;
@@ -102,7 +102,7 @@ pub fn replace(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
 
 fn take(exec: &mut Exec<'_>, args: &Args, base: &Config) -> Result<Outcome, Refusal> {
     let text = source(exec, args)?;
-    let (candidate, errors) = apply_text(&text, base);
+    let (candidate, errors) = (exec.apply)(&text, base);
     if !errors.is_empty() {
         return Err(refused(&errors));
     }

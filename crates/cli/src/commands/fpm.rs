@@ -1,12 +1,11 @@
 //! `fpm server` and `show fpm`: routes from a routing suite over FPM.
 
-use crate::args::{Args, Kind};
+use crate::args::{Args, Form, Kind};
 use crate::backend::Refusal;
 use crate::edit::Edit;
+use crate::exec::Exec;
 use crate::outcome::Outcome;
-use crate::parse::Form;
 use crate::render;
-use crate::session::Exec;
 use crate::setting::Line;
 use crate::tree::{Node, arg, kw, number};
 use crate::view::{FpmCounter, FpmCounters};

@@ -4,11 +4,10 @@ use super::{
     banner, discovery, forwarding, fpm, interface, mac, need, platform, route, spanning_tree, track, vlan,
     vrf,
 };
-use crate::args::{Args, Kind, MAX_WORD, short};
+use crate::args::{Args, Form, Kind, MAX_WORD, short};
 use crate::backend::Refusal;
 use crate::edit::Edit;
 use crate::field;
-use crate::parse::Form;
 use crate::setting::{Flag, Line, Setting, Word};
 use crate::tree::{Node, kw, number};
 use lanyard_config::Config;

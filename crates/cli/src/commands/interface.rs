@@ -4,12 +4,11 @@
 //! ports and VLAN interfaces have addresses; so the text of a configuration describes it completely.
 
 use super::{discovery, ip, layer3, need, platform, spanning_tree, vrrp};
-use crate::args::{Args, Kind, Names};
+use crate::args::{Args, Form, Kind, Names};
 use crate::backend::Refusal;
 use crate::edit::Edit;
 use crate::field;
 use crate::mode::ConfigMode;
-use crate::parse::Form;
 use crate::setting::{Choice, Flag, Line, Number, OneVlan, Setting, Station, Text};
 use crate::tree::{Node, arg, kw};
 use lanyard_config::layer3::{Layer3, split_subinterface};

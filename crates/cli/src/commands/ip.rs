@@ -3,11 +3,10 @@
 //! Invariant: no two interfaces of a VRF share a subnet, and every address is a host address.
 
 use super::need;
-use crate::args::{Args, Kind};
+use crate::args::{Args, Form, Kind};
 use crate::backend::Refusal;
 use crate::edit::Edit;
 use crate::mode::ConfigMode;
-use crate::parse::Form;
 use crate::setting::Line;
 use crate::tree::{Node, arg, kw};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};

@@ -3,16 +3,15 @@
 
 use super::interface::{each_port, port};
 use super::shared::get_interfaces;
-use crate::args::{Args, Kind};
+use crate::args::{Args, Form, Kind};
 use crate::backend::Refusal;
 use crate::config_view::configured;
 use crate::edit::Edit;
+use crate::exec::Exec;
 use crate::feature::Feature;
 use crate::field;
 use crate::outcome::Outcome;
-use crate::parse::Form;
 use crate::render::{columns, ios_netdev};
-use crate::session::Exec;
 use crate::setting::{Flag, Line, Setting};
 use crate::tree::{Node, arg, kw};
 use lanyard_config::{Interface, SwitchportMode};

@@ -5,11 +5,10 @@
 //! proxy ARP and redirects on, directed broadcasts off, router advertisements on.
 
 use super::{forwarding, ip, need, vrf};
-use crate::args::{Args, Kind, Value};
+use crate::args::{Args, Form, Kind, Value};
 use crate::backend::Refusal;
 use crate::edit::Edit;
 use crate::field;
-use crate::parse::Form;
 use crate::setting::{Choice, Flag, Line, Number, Setting, Syntax};
 use crate::tree::{Node, arg, kw, number};
 use ipnet::{IpNet, Ipv6Net};

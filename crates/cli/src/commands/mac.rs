@@ -1,11 +1,10 @@
 //! `mac address-table ...` in global configuration.
 
 use super::need;
-use crate::args::{Args, Kind};
+use crate::args::{Args, Form, Kind};
 use crate::backend::Refusal;
 use crate::edit::Edit;
 use crate::field;
-use crate::parse::Form;
 use crate::setting::{Line, Number, Setting};
 use crate::tree::{Node, arg, kw, number};
 use lanyard_config::text::{chunks, reference};

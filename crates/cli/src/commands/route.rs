@@ -4,11 +4,10 @@
 //! destination, next hop and interface.
 
 use super::{ip, need, vrf};
-use crate::args::{Args, Kind, Value};
+use crate::args::{Args, Form, Kind, Value};
 use crate::backend::Refusal;
 use crate::edit::Edit;
 use crate::field;
-use crate::parse::Form;
 use crate::setting::{Choice, Flag, Line, Setting};
 use crate::tree::{Node, arg, kw, number};
 use lanyard_config::layer3::{RelayPolicy, arp_lines, route_line};
@@ -95,7 +94,13 @@ const OPTIONS: &[Node] = &[
     kw("track", "Install route depending on tracked item").then(&[number(1, 1000, "Tracked object number")]),
 ];
 const DISTANCE: Node = number(1, 255, "Distance metric for this route").run(route).options(OPTIONS);
-const NULL: Node = kw("null0", "Drop packets").run(route).options(OPTIONS).then(&[DISTANCE]);
+const NULL: Node = kw("null0", "Drop packets").run(discard).options(OPTIONS).then(&[number(
+    1,
+    255,
+    "Distance metric for this route",
+)
+.run(discard)
+.options(OPTIONS)]);
 const WAY_V4: &[Node] = &[
     NULL,
     arg(Kind::Ipv4, "Forwarding router's address").run(route).options(OPTIONS).then(&[DISTANCE]),
@@ -157,6 +162,15 @@ fn numbers(args: &Args) -> (Option<u8>, Option<u32>, Option<u16>) {
 }
 
 fn route(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    put_route(edit, args, false)
+}
+
+fn discard(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    put_route(edit, args, true)
+}
+
+/// Adds or removes the route that a line names; `discard` says whether it drops what matches.
+fn put_route(edit: &mut Edit<'_>, args: &Args, discard: bool) -> Result<(), Refusal> {
     let vrf = vrf::known(edit.config, args)?;
     let Some((prefix, behind)) = ip::prefix(args)? else { return Err("Incomplete command.".into()) };
     if prefix.network() != prefix.addr() {
@@ -169,7 +183,7 @@ fn route(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         vrf,
         via: behind.first().copied(),
         interface: args.interface(),
-        discard: args.has("null0"),
+        discard,
         distance: distance.unwrap_or(1),
         tag,
         // The first text of a line with `vrf V` is V.

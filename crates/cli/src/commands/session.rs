@@ -4,9 +4,10 @@ use super::files;
 use super::shared::log_configured;
 use crate::args::{Args, Kind};
 use crate::backend::Refusal;
+use crate::exec::Exec;
 use crate::mode::{ConfigMode, Mode};
 use crate::outcome::Outcome;
-use crate::session::{Exec, lines};
+use crate::outcome::lines;
 use crate::text;
 use crate::tree::{Node, arg, kw, number};
 use serde::Serialize;
@@ -125,7 +126,7 @@ fn commit(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
 fn commit_session(exec: &mut Exec<'_>, name: &str, minutes: Option<u32>) -> Result<Outcome, Refusal> {
     let running = exec.backend.running().clone();
     let is_empty = exec.backend.config_sessions().len(name) == 0;
-    let candidate = exec.backend.config_sessions().candidate(name, &running)?;
+    let candidate = exec.backend.config_sessions().candidate(name, &running, exec.apply)?;
     if let Some(minutes) = minutes {
         exec.backend.commit_confirmed(candidate, minutes)?;
         exec.backend.config_sessions().clear(name);
@@ -157,7 +158,7 @@ fn confirm(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
 fn diff(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     let name = current(exec)?;
     let running = exec.backend.running().clone();
-    let candidate = exec.backend.config_sessions().candidate(&name, &running)?;
+    let candidate = exec.backend.config_sessions().candidate(&name, &running, exec.apply)?;
     let view = Diff { lines: text::diff(&running, &candidate) };
     Ok(exec.present(&view, |view| lines(&view.lines)))
 }
@@ -171,6 +172,6 @@ struct Diff {
 fn candidate(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     let name = current(exec)?;
     let running = exec.backend.running().clone();
-    let candidate = exec.backend.config_sessions().candidate(&name, &running)?;
+    let candidate = exec.backend.config_sessions().candidate(&name, &running, exec.apply)?;
     Ok(exec.present_config(text::render(&candidate)))
 }

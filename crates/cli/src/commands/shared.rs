@@ -2,8 +2,8 @@
 
 use crate::args::Args;
 use crate::backend::Refusal;
+use crate::exec::Exec;
 use crate::render;
-use crate::session::Exec;
 use crate::view;
 use lanyard_config::InterfaceName;
 

@@ -6,13 +6,13 @@ use super::{discovery, fpm, need, platform as chip, show_ip, show_stp};
 use crate::args::{Args, Kind, short};
 use crate::backend::{MacFilter, Refusal};
 use crate::config_view as made;
+use crate::exec::Exec;
 use crate::outcome::Outcome;
+use crate::outcome::lines;
 use crate::render;
-use crate::session::{Exec, lines};
 use crate::text;
 use crate::tree::{Node, arg, kw};
 use crate::view;
-use serde::Serialize;
 
 const INTERFACE: Node = arg(Kind::Interface, "Interface");
 
@@ -96,11 +96,11 @@ const MAC: Node = kw("address-table", "MAC forwarding table").exec(mac).options(
         "VLAN ID",
     )
     .exec(mac_count)])]),
-    kw("dynamic", "Learned addresses").exec(mac).options(MAC_FILTERS),
+    kw("dynamic", "Learned addresses").exec(mac_of_kind).options(MAC_FILTERS),
     kw("learning", "VLANs that learn addresses").exec(learning),
-    kw("self", "The switch's own addresses").exec(mac).options(MAC_FILTERS),
-    kw("static", "Configured addresses").exec(mac).options(MAC_FILTERS),
-    kw("sticky", "Learned addresses that are kept").exec(mac).options(MAC_FILTERS),
+    kw("self", "The switch's own addresses").exec(mac_of_kind).options(MAC_FILTERS),
+    kw("static", "Configured addresses").exec(mac_of_kind).options(MAC_FILTERS),
+    kw("sticky", "Learned addresses that are kept").exec(mac_of_kind).options(MAC_FILTERS),
 ]);
 
 const PLATFORM: Node = kw("platform", "The forwarding plane").exec(platform).then(&[
@@ -116,40 +116,20 @@ const PLATFORM: Node = kw("platform", "The forwarding plane").exec(platform).the
     kw("traps", "Frames for the control plane").exec(traps),
 ]);
 
-impl Exec<'_> {
-    /// Presents a view as text, or as JSON after `| json`.
-    pub fn present<T: Serialize>(&self, view: &T, text: impl FnOnce(&T) -> String) -> Outcome {
-        if !self.pipe.json {
-            return Outcome::Text(text(view));
-        }
-        match serde_json::to_string_pretty(view) {
-            Ok(json) => Outcome::Text(json + "\n"),
-            Err(error) => Outcome::Refused(format!("% The output can't be written as JSON: {error}\n")),
-        }
-    }
-
-    /// Configuration text, or a JSON object with it.
-    pub fn present_config(&self, text: String) -> Outcome {
-        #[derive(Serialize)]
-        struct Configuration {
-            text: String,
-        }
-        self.present(&Configuration { text }, |view| view.text.clone())
-    }
-
-    fn width(&self) -> usize {
-        usize::from(self.session.terminal.width)
-    }
-}
-
 /// The filter that the options of a line select.
 pub fn mac_filter(args: &Args) -> MacFilter {
-    let kind = ["dynamic", "static", "sticky", "self"].into_iter().find(|kind| args.has(kind));
-    MacFilter { kind, mac: args.mac(), interface: args.interface(), vlan: args.vlan() }
+    MacFilter { kind: None, mac: args.mac(), interface: args.interface(), vlan: args.vlan() }
 }
 
 fn mac(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     let view = exec.backend.mac_table(&mac_filter(args));
+    Ok(exec.present(&view, render::mac_table))
+}
+
+fn mac_of_kind(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    const KINDS: [&str; 4] = ["dynamic", "static", "sticky", "self"];
+    let kind = need(args.among(&KINDS.map(|kind| (kind, kind))))?;
+    let view = exec.backend.mac_table(&MacFilter { kind: Some(kind), ..mac_filter(args) });
     Ok(exec.present(&view, render::mac_table))
 }
 

@@ -5,9 +5,9 @@ use super::{need, vrf};
 use crate::args::{Args, Kind};
 use crate::backend::{Family, Refusal, RouteQuery};
 use crate::config_view as made;
+use crate::exec::Exec;
 use crate::outcome::Outcome;
 use crate::render;
-use crate::session::Exec;
 use crate::tree::{Node, arg, kw, number};
 use crate::view;
 use ipnet::IpNet;
@@ -37,18 +37,18 @@ pub const IP: Node = kw("ip", "IP information").then(&[
     kw("route", "IP routing table").exec(route).then(&[
         arg(Kind::Ipv4, "Network to display information about or hostname").exec(route),
         arg(Kind::Ipv4Prefix, "One prefix").exec(route),
-        kw("connected", "Connected").exec(route),
-        kw("static", "Static routes").exec(route),
-        kw("bgp", "Border Gateway Protocol (BGP)").exec(route),
-        kw("ospf", "Open Shortest Path First (OSPF)").exec(route),
+        kw("connected", "Connected").exec(route_by_protocol),
+        kw("static", "Static routes").exec(route_by_protocol),
+        kw("bgp", "Border Gateway Protocol (BGP)").exec(route_by_protocol),
+        kw("ospf", "Open Shortest Path First (OSPF)").exec(route_by_protocol),
         kw("summary", "Summary of all routes").exec(summary),
         kw("vrf", VRF).then(&[vrf::NAME.exec(route).then(&[
             arg(Kind::Ipv4, "Network to display information about or hostname").exec(route),
             arg(Kind::Ipv4Prefix, "One prefix").exec(route),
-            kw("connected", "Connected").exec(route),
-            kw("static", "Static routes").exec(route),
-            kw("bgp", "Border Gateway Protocol (BGP)").exec(route),
-            kw("ospf", "Open Shortest Path First (OSPF)").exec(route),
+            kw("connected", "Connected").exec(route_by_protocol),
+            kw("static", "Static routes").exec(route_by_protocol),
+            kw("bgp", "Border Gateway Protocol (BGP)").exec(route_by_protocol),
+            kw("ospf", "Open Shortest Path First (OSPF)").exec(route_by_protocol),
             kw("summary", "Summary of all routes").exec(summary),
         ])]),
     ]),
@@ -74,18 +74,18 @@ pub const IPV6: Node = kw("ipv6", "IPv6 information").then(&[
     kw("route", "Show IPv6 route table entries").exec(route).then(&[
         arg(Kind::Ipv6, "IPv6 address").exec(route),
         arg(Kind::Ipv6Prefix, "One prefix").exec(route),
-        kw("connected", "Connected").exec(route),
-        kw("static", "Static routes").exec(route),
-        kw("bgp", "Border Gateway Protocol (BGP)").exec(route),
-        kw("ospf", "Open Shortest Path First (OSPF)").exec(route),
+        kw("connected", "Connected").exec(route_by_protocol),
+        kw("static", "Static routes").exec(route_by_protocol),
+        kw("bgp", "Border Gateway Protocol (BGP)").exec(route_by_protocol),
+        kw("ospf", "Open Shortest Path First (OSPF)").exec(route_by_protocol),
         kw("summary", "Summary of all routes").exec(summary),
         kw("vrf", VRF).then(&[vrf::NAME.exec(route).then(&[
             arg(Kind::Ipv6, "IPv6 address").exec(route),
             arg(Kind::Ipv6Prefix, "One prefix").exec(route),
-            kw("connected", "Connected").exec(route),
-            kw("static", "Static routes").exec(route),
-            kw("bgp", "Border Gateway Protocol (BGP)").exec(route),
-            kw("ospf", "Open Shortest Path First (OSPF)").exec(route),
+            kw("connected", "Connected").exec(route_by_protocol),
+            kw("static", "Static routes").exec(route_by_protocol),
+            kw("bgp", "Border Gateway Protocol (BGP)").exec(route_by_protocol),
+            kw("ospf", "Open Shortest Path First (OSPF)").exec(route_by_protocol),
             kw("summary", "Summary of all routes").exec(summary),
         ])]),
     ]),
@@ -169,10 +169,19 @@ fn table(exec: &Exec<'_>, args: &Args) -> Result<Option<String>, Refusal> {
 }
 
 fn query(exec: &Exec<'_>, args: &Args) -> Result<RouteQuery, Refusal> {
-    let protocol = ["connected", "static", "bgp", "ospf"].into_iter().find(|protocol| args.has(protocol));
     let prefix = args.prefix().map(|prefix: IpNet| prefix.trunc());
     let address: Option<IpAddr> = args.addresses().first().copied();
-    Ok(RouteQuery { family: family(args)?, vrf: table(exec, args)?, address, prefix, protocol })
+    Ok(RouteQuery { family: family(args)?, vrf: table(exec, args)?, address, prefix, protocol: None })
+}
+
+/// The protocols by which `show ip route` and `show ipv6 route` narrow.
+const PROTOCOLS: [&str; 4] = ["connected", "static", "bgp", "ospf"];
+
+fn route_by_protocol(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let protocol = need(args.among(&PROTOCOLS.map(|protocol| (protocol, protocol))))?;
+    let query = RouteQuery { protocol: Some(protocol), ..query(exec, args)? };
+    let view = exec.backend.routes(&query)?;
+    Ok(exec.present(&view, |view| render::routes(view, query.vrf.as_deref())))
 }
 
 fn route(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {

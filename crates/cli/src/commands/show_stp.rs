@@ -1,11 +1,11 @@
 //! `show spanning-tree ...`, `show errdisable recovery`, `clear spanning-tree ...`, `debug spanning-tree ...`.
 
-use crate::args::{Args, Kind, Value};
+use crate::args::{Args, Kind};
 use crate::backend::Refusal;
 use crate::config_view as made;
+use crate::exec::Exec;
 use crate::outcome::Outcome;
 use crate::render;
-use crate::session::Exec;
 use crate::tree::{Node, arg, kw, number};
 use crate::view::{EventKind, SpanningTree, StpPort};
 use lanyard_types::StpState;
@@ -26,8 +26,10 @@ pub const TREE: Node = kw("spanning-tree", "Spanning tree topology").exec(plain)
             "Digest of the vlan mapping",
         )
         .exec(region)]),
-        kw("detail", "Detailed information").exec(detail),
-        number(0, 4094, "MST instance").exec(mst).then(&[kw("detail", "Detailed information").exec(detail)]),
+        kw("detail", "Detailed information").exec(mst_detail),
+        number(0, 4094, "MST instance")
+            .exec(mst)
+            .then(&[kw("detail", "Detailed information").exec(mst_detail)]),
     ]),
     kw("root", "Show status and configuration of the root bridge").exec(root),
     kw("summary", "Summary of port states").exec(summary),
@@ -81,19 +83,6 @@ fn get(exec: &mut Exec<'_>, args: &Args) -> Result<SpanningTree, Refusal> {
             return Err(format!("Spanning tree instance(s) for vlan {list} does not exist.").into());
         }
     }
-    let number =
-        args.values.iter().find_map(|value| if let Value::Number(n) = value { Some(*n) } else { None });
-    if args.has("mst") {
-        if view.mode != Some(lanyard_stp::Mode::Mst) {
-            view.instances.clear();
-        }
-        if let Some(number) = number {
-            view.instances.retain(|instance| u64::from(instance.instance) == number);
-            if view.instances.is_empty() {
-                return Err(format!("No mst information available for instance(s) {number}").into());
-            }
-        }
-    }
     if let Some(name) = args.interface() {
         let name = name.to_string();
         view.ports.retain(|port| port.interface == name);
@@ -101,6 +90,21 @@ fn get(exec: &mut Exec<'_>, args: &Args) -> Result<SpanningTree, Refusal> {
         view.instances.retain(|instance| !instance.ports.is_empty());
         if view.instances.is_empty() {
             return Err(format!("no spanning tree info available for {name}").into());
+        }
+    }
+    Ok(view)
+}
+
+/// The MST instances a line is about.
+fn get_mst(exec: &mut Exec<'_>, args: &Args) -> Result<SpanningTree, Refusal> {
+    let mut view = get(exec, args)?;
+    if view.mode != Some(lanyard_stp::Mode::Mst) {
+        view.instances.clear();
+    }
+    if let Some(number) = args.number() {
+        view.instances.retain(|instance| u64::from(instance.instance) == number);
+        if view.instances.is_empty() {
+            return Err(format!("No mst information available for instance(s) {number}").into());
         }
     }
     Ok(view)
@@ -156,9 +160,14 @@ fn summary(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
 }
 
 fn mst(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
-    let view = get(exec, args)?;
+    let view = get_mst(exec, args)?;
     let mapping = made::mst_configuration(exec.backend.running());
     Ok(exec.present(&view, |view| render::mst(view, &mapping)))
+}
+
+fn mst_detail(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let view = get_mst(exec, args)?;
+    Ok(exec.present(&view, render::spanning_tree_detail))
 }
 
 fn region(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {

@@ -5,14 +5,13 @@
 //! spanning-tree` calls VLAN0001: it has the settings of VLAN 1.
 
 use super::need;
-use crate::args::{Args, Kind};
+use crate::args::{Args, Form, Kind};
 use crate::backend::Refusal;
 use crate::edit::Edit;
+use crate::exec::Exec;
 use crate::field;
 use crate::mode::ConfigMode;
 use crate::outcome::Outcome;
-use crate::parse::Form;
-use crate::session::Exec;
 use crate::setting::{Choice, Flag, Line, Number, Setting, Word};
 use crate::tree::{Node, arg, kw, number};
 use crate::view::TreeKey;

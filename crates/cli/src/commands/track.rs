@@ -1,11 +1,10 @@
 //! `track N ...`: objects that are up or down, for static routes and virtual routers.
 
 use super::{ip, need, vrf};
-use crate::args::{Args, Kind};
+use crate::args::{Args, Form, Kind};
 use crate::backend::Refusal;
 use crate::edit::Edit;
 use crate::mode::ConfigMode;
-use crate::parse::Form;
 use crate::setting::{Line, Target};
 use crate::tree::{Node, arg, kw, number};
 use lanyard_config::layer3::{Track, TrackObject};

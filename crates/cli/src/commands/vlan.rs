@@ -3,12 +3,11 @@
 //! Invariant: VLAN 1 always exists and cannot be changed; no two VLANs have the same name in `show vlan`.
 
 use super::need;
-use crate::args::{Args, Kind};
+use crate::args::{Args, Form, Kind};
 use crate::backend::Refusal;
 use crate::edit::Edit;
 use crate::field;
 use crate::mode::ConfigMode;
-use crate::parse::Form;
 use crate::setting::{Choice, Flag, Line, Setting};
 use crate::tree::{Node, arg, kw, number};
 use lanyard_config::{Config, Vlan};

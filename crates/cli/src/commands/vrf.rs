@@ -3,12 +3,11 @@
 //! Invariant: every VRF that the configuration refers to is defined.
 
 use super::{forwarding, ip, need};
-use crate::args::{Args, Kind, short};
+use crate::args::{Args, Form, Kind, short};
 use crate::backend::Refusal;
 use crate::edit::Edit;
 use crate::field;
 use crate::mode::ConfigMode;
-use crate::parse::Form;
 use crate::setting::{Line, Setting, Target, Text};
 use crate::tree::{Node, arg, kw};
 use lanyard_config::layer3::{HelperVrf, TrackObject, Vrf};

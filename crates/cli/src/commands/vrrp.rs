@@ -1,10 +1,9 @@
 //! `vrrp N ...` under an interface: virtual routers, which keepalived runs for the switch (RFC 3768).
 
 use super::{ip, need};
-use crate::args::{Args, Kind, Value};
+use crate::args::{Args, Form, Kind, Value};
 use crate::backend::Refusal;
 use crate::edit::Edit;
-use crate::parse::Form;
 use crate::setting::Line;
 use crate::tree::{Node, arg, kw, number};
 use lanyard_config::layer3::{DEFAULT_DECREMENT, Vrrp};
@@ -49,7 +48,7 @@ const TREE: Node =
                 1000,
                 "Number of seconds to delay",
             )
-            .run(preempt)])])]),
+            .run(preempt_delay)])])]),
             kw("priority", "Priority of this VRRP group").no(priority).then(&[number(
                 1,
                 254,
@@ -203,14 +202,19 @@ fn address(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
 }
 
 fn preempt(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let delay = numbers(args).get(1).and_then(|n| u16::try_from(*n).ok());
+    each(edit, args, |vrrp, _, _| {
+        (vrrp.preempt, vrrp.preempt_delay_s) = (args.form != Form::No, 0);
+        Ok(())
+    })
+}
+
+fn preempt_delay(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let delay_s = need(numbers(args).get(1).and_then(|n| u16::try_from(*n).ok()))?;
     each(edit, args, |vrrp, _, _| {
         match args.form {
-            Form::Set => (vrrp.preempt, vrrp.preempt_delay_s) = (true, delay.unwrap_or(0)),
-            // `no vrrp N preempt delay minimum` does not change preemption itself.
-            _ if args.has("delay") => vrrp.preempt_delay_s = 0,
-            Form::No => (vrrp.preempt, vrrp.preempt_delay_s) = (false, 0),
-            Form::Default => (vrrp.preempt, vrrp.preempt_delay_s) = (true, 0),
+            Form::Set => (vrrp.preempt, vrrp.preempt_delay_s) = (true, delay_s),
+            // The `no` form does not change preemption itself.
+            Form::No | Form::Default => vrrp.preempt_delay_s = 0,
         }
         Ok(())
     })

@@ -1,0 +1,233 @@
+//! Applies configuration text line by line: accepted lines take effect, refused lines are reported.
+//!
+//! Invariant: a line that stands under a refused one never runs in another mode, and an interface with a refused line that
+//! protects the network is left shut down.
+
+use crate::args::Names;
+use crate::commands::{self, banner::Capture};
+use crate::edit::{ConfigNames, Edit, put};
+use crate::line::{Failure, Word, words};
+use crate::mode::ConfigMode;
+use crate::parse::{Parsed, Reader};
+use crate::section::{RefusedSection, Under, indent};
+use crate::sessions::LineError;
+use crate::tree::Run;
+use crate::unsupported::{self, Place, explain, leads_to_mode};
+use lanyard_config::{Config, InterfaceName};
+use std::collections::BTreeSet;
+
+/// Applies configuration text to a copy of `base`. Returns the copy with every line that was accepted, and the lines
+/// that were refused. Blank lines and comments (`!`) do nothing; `end` and `exit` leave a mode. Lines under a refused
+/// line are refused with it, so that they are not applied to something else; and an interface with a refused line that
+/// protects the network is left shut down.
+#[must_use]
+pub fn apply_text(text: &str, base: &Config) -> (Config, Vec<LineError>) {
+    let mut applied = Applied {
+        config: base.clone(),
+        mode: ConfigMode::Global,
+        errors: Vec::new(),
+        refused: None,
+        section: None,
+        banner: None,
+        held: BTreeSet::new(),
+    };
+    for (at, line) in text.lines().enumerate() {
+        applied.line(at + 1, line);
+    }
+    applied.finish()
+}
+
+/// True for a line of an interface that protects the network: if it is refused, the interface is left shut
+/// down.
+#[must_use]
+pub fn protects(line: &str) -> bool {
+    words(line).is_ok_and(|words| is_safety(&words))
+}
+
+/// [`protects`] of a line's words.
+pub(crate) fn is_safety(words: &[Word<'_>]) -> bool {
+    unsupported::is_safety(words, commands::FEATURES)
+}
+
+/// A configuration text that is being applied.
+struct Applied {
+    config: Config,
+    mode: ConfigMode,
+    errors: Vec<LineError>,
+    /// The number and indentation of the last line, if it was refused.
+    refused: Option<(usize, usize)>,
+    /// A refused line that leads to a mode, and its number.
+    section: Option<(usize, RefusedSection)>,
+    /// A banner whose text continues, and the number of the line that began it.
+    banner: Option<(usize, Capture)>,
+    /// The interfaces that are left shut down.
+    held: BTreeSet<InterfaceName>,
+}
+
+impl Applied {
+    fn line(&mut self, number: usize, line: &str) {
+        if let Some((first, mut capture)) = self.banner.take() {
+            if capture.feed(line) {
+                let result = self.finish_banner(&capture);
+                self.note(first, &capture.first, result);
+            } else {
+                self.banner = Some((first, capture));
+            }
+            return;
+        }
+        let is_comment = line.trim_start().starts_with('!');
+        let list = match words(line) {
+            Ok(list) if list.is_empty() => return,
+            Ok(list) => list,
+            Err(_) if is_comment => return,
+            Err(failure) => return self.note(number, line, Err(failure)),
+        };
+        if let Some(head) = self.stands_under(line, &list) {
+            let text = format!("it stands under line {head}, which is refused");
+            if !is_comment && head > 0 {
+                self.error(number, line, &Failure::Reason(indent(line), text));
+            }
+            return;
+        }
+        if is_comment {
+            return;
+        }
+        let result = self.run(number, line, &list);
+        self.note(number, line, result);
+    }
+
+    /// The number of the refused line above this one that leads to the mode it was meant for; 0 for a line
+    /// that only ends such a section.
+    fn stands_under(&mut self, line: &str, words: &[Word<'_>]) -> Option<usize> {
+        if let Some((head, section)) = &mut self.section {
+            match section.takes(line, words) {
+                Under::Inside => return Some(*head),
+                Under::Ends => {
+                    self.section = None;
+                    return Some(0);
+                }
+                Under::Behind => self.section = None,
+            }
+        }
+        self.refused.filter(|(_, of)| indent(line) > *of).map(|(head, _)| head)
+    }
+
+    fn run(&mut self, number: usize, line: &str, words: &[Word<'_>]) -> Result<(), Failure> {
+        let parsed = parse_line(line, words, &self.config, &self.mode, None)?;
+        if let Some(capture) = Capture::begin(line, &parsed) {
+            self.banner = Some((number, capture));
+            return Ok(());
+        }
+        run_parsed(words, &parsed, &mut self.config, &mut self.mode, None).map(|_| ())
+    }
+
+    fn finish_banner(&mut self, capture: &Capture) -> Result<(), Failure> {
+        let list = words(&capture.first)?;
+        let mut parsed = parse_line(&capture.first, &list, &self.config, &self.mode, None)?;
+        capture.complete(&mut parsed);
+        run_parsed(&list, &parsed, &mut self.config, &mut self.mode, None).map(|_| ())
+    }
+
+    /// Records the result of a line.
+    fn note(&mut self, number: usize, line: &str, result: Result<(), Failure>) {
+        self.refused = result.as_ref().err().map(|_| (number, indent(line)));
+        let Err(mut failure) = result else { return };
+        let list = words(line).unwrap_or_default();
+        if leads_to_mode(&list) {
+            self.mode = ConfigMode::Global;
+            self.section = Some((number, RefusedSection::of(line)));
+        } else if let ConfigMode::Interface { names, .. } = &self.mode
+            && is_safety(&list)
+        {
+            self.held.extend(names.iter().cloned());
+            let shut = "the interface is left shut down, because the line protects the network";
+            failure = Failure::Reason(failure.at(), format!("{}; {shut}", reason(&failure)));
+        }
+        self.error(number, line, &failure);
+    }
+
+    fn error(&mut self, number: usize, line: &str, failure: &Failure) {
+        let upto = failure.at().min(line.len());
+        self.errors.push(LineError {
+            line: number,
+            column: line.get(..upto).map_or(0, |before| before.chars().count()) + 1,
+            text: line.to_owned(),
+            reason: reason(failure),
+        });
+    }
+
+    fn finish(mut self) -> (Config, Vec<LineError>) {
+        if let Some((number, capture)) = self.banner.take() {
+            let result = self.finish_banner(&capture);
+            self.note(number, &capture.first, result);
+        }
+        for name in std::mem::take(&mut self.held) {
+            let mut interface = self.config.interfaces.get(&name).cloned().unwrap_or_default();
+            interface.shutdown = true;
+            put(&mut self.config, name, interface);
+        }
+        (self.config, self.errors)
+    }
+}
+
+/// Parses one configuration line.
+fn parse_line(
+    line: &str,
+    words: &[Word<'_>],
+    config: &Config,
+    mode: &ConfigMode,
+    exists: Option<&dyn Names>,
+) -> Result<Parsed, Failure> {
+    let known = ConfigNames(config);
+    let names = exists.unwrap_or(&known);
+    let reader = Reader { line, words, names, privileged: true, exec: commands::TREES.exec };
+    let place = if matches!(mode, ConfigMode::Interface { .. }) { Place::Interface } else { Place::Global };
+    reader.parse(&commands::config_root(mode)).map_err(|failure| explain(failure, words, place))
+}
+
+/// Runs a parsed configuration line; returns its notices.
+///
+/// # Errors
+/// The handler's refusal.
+pub fn run_parsed(
+    words: &[Word<'_>],
+    parsed: &Parsed,
+    config: &mut Config,
+    mode: &mut ConfigMode,
+    exists: Option<&dyn Names>,
+) -> Result<Vec<String>, Failure> {
+    let first = words.first().map_or(0, |word| word.at);
+    let leaves = !parsed.exec && matches!(parsed.args.words.first(), Some(&"end" | &"exit"));
+    if leaves {
+        *mode = match std::mem::replace(mode, ConfigMode::Global) {
+            ConfigMode::Vrf { name, family: Some(_) } if parsed.args.words.first() == Some(&"exit") => {
+                ConfigMode::Vrf { name, family: None }
+            }
+            _ => ConfigMode::Global,
+        };
+        return Ok(Vec::new());
+    }
+    if let Run::Exec(_) = parsed.run {
+        return Err(Failure::Reason(first, "an exec command cannot be part of a configuration".into()));
+    }
+    let is_own_tree = parsed.tree + 1 < commands::config_root(mode).len();
+    let mut next = if is_own_tree { mode.clone() } else { ConfigMode::Global };
+    let mut edit = Edit { config, mode: &mut next, notices: Vec::new(), exists };
+    let result = match parsed.run {
+        Run::Edit(handler) => handler(&mut edit, &parsed.args),
+        Run::Set(setting) => setting.apply(&mut edit, &parsed.args),
+        Run::Exec(_) => Ok(()),
+    };
+    result.map_err(|refusal| Failure::Reason(first, refusal.0))?;
+    let notices = edit.notices;
+    *mode = next;
+    Ok(notices)
+}
+
+/// The reason of a failure, without its position.
+fn reason(failure: &Failure) -> String {
+    match failure {
+        Failure::Invalid(_) => "invalid input".into(),
+        other => other.message().trim_start_matches("% ").to_owned(),
+    }
+}

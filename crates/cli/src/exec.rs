@@ -1,0 +1,97 @@
+//! The context of exec handlers: the state of their session, and the switch.
+//!
+//! Invariant: nothing here knows the command tree, whose nodes name their handlers by the types of this file. A command that
+//! reads configuration text is given the function that does ([`Exec::apply`]).
+
+use crate::backend::Backend;
+use crate::mode::Mode;
+use crate::outcome::{Outcome, Terminal};
+use crate::pipe::Pipe;
+use crate::sessions::Apply;
+use serde::Serialize;
+use std::collections::VecDeque;
+
+/// The maximum number of lines of history.
+pub const MAX_HISTORY: usize = 256;
+
+/// The user of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Login {
+    /// The terminal line as `show users` names it: `vty 0`.
+    pub line: String,
+    /// The user's name.
+    pub user: String,
+    /// True when prompts and input are echoed: the caret of an error is then printed under the input. Otherwise
+    /// the line is repeated before the caret, and the message comes first.
+    pub interactive: bool,
+}
+
+/// The part of a session that commands show and change.
+#[derive(Debug, Clone)]
+pub struct State {
+    /// The user.
+    pub login: Login,
+    /// The mode.
+    pub mode: Mode,
+    /// The terminal's settings.
+    pub terminal: Terminal,
+    /// The last lines, the latest at the end.
+    pub history: VecDeque<String>,
+    /// How many of them are kept, at most [`MAX_HISTORY`].
+    pub history_size: usize,
+    /// True when the user has changed the configuration since `configure`; used for the log.
+    pub changed: bool,
+}
+
+impl State {
+    /// A session in privileged exec mode.
+    pub fn new(login: Login) -> Self {
+        Self {
+            login,
+            mode: Mode::Privileged,
+            terminal: Terminal::default(),
+            history: VecDeque::new(),
+            history_size: 20,
+            changed: false,
+        }
+    }
+}
+
+/// The context of an exec handler.
+pub struct Exec<'a> {
+    /// The session.
+    pub session: &'a mut State,
+    /// The switch.
+    pub backend: &'a mut dyn Backend,
+    /// The filters for the output.
+    pub pipe: &'a Pipe,
+    /// Applies configuration text by the command tree, for commands that read files and sessions.
+    pub apply: Apply,
+}
+
+impl Exec<'_> {
+    /// Presents a view as text, or as JSON after `| json`.
+    pub fn present<T: Serialize>(&self, view: &T, text: impl FnOnce(&T) -> String) -> Outcome {
+        if !self.pipe.json {
+            return Outcome::Text(text(view));
+        }
+        match serde_json::to_string_pretty(view) {
+            Ok(json) => Outcome::Text(json + "\n"),
+            Err(error) => Outcome::Refused(format!("% The output can't be written as JSON: {error}\n")),
+        }
+    }
+
+    /// Configuration text, or a JSON object with it.
+    pub fn present_config(&self, text: String) -> Outcome {
+        #[derive(Serialize)]
+        struct Configuration {
+            text: String,
+        }
+        self.present(&Configuration { text }, |view| view.text.clone())
+    }
+
+    /// The width of the terminal, in columns.
+    pub fn width(&self) -> usize {
+        usize::from(self.session.terminal.width)
+    }
+}
