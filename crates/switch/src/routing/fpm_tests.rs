@@ -3,7 +3,7 @@
 use super::*;
 use lanyard_fpm::{Hop, NextHopSet, NextHopSetId, Route as FpmRoute, Update};
 use lanyard_plane::{Adjacency, PlaneError, RouteTarget};
-use lanyard_types::{GroupId, MacAddr};
+use lanyard_types::{AdjacencyId, GroupId, MacAddr};
 use lanyard_wire::rtnetlink::Writer;
 use std::collections::HashMap;
 
