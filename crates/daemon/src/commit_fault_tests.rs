@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 /// A configuration that needs every kind of action.
 const WIDE: &str = "vlan 10\nvlan 20\nvrf definition red\nip routing\nipv6 unicast-routing\ninterface eth1\n \
-    switchport\n switchport access vlan 20\n mtu 1600\ninterface eth2\n no switchport\n vrf forwarding red\n \
+    switchport\n switchport access vlan 20\n mtu 1600\n speed 100\ninterface eth2\n no switchport\n vrf forwarding red\n \
     ip address 10.9.0.1 255.255.255.0\ninterface eth3\n no switchport\n ip address 10.3.0.1 255.255.255.0\n \
     no ip redirects\ninterface vlan 10\n ip address 10.0.0.1 255.255.255.0";
 

@@ -4,7 +4,7 @@
 use super::*;
 use crate::testing::{Bench, Said, config, messages, route};
 use lanyard_netdev::{Event, Link, Neighbour, NeighbourState};
-use lanyard_switch::facts::{HostStack, Knob};
+use lanyard_switch::facts::{HostStack, Knob, LinkMode};
 use lanyard_types::MacAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,6 +30,7 @@ pub(super) struct KernelPicture {
     addresses: BTreeSet<(String, ipnet::IpNet)>,
     namespaces: BTreeMap<String, String>,
     knobs: BTreeMap<(Option<String>, Knob), bool>,
+    modes: BTreeMap<String, LinkMode>,
     routes: Vec<String>,
 }
 
@@ -49,6 +50,7 @@ pub(super) fn kernel_picture(bench: &Bench) -> KernelPicture {
         addresses: state.addresses.clone(),
         namespaces: state.namespaces.clone(),
         knobs: state.knobs.clone().into_iter().filter(|(knob, on)| changed(knob, on)).collect(),
+        modes: state.modes.clone(),
         routes,
     }
 }
@@ -69,12 +71,13 @@ pub(super) fn picture(bench: &Bench, core: &Core) -> Picture {
     }
 }
 
-/// A switch with three netdevs that runs `text`.
+/// A switch with three netdevs that runs `text`. The first does not negotiate its speed.
 pub(super) fn running(text: &str) -> (Bench, Core) {
     let bench = Bench::new();
     for name in ["eth1", "eth2", "eth3"] {
         bench.kernel.add(name);
     }
+    bench.kernel.state().modes.insert("eth1".into(), LinkMode::Fixed { speed_mbps: 10, full_duplex: false });
     let mut core = bench.core();
     core.take(config(text)).expect("taken");
     (bench, core)

@@ -5,13 +5,37 @@
 //! because it may have been reported before it was complete.
 
 use crate::context::Context;
-use lanyard_config::InterfaceName;
+use lanyard_config::{Config, InterfaceName};
+use lanyard_netdev::Duplex;
 use lanyard_switch::LinkFacts;
 use lanyard_switch::compile::{made_interfaces, pipeline_end_of};
+use lanyard_switch::facts::LinkMode;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Attempts to set up a netdev.
 const TRIES: u8 = 5;
+
+/// The interfaces whose configuration sets a link mode.
+pub(crate) fn fixed(config: &Config) -> impl Iterator<Item = String> {
+    let set = config.interfaces.iter().filter(|(_, interface)| interface.speed_mbps.is_some());
+    set.map(|(name, _)| name.to_string())
+}
+
+/// Reads the present link modes of these netdevs, for a plan that sets others and records these. A netdev whose driver does
+/// not report its mode counts as one that negotiates.
+pub(crate) fn learn_modes(ctx: &mut Context, names: impl IntoIterator<Item = String>) {
+    for name in names {
+        let Some(ifindex) = ctx.facts().get(&name).map(|link| link.ifindex) else { continue };
+        let Ok(settings) = ctx.kernel.settings(&name) else { continue };
+        let mode = match (settings.speed_mbps, settings.duplex) {
+            (Some(speed_mbps), Some(duplex)) if !settings.autoneg => {
+                LinkMode::Fixed { speed_mbps, full_duplex: duplex == Duplex::Full }
+            }
+            _ => LinkMode::Autonegotiation,
+        };
+        ctx.switch.facts_mut().modes.insert(ifindex, mode);
+    }
+}
 
 /// A change that the kernel reported.
 #[derive(Debug)]
@@ -89,6 +113,8 @@ impl Readiness {
         // answers this request only when they do.
         let _ = ctx.kernel.link(None, name);
         ctx.kernel.learn_hosts(&[name.to_owned()], ctx.switch.facts_mut());
+        let configured = fixed(ctx.switch.config()).any(|fixed| fixed == name);
+        learn_modes(ctx, configured.then(|| name.to_owned()));
         let (actions, coming) = ctx.switch.welcome(name);
         if actions.is_empty() {
             return;

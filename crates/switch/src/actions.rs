@@ -4,7 +4,7 @@
 //! Invariants: an action knows the value it replaces, so that it can be undone; [`transact`] undoes the completed actions when
 //! one fails.
 
-use crate::facts::{HostStack, Knob, LinkFacts};
+use crate::facts::{HostStack, Knob, LinkFacts, LinkMode};
 use crate::host_routes::Route;
 use crate::names::host_end_of;
 #[cfg(doc)]
@@ -68,14 +68,14 @@ pub enum Action {
         /// The value after.
         to: bool,
     },
-    /// Sets speed and duplex; `None` means autonegotiation.
+    /// Sets speed and duplex.
     Speed {
         /// The netdev.
         name: String,
-        /// The mode before: Mbit/s, and whether full duplex.
-        from: Option<(u32, bool)>,
+        /// The mode before.
+        from: LinkMode,
         /// The mode after.
-        to: Option<(u32, bool)>,
+        to: LinkMode,
     },
 }
 
@@ -165,12 +165,15 @@ pub struct Original {
     pub mac: Option<MacAddr>,
     /// The kernel's own stack.
     pub host: HostStack,
+    /// Its link mode, while the switch has set another.
+    #[serde(default)]
+    pub mode: Option<LinkMode>,
 }
 
 impl Original {
     pub(crate) fn of(link: &LinkFacts) -> Self {
         let LinkSettings { up, promisc, mtu, mac, host } = LinkSettings::of(link);
-        Self { ifindex: link.ifindex, up, promisc, mtu, mac, host }
+        Self { ifindex: link.ifindex, up, promisc, mtu, mac, host, mode: None }
     }
     pub(crate) fn settings(&self) -> LinkSettings {
         LinkSettings { up: self.up, promisc: self.promisc, mtu: self.mtu, mac: self.mac, host: self.host }

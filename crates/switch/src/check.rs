@@ -5,6 +5,7 @@
 use crate::facts::Facts;
 use crate::identity::Identity;
 use crate::names::{alias, host_end, pipeline_end, vlan_of};
+use crate::refused::{Refused, Unusable};
 use lanyard_config::{Config, InterfaceName, Role, StaticTarget};
 use lanyard_types::VlanId;
 
@@ -12,7 +13,12 @@ use lanyard_types::VlanId;
 ///
 /// # Errors
 /// Why it may not be taken: one line that names the interface.
-pub fn check(old: &Config, next: &Config, facts: &Facts, identity: &Identity) -> Result<Vec<String>, String> {
+pub fn check(
+    old: &Config,
+    next: &Config,
+    facts: &Facts,
+    identity: &Identity,
+) -> Result<Vec<String>, Refused> {
     let mut notices = Vec::new();
     for (name, interface) in &next.interfaces {
         let before = old.interfaces.get(name);
@@ -51,29 +57,27 @@ fn is_port(config: &Config, name: &InterfaceName) -> bool {
 
 /// Why the netdev cannot be a port at the moment; `None` when it can be one, or does not exist.
 #[must_use]
-pub fn unusable(name: &str, facts: &Facts, identity: &Identity) -> Option<String> {
+pub fn unusable(name: &str, facts: &Facts, identity: &Identity) -> Option<Unusable> {
     let link = facts.get(name)?;
+    let netdev = || name.to_owned();
     if link.loopback {
-        return Some(format!("{name} is the loopback interface and cannot be a port"));
+        return Some(Unusable::Loopback(netdev()));
     }
     if let Some(mark) = link.alias.as_deref().and_then(|alias| alias.strip_prefix("lanyard:")) {
-        let whose = if mark == identity.instance { String::new() } else { format!(" of instance {mark}") };
-        let vlan = vlan_of(name).map_or(String::new(), |vlan| format!(" {vlan}"));
-        return Some(format!("{name} belongs to VLAN interface{vlan}{whose} and cannot be a port"));
+        let instance = (mark != identity.instance).then(|| mark.to_owned());
+        return Some(Unusable::Made { netdev: netdev(), vlan: vlan_of(name), instance });
     }
     if let Some(master) = link.master {
         let master =
             facts.by_index(master).map_or_else(|| format!("interface index {master}"), |m| m.name.clone());
-        return Some(format!(
-            "{name} is enslaved to {master}: release it first (ip link set {name} nomaster)"
-        ));
+        return Some(Unusable::Enslaved { netdev: netdev(), master });
     }
-    (!link.ethernet).then(|| format!("{name} is not an Ethernet device and cannot be a port"))
+    (!link.ethernet).then(|| Unusable::NoEthernet(netdev()))
 }
 
-fn netdev(name: &str, facts: &Facts, identity: &Identity, notices: &mut Vec<String>) -> Result<(), String> {
+fn netdev(name: &str, facts: &Facts, identity: &Identity, notices: &mut Vec<String>) -> Result<(), Refused> {
     if let Some(reason) = unusable(name, facts, identity) {
-        return Err(reason);
+        return Err(reason.into());
     }
     if facts.get(name).is_none() {
         notices.push(format!("interface {name} is not present now; it joins when it appears"));
@@ -82,20 +86,21 @@ fn netdev(name: &str, facts: &Facts, identity: &Identity, notices: &mut Vec<Stri
 }
 
 /// The names `vlanN` and `lyN` must be unused, or belong to the pair that this instance created earlier.
-fn vlan_interface(vlan: VlanId, next: &Config, facts: &Facts, identity: &Identity) -> Result<(), String> {
+fn vlan_interface(vlan: VlanId, next: &Config, facts: &Facts, identity: &Identity) -> Result<(), Refused> {
     let mark = alias(&identity.instance);
     for name in [host_end(vlan), pipeline_end(vlan)] {
         let configured = next.interfaces.get(&InterfaceName::Netdev(name.clone()));
         if configured.is_some_and(|interface| interface.role != Role::Unset) {
-            return Err(format!("{name} is configured as a port; VLAN interface {vlan} needs the name"));
+            return Err(Refused::NameOfPort { netdev: name, vlan });
         }
         match facts.get(&name).map(|link| link.alias.as_deref()) {
             None => {}
             Some(Some(alias)) if alias == mark => {}
             Some(Some(alias)) if alias.starts_with("lanyard:") => {
-                return Err(format!("netdev {name} belongs to instance {}", &alias["lanyard:".len()..]));
+                let instance = alias["lanyard:".len()..].to_owned();
+                return Err(Refused::OfInstance { netdev: name, instance });
             }
-            Some(_) => return Err(format!("a netdev {name} that Lanyard did not create has this name")),
+            Some(_) => return Err(Refused::InTheWay(name)),
         }
     }
     Ok(())

@@ -37,6 +37,20 @@ pub struct LinkFacts {
     pub vrf: Option<String>,
 }
 
+/// How a port settles speed and duplex with its link partner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LinkMode {
+    /// By autonegotiation (IEEE 802.3, clause 28).
+    Autonegotiation,
+    /// Not at all: both ends have to be set alike.
+    Fixed {
+        /// Mbit/s.
+        speed_mbps: u32,
+        /// False for half duplex.
+        full_duplex: bool,
+    },
+}
+
 /// How the kernel's own IP stack is set on a netdev: its sysctls, and an offload that the stack
 /// itself switches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,6 +155,8 @@ pub struct Facts {
     pub shared_knobs: BTreeMap<Knob, bool>,
     /// The existing namespaces among the VRFs of the configuration and of the record.
     pub namespaces: BTreeMap<String, Namespace>,
+    /// The present link modes of the netdevs whose configuration sets one, by index.
+    pub modes: BTreeMap<u32, LinkMode>,
     by_name: BTreeMap<String, LinkFacts>,
     by_index: BTreeMap<(Option<String>, u32), String>,
 }

@@ -9,6 +9,7 @@ use crate::actions::{Action, Actions, Record};
 use crate::facts::{Facts, HostStack, Knob};
 use crate::identity::Identity;
 use crate::names::{alias, made_interfaces};
+use crate::refused::Refused;
 
 pub use crate::host_routes::{Hop, Route};
 
@@ -299,15 +300,15 @@ pub(crate) fn check(
     facts: &Facts,
     identity: &Identity,
     notices: &mut Vec<String>,
-) -> Result<(), String> {
+) -> Result<(), Refused> {
     for vrf in next.vrfs.keys().filter(|vrf| !old.vrfs.contains_key(*vrf)) {
         let Some(found) = facts.namespaces.get(vrf) else { continue };
         if found.own {
-            return Err(format!("VRF {vrf} would be the network namespace that the switch itself lives in"));
+            return Err(Refused::OwnNamespace(vrf.clone()));
         }
         match found.mark.as_deref().and_then(|mark| mark.strip_prefix("lanyard:")) {
             Some(other) if other != identity.instance => {
-                return Err(format!("network namespace {vrf} is a VRF of instance {other}"));
+                return Err(Refused::NamespaceOfInstance { vrf: vrf.clone(), instance: other.to_owned() });
             }
             Some(_) => {}
             None => notices.push(format!("network namespace {vrf} existed already: it is used unchanged")),
@@ -327,43 +328,41 @@ fn subinterface(
     next: &Config,
     facts: &Facts,
     identity: &Identity,
-) -> Result<(), String> {
+) -> Result<(), Refused> {
     let mark = alias(&identity.instance);
     for end in [name.to_owned(), format!("ly{name}")] {
         if facts.get(&end).is_some_and(|link| link.alias.as_deref() != Some(&mark)) {
-            return Err(format!("a netdev {end} that Lanyard did not create has this name"));
+            return Err(Refused::InTheWay(end));
         }
     }
     let parent = split_subinterface(name).map(|(parent, _)| InterfaceName::Netdev(parent.to_owned()));
     let parent = parent.and_then(|parent| next.interfaces.get(&parent));
     match parent {
-        Some(parent) if parent.role == Role::Routed && parent.layer3.vrf.is_some() => Err(format!(
-            "the parent of {name} is in a VRF: give the subinterfaces their VRFs, and leave the parent in none"
-        )),
+        Some(parent) if parent.role == Role::Routed && parent.layer3.vrf.is_some() => {
+            Err(Refused::ParentInVrf(name.to_owned()))
+        }
         Some(parent) if parent.role == Role::Routed => Ok(()),
         _ if interface.shutdown => Ok(()),
-        _ => Err(format!("the parent of {name} is no routed port")),
+        _ => Err(Refused::NoParent(name.to_owned())),
     }
 }
 
 /// At most this many notices about routes for one change.
 const MAX_NOTICES: usize = 5;
 
-fn static_routes(old: &Config, next: &Config, notices: &mut Vec<String>) -> Result<(), String> {
+fn static_routes(old: &Config, next: &Config, notices: &mut Vec<String>) -> Result<(), Refused> {
     let known: BTreeSet<&StaticRoute> = old.routes.iter().collect();
     let mut told = Vec::new();
     for route in next.routes.iter().filter(|route| !known.contains(route)) {
         if let Some(egress) = &route.interface {
             let vrf = next.interfaces.get(egress).and_then(|interface| interface.layer3.vrf.as_ref());
             if vrf != route.vrf.as_ref() {
-                let which =
-                    |vrf: Option<&String>| vrf.map_or("in no VRF".into(), |vrf| format!("in VRF {vrf}"));
-                return Err(format!(
-                    "{egress} is {}, the route to {} is {}: a route leads out of an interface of its own table",
-                    which(vrf),
-                    route.prefix,
-                    which(route.vrf.as_ref())
-                ));
+                return Err(Refused::OtherTable {
+                    interface: egress.to_string(),
+                    interface_vrf: vrf.cloned(),
+                    prefix: route.prefix,
+                    route_vrf: route.vrf.clone(),
+                });
             }
         }
         if let (Some(via), None) = (route.via, &route.interface)

@@ -33,11 +33,15 @@ pub(crate) fn keep(record: &mut Record, failed: &[Action], other: &Record, facts
                 remember(record, vrf.as_deref(), *knob, found);
             }
             Action::Namespace { vrf, add: false, .. } => drop(record.namespaces.insert(vrf.clone())),
-            // A pair carries the instance's mark. The facts do not show a speed.
-            Action::Namespace { .. }
-            | Action::CreatePair(_)
-            | Action::DeletePair(_)
-            | Action::Speed { .. } => {}
+            Action::Speed { name, .. } => {
+                keep_original(record, name, other, facts);
+                let found = other.originals.get(name).and_then(|original| original.mode);
+                if let Some(own) = record.originals.get_mut(name) {
+                    own.mode = own.mode.or(found);
+                }
+            }
+            // A pair carries the instance's mark.
+            Action::Namespace { .. } | Action::CreatePair(_) | Action::DeletePair(_) => {}
         }
     }
 }
@@ -54,12 +58,12 @@ fn keep_original(record: &mut Record, name: &str, other: &Record, facts: &Facts)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::Knob;
+    use crate::facts::{Knob, LinkMode};
     use crate::links;
     use crate::testing::{config, facts, identity};
     use lanyard_config::Config;
 
-    const NEXT: &str = "vrf red\nipv6-routing\neth1: routed no-redirects ip 10.0.0.1/24\neth2: routed vrf red\neth3: access 1";
+    const NEXT: &str = "vrf red\nipv6-routing\neth1: routed no-redirects ip 10.0.0.1/24\neth2: routed vrf red\neth3: access 1 speed 100";
 
     /// The record before a change, its actions and the record after it.
     fn change(old: &str, next: &str, links: &str) -> (Record, links::Actions) {
@@ -70,8 +74,8 @@ mod tests {
         (first.record, actions)
     }
 
-    /// Every action of a change whose undoing fails is on record, so that the record is that of the change; a pair and a
-    /// speed are not recorded.
+    /// Every action of a change whose undoing fails is on record, so that the record is that of the change; a pair is not
+    /// recorded.
     #[test]
     fn all_that_was_not_undone_is_on_record() {
         let (mut record, actions) = change("", NEXT, "eth1, eth2, eth3");
@@ -96,12 +100,29 @@ mod tests {
                     record.homes.get(&name) == to.as_ref() && record.originals.contains_key(&name)
                 }
                 Action::Link { name, .. } => record.originals.keys().eq([&name]),
+                Action::Speed { name, from, .. } => record.originals[&name].mode == Some(from),
                 Action::Address { name, net, .. } => record.addresses[&name] == [net].into(),
                 Action::Knob { vrf, knob, from, .. } => recall(&record, vrf.as_deref(), knob) == Some(from),
                 other => unreachable!("{other:?}"),
             };
             assert!(there, "{failed:?}: {record:?}");
         }
+    }
+
+    /// The speed of a port that the switch has taken over before is given back by the next plan.
+    #[test]
+    fn a_speed_that_was_not_undone_is_given_back() {
+        let (old, next) = ("eth1: access 1", "eth1: access 1 speed 100");
+        let (mut record, actions) = change(old, next, "eth1");
+        let failed: Vec<Action> = actions.before.iter().cloned().map(Action::inverse).collect();
+        assert!(matches!(failed[..], [Action::Speed { .. }]), "{failed:?}");
+        keep(&mut record, &failed, &actions.record, &facts("eth1"));
+        assert_eq!(record.originals["eth1"].mode, Some(LinkMode::Autonegotiation));
+        let again = links::actions(None, &config(old), &facts("eth1 promisc"), &record, &identity());
+        let is_given_back =
+            |action: &Action| matches!(action, Action::Speed { to: LinkMode::Autonegotiation, .. });
+        assert!(again.before.iter().any(is_given_back), "{again:?}");
+        assert_eq!(again.record.originals["eth1"].mode, None);
     }
 
     /// An address and a sysctl that a refused change has removed, and that could not be set again, are not on record: the

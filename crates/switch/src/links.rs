@@ -5,7 +5,7 @@
 //! switch, so an administrator's own changes stay. The [`Record`] has the state of a port before
 //! the switch took it over, which is restored when the switch lets go of it.
 
-use crate::facts::{Facts, HostStack, LinkFacts};
+use crate::facts::{Facts, HostStack, LinkFacts, LinkMode};
 use crate::identity::Identity;
 use crate::layer3;
 use crate::names::made_interfaces;
@@ -60,6 +60,7 @@ fn renamed(next: &Config, facts: &Facts, list: &mut Actions) -> BTreeSet<String>
             taken_over.insert(link.name.clone());
         } else {
             push_link(&mut list.after, &link.name, LinkSettings::of(link), original.settings());
+            push_mode(&mut list.after, &link.name, None, original.mode);
         }
     }
     taken_over
@@ -158,6 +159,7 @@ fn netdev(name: &str, old: Option<&Config>, next: &Config, facts: &Facts, list: 
                 from = moved(from);
             }
             push_link(&mut list.after, name, from, original.settings());
+            push_mode(&mut list.after, name, old.and_then(|old| fixed_mode(old, &key)), original.mode);
         }
         list.record.originals.remove(name);
         return;
@@ -180,10 +182,42 @@ fn netdev(name: &str, old: Option<&Config>, next: &Config, facts: &Facts, list: 
         push_link(&mut list.before, name, from, to);
         list.record.originals.insert(name.to_owned(), original);
     }
-    let speed = |config: &Config| config.interfaces.get(&key).and_then(fixed_speed);
-    let (from, to) = (old.and_then(speed), speed(next));
-    if from != to || (known.is_none() && to.is_some()) {
-        list.before.push(Action::Speed { name: name.to_owned(), from, to });
+    let was = old.and_then(|old| fixed_mode(old, &key));
+    mode(name, link, (was, fixed_mode(next, &key)), facts, list);
+}
+
+/// Sets the link mode that is configured now, in place of the one that was; without one the mode in which the port was found.
+/// The record has that mode while another is set.
+fn mode(
+    name: &str,
+    link: &LinkFacts,
+    (was, now): (Option<LinkMode>, Option<LinkMode>),
+    facts: &Facts,
+    list: &mut Actions,
+) {
+    let Some(original) = list.record.originals.get_mut(name) else { return };
+    let recorded = original.mode;
+    let found = facts.modes.get(&link.ifindex).copied();
+    match now {
+        // A restart does not interrupt a link that has the mode already.
+        Some(_) if recorded.is_some() && [was, found].contains(&now) => {}
+        Some(_) => {
+            let found = found.unwrap_or(LinkMode::Autonegotiation);
+            original.mode = recorded.or(Some(found));
+            push_mode(&mut list.before, name, was.filter(|_| recorded.is_some()).or(Some(found)), now);
+        }
+        None => {
+            original.mode = None;
+            push_mode(&mut list.before, name, was, recorded);
+        }
+    }
+}
+
+/// Adds the change of a netdev's link mode; without a `to` there is none. `from` is not known after an earlier change that
+/// could not be undone.
+fn push_mode(actions: &mut Vec<Action>, name: &str, from: Option<LinkMode>, to: Option<LinkMode>) {
+    if let Some(to) = to {
+        actions.push(Action::Speed { name: name.to_owned(), from: from.unwrap_or(to), to });
     }
 }
 
@@ -193,8 +227,11 @@ fn push_link(actions: &mut Vec<Action>, name: &str, from: LinkSettings, to: Link
     }
 }
 
-fn fixed_speed(interface: &Interface) -> Option<(u32, bool)> {
-    interface.speed_mbps.map(|speed_mbps| (speed_mbps, interface.duplex != Duplex::Half))
+/// The link mode that a configuration sets; `None` leaves a port's own.
+fn fixed_mode(config: &Config, name: &InterfaceName) -> Option<LinkMode> {
+    let interface = config.interfaces.get(name)?;
+    let full_duplex = interface.duplex != Duplex::Half;
+    interface.speed_mbps.map(|speed_mbps| LinkMode::Fixed { speed_mbps, full_duplex })
 }
 
 /// Plans VLAN interfaces and subinterfaces: pairs to create and to delete, and the settings of both

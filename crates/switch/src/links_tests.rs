@@ -53,7 +53,10 @@ fn show(action: &Action) -> String {
             let of = |vrf: &Option<String>| vrf.clone().unwrap_or_else(|| "own".into());
             format!("{name} {} -> {}", of(from), of(to))
         }
-        Action::Speed { name, to, .. } => format!("{name} speed {to:?}"),
+        Action::Speed { name, to: LinkMode::Autonegotiation, .. } => format!("{name} speed auto"),
+        Action::Speed { name, to: LinkMode::Fixed { speed_mbps, .. }, .. } => {
+            format!("{name} speed {speed_mbps}")
+        }
     }
 }
 
@@ -161,6 +164,49 @@ fn a_port_is_given_back() {
     // Another netdev has the name by now and is left alone.
     assert_eq!(step("eth1: access 1", "eth1", "", "eth0, eth1 promisc"), Default::default());
     assert_eq!(step("eth1: access 1", "eth1", "", ""), Default::default());
+}
+
+/// A link mode that the switch has set is given back as it was found.
+#[test]
+fn a_speed_is_given_back() {
+    let (taken, fixed) = ("eth1 promisc silent", "eth1: access 1 speed 100");
+    assert_eq!(first(fixed, "eth1").0, format!("{taken}, eth1 speed 100"));
+    let given_back = |found: &str, next: &str| step(fixed, found, next, "eth1 promisc fixed 100");
+    assert_eq!(given_back("eth1", fixed), Default::default(), "nothing has changed");
+    assert_eq!(given_back("eth1", "eth1: access 1 speed 1000").0, "eth1 speed 1000");
+    assert_eq!(given_back("eth1", "eth1: access 1").0, "eth1 speed auto");
+    assert_eq!(given_back("eth1 fixed 10", "eth1: access 1").0, "eth1 speed 10");
+    assert_eq!(given_back("eth1", ""), (String::new(), "eth1 -promisc, eth1 speed auto".into()));
+    assert_eq!(given_back("eth1 fixed 10", "").1, "eth1 -promisc, eth1 speed 10");
+    let renamed = step(fixed, "eth1", fixed, "uplink promisc fixed 100");
+    assert_eq!(renamed.1, "uplink -promisc, uplink speed auto");
+    let record =
+        |found: &str| actions(None, &config(fixed), &facts(found), &Record::default(), &identity()).record;
+    let released = release(&facts("eth1 promisc fixed 100"), &record("eth1"), &identity());
+    assert_eq!(list(&released), "eth1 -promisc, eth1 speed auto", "detach");
+    // What a restart finds is as configured; a link that is not is set again.
+    for (links, want) in [("eth1 promisc fixed 100", ""), ("eth1 promisc", "eth1 speed 100")] {
+        let again = actions(None, &config(fixed), &facts(links), &record("eth1"), &identity());
+        let speeds = again.before.iter().filter(|action| matches!(action, Action::Speed { .. }));
+        assert_eq!(list(&speeds.cloned().collect::<Vec<_>>()), want, "{links}");
+        assert_eq!(again.record.originals["eth1"].mode, Some(LinkMode::Autonegotiation));
+    }
+}
+
+/// A refused change puts the mode back in which the port was found.
+#[test]
+fn undoing_a_speed_gives_back_what_was_found() {
+    for (links, want) in [("eth1", "eth1 speed auto"), ("eth1 fixed 10", "eth1 speed 10")] {
+        let before = actions(
+            None,
+            &config("eth1: access 1 speed 100"),
+            &facts(links),
+            &Record::default(),
+            &identity(),
+        );
+        let undo: Vec<Action> = before.before.into_iter().rev().map(Action::inverse).take(1).collect();
+        assert_eq!(list(&undo), want);
+    }
 }
 
 #[test]

@@ -16,6 +16,11 @@ pub struct PortIds {
     fixed: Arc<BTreeMap<String, PortId>>,
 }
 
+/// A configuration has more ports than there are numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("at most {} ports are possible", MAX_PORTS - 1)]
+pub struct TooManyPorts;
+
 impl PortIds {
     /// Takes over the numbers of a plane that is already running.
     #[must_use]
@@ -52,7 +57,7 @@ impl PortIds {
     ///
     /// # Errors
     /// When there are more names than ports.
-    pub fn assign(&self, names: impl IntoIterator<Item = String>) -> Result<Self, String> {
+    pub fn assign(&self, names: impl IntoIterator<Item = String>) -> Result<Self, TooManyPorts> {
         let names: Vec<String> = names.into_iter().collect();
         let mut next = Self { fixed: self.fixed.clone(), ..Self::default() };
         for name in &names {
@@ -68,8 +73,7 @@ impl PortIds {
         let mut free = never.chain(given_up);
         for name in names {
             if let std::collections::btree_map::Entry::Vacant(slot) = next.by_name.entry(name) {
-                let port =
-                    free.next().ok_or_else(|| format!("at most {} ports are possible", MAX_PORTS - 1))?;
+                let port = free.next().ok_or(TooManyPorts)?;
                 slot.insert(port);
             }
         }

@@ -188,16 +188,36 @@ fn lower_port(interface: &Interface, mode: Mode) -> PortConfig {
 ///
 /// # Errors
 /// Why not.
-pub fn check(config: &Config, ports: &PortIds, identity: &Identity) -> Result<(), String> {
-    lower(config, ports, identity).map_or(Ok(()), |wanted| wanted.check().map_err(refusal))
+pub fn check(config: &Config, ports: &PortIds, identity: &Identity) -> Result<(), SpanningError> {
+    lower(config, ports, identity).map_or(Ok(()), |wanted| Ok(wanted.check()?))
 }
 
-fn refusal(error: lanyard_stp::ConfigError) -> String {
-    match error {
-        lanyard_stp::ConfigError::TooManyInstances { wanted, limit } => format!(
-            "{wanted} spanning trees: {limit} are possible (no spanning-tree vlan LIST takes the tree from VLANs)"
-        ),
-        other => other.to_string(),
+/// Why the bridge refuses a configuration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpanningError {
+    /// More trees than there are instances.
+    #[error(
+        "{wanted} spanning trees: {limit} are possible (no spanning-tree vlan LIST takes the tree from VLANs)"
+    )]
+    TooManyTrees {
+        /// The trees that are configured.
+        wanted: usize,
+        /// The most there can be.
+        limit: usize,
+    },
+    /// A setting.
+    #[error(transparent)]
+    Config(lanyard_stp::ConfigError),
+}
+
+impl From<lanyard_stp::ConfigError> for SpanningError {
+    fn from(error: lanyard_stp::ConfigError) -> Self {
+        match error {
+            lanyard_stp::ConfigError::TooManyInstances { wanted, limit } => {
+                Self::TooManyTrees { wanted, limit }
+            }
+            other => Self::Config(other),
+        }
     }
 }
 
@@ -211,19 +231,19 @@ pub fn next(
     old: Option<&Spanning>,
     found: Option<&Snapshot>,
     change: &Reconfigure,
-) -> Result<Option<Spanning>, String> {
+) -> Result<Option<Spanning>, SpanningError> {
     let Some(wanted) = change.wanted.clone() else { return Ok(None) };
     let Some(old) = old else {
         let bridge = match found {
             Some(snapshot) => Bridge::restore(now, wanted, snapshot.clone()),
             None => Bridge::new(now, wanted),
         };
-        return bridge.map(|bridge| Some(Spanning { bridge, told: BTreeMap::new() })).map_err(refusal);
+        return Ok(Some(Spanning { bridge: bridge?, told: BTreeMap::new() }));
     };
     let mut next = old.clone();
     if *next.bridge.config() != wanted {
         next.told.retain(|port, _| wanted.ports.contains_key(port));
-        next.bridge.handle_config(now, wanted).map_err(refusal)?;
+        next.bridge.handle_config(now, wanted)?;
     }
     next.clear(now, &change.cleared);
     Ok(Some(next))

@@ -202,7 +202,7 @@ fn more_trees_than_instances_are_refused() {
     let vlans: String = (1..=64).map(|vlan| format!("vlan {vlan}\n")).collect();
     let mut config = config(&vlans);
     config.spanning_tree.mode = Some(Mode::Pvst);
-    let refused = check(&config, &PortIds::default(), &identity()).expect_err("64 trees");
+    let refused = check(&config, &PortIds::default(), &identity()).expect_err("64 trees").to_string();
     assert!(refused.starts_with("64 spanning trees: 63 are possible"), "{refused}");
     config.spanning_tree.no_tree = [VlanId::DEFAULT].into_iter().collect();
     assert_eq!(check(&config, &PortIds::default(), &identity()), Ok(()));

@@ -12,6 +12,7 @@ use crate::identity::Identity;
 use crate::leftovers;
 use crate::links::{self, Action, Actions, Record};
 use crate::ports::PortIds;
+use crate::refused::Refused;
 use crate::rifs;
 use crate::routers::Routers;
 use crate::spanning::{self, LinkChange, Reconfigure, Spanning};
@@ -157,7 +158,7 @@ impl Switch {
     ///
     /// # Errors
     /// Why not.
-    pub fn check(&self, old: &Config, next: &Config) -> Result<Vec<String>, String> {
+    pub fn check(&self, old: &Config, next: &Config) -> Result<Vec<String>, Refused> {
         let ports = self.ports.assign(port_names(next))?;
         spanning::check(next, &ports, &self.identity)?;
         check::check(old, next, &self.facts, &self.identity)
@@ -166,7 +167,7 @@ impl Switch {
     ///
     /// # Errors
     /// Why it may not be taken.
-    pub fn plan(&self, now: u64, next: Config) -> Result<Plan, String> {
+    pub fn plan(&self, now: u64, next: Config) -> Result<Plan, Refused> {
         let notices = check::check(&self.config, &next, &self.facts, &self.identity)?;
         let ports = self.ports.assign(port_names(&next))?;
         let old = self.carried_out();
@@ -267,7 +268,7 @@ impl Switch {
                 links::actions(Some(&self.config), &self.config, &self.facts, &self.record, &self.identity);
             list.before.retain(|action| matches!(action, Action::Move { name: n, .. } | Action::Link { name: n, .. } | Action::Speed { name: n, .. } if n == name));
             // A port that was renamed to a name that is not configured is restored.
-            let released = |action: &Action| matches!(action, Action::Link { name: n, .. } if n == name);
+            let released = |action: &Action| matches!(action, Action::Link { name: n, .. } | Action::Speed { name: n, .. } if n == name);
             list.before.extend(std::mem::take(&mut list.after).into_iter().filter(released));
         }
         if let Some(spanning) = &self.spanning {

@@ -1,6 +1,6 @@
 //! Short notations in which the tests of this crate write configurations and facts.
 
-use crate::facts::{Facts, LinkFacts};
+use crate::facts::{Facts, LinkFacts, LinkMode};
 use crate::identity::Identity;
 use lanyard_config::{Config, Interface, InterfaceName, Role, StaticTarget, SwitchportMode, Vlan};
 use lanyard_pipeline::state::Tpid;
@@ -25,10 +25,17 @@ pub fn link(name: &str, ifindex: u32) -> LinkFacts {
     }
 }
 
-/// Netdevs, numbered from 1: `eth1, eth2 down, eth3 master 9`.
+/// Netdevs, numbered from 1: `eth1, eth2 down, eth3 master 9, eth4 fixed 100`.
 pub fn facts(text: &str) -> Facts {
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-    parts.zip(1..).map(|(part, ifindex)| one(part, ifindex)).collect()
+    let mut facts: Facts = parts.clone().zip(1..).map(|(part, ifindex)| one(part, ifindex)).collect();
+    for (part, ifindex) in parts.zip(1..) {
+        let speed = part.split_once("fixed ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+        facts
+            .modes
+            .extend(speed.map(|speed_mbps| (ifindex, LinkMode::Fixed { speed_mbps, full_duplex: true })));
+    }
+    facts
 }
 
 fn one(text: &str, ifindex: u32) -> LinkFacts {
@@ -48,6 +55,8 @@ fn one(text: &str, ifindex: u32) -> LinkFacts {
             "alias" => link.alias = Some(value().into()),
             "mac" => link.mac = value().parse().ok(),
             "in" => link.vrf = Some(value().into()),
+            // See `facts`.
+            "fixed" => drop(value()),
             _ => panic!("{word}?"),
         }
     }
@@ -125,6 +134,7 @@ fn interface(text: &str) -> Interface {
             "shutdown" => interface.shutdown = true,
             "mtu" => interface.mtu = value().parse().ok(),
             "mac" => interface.mac = value().parse().ok(),
+            "speed" => interface.speed_mbps = value().parse().ok(),
             "ip" => interface.ipv4.push(value().parse().expect("an address")),
             "ipv6" => interface.ipv6.push(value().parse().expect("an address")),
             _ => panic!("{word}?"),

@@ -2,9 +2,9 @@
 
 use crate::kernel::{FilterSource, Kernel, KernelError, Result, RouteSource};
 use lanyard_netdev::follow::{Heard, Progress, Rule, Table};
-use lanyard_netdev::{Address, Event, Family, Hook as FilterHook, Link, Neighbour, Route, Settings};
+use lanyard_netdev::{Address, Duplex, Event, Family, Hook as FilterHook, Link, Neighbour, Route, Settings};
 use lanyard_switch::compile::pipeline_end_of;
-use lanyard_switch::facts::{HostStack, Knob, Namespace};
+use lanyard_switch::facts::{HostStack, Knob, LinkMode, Namespace};
 use lanyard_switch::links::Netdevs;
 use lanyard_switch::{Action, Facts, LinkFacts};
 use lanyard_types::MacAddr;
@@ -33,6 +33,8 @@ pub(crate) struct State {
     pub(crate) neighbours: BTreeMap<(u32, IpAddr), MacAddr>,
     /// Routes to these gateways are refused as unreachable.
     pub(crate) unreachable: BTreeSet<IpAddr>,
+    /// The link modes of netdevs; others negotiate.
+    pub(crate) modes: BTreeMap<String, LinkMode>,
     /// Every action that was carried out.
     pub(crate) done: Vec<Action>,
     /// The number of the action that fails, counted from 1 since this was set.
@@ -209,7 +211,7 @@ impl State {
                 }
             }
             Action::Knob { vrf, knob, to, .. } => drop(self.knobs.insert((vrf.clone(), *knob), *to)),
-            Action::Speed { .. } => {}
+            Action::Speed { name, to, .. } => drop(self.modes.insert(name.clone(), *to)),
         }
         self.done.push(action.clone());
         Ok(())
@@ -365,8 +367,15 @@ impl Kernel for FakeKernel {
         state.learned.retain(|known| (known.ifindex, known.addr) != (ifindex, address));
         Ok(())
     }
-    fn settings(&self, _name: &str) -> Result<Settings> {
-        Ok(Settings { speed_mbps: Some(1000), ..Settings::default() })
+    fn settings(&self, name: &str) -> Result<Settings> {
+        Ok(match self.state().modes.get(name) {
+            Some(LinkMode::Fixed { speed_mbps, full_duplex }) => Settings {
+                speed_mbps: Some(*speed_mbps),
+                duplex: Some(if *full_duplex { Duplex::Full } else { Duplex::Half }),
+                ..Settings::default()
+            },
+            _ => Settings { speed_mbps: Some(1000), autoneg: true, ..Settings::default() },
+        })
     }
     fn driver(&self, _name: &str) -> Result<String> {
         Ok("test".into())

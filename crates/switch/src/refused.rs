@@ -1,0 +1,110 @@
+//! Why a configuration may not be taken, as values.
+//!
+//! Invariant: the text of each names what is refused.
+
+use crate::ports::TooManyPorts;
+use crate::spanning::SpanningError;
+use ipnet::IpNet;
+use lanyard_types::VlanId;
+
+/// Why a configuration may not be taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// More ports than the plane has numbers.
+    #[error(transparent)]
+    Ports(#[from] TooManyPorts),
+    /// The bridge refuses it.
+    #[error(transparent)]
+    Spanning(#[from] SpanningError),
+    /// A netdev cannot be a port.
+    #[error(transparent)]
+    Netdev(#[from] Unusable),
+    /// A port has the name of a netdev that a VLAN interface needs.
+    #[error("{netdev} is configured as a port; VLAN interface {vlan} needs the name")]
+    NameOfPort {
+        /// The name.
+        netdev: String,
+        /// The VLAN.
+        vlan: VlanId,
+    },
+    /// Another instance has made the netdev that is needed.
+    #[error("netdev {netdev} belongs to instance {instance}")]
+    OfInstance {
+        /// The netdev.
+        netdev: String,
+        /// The other instance.
+        instance: String,
+    },
+    /// A netdev of somebody else has the name that is needed.
+    #[error("a netdev {0} that Lanyard did not create has this name")]
+    InTheWay(String),
+    /// A VRF is named like the namespace of the switch.
+    #[error("VRF {0} would be the network namespace that the switch itself lives in")]
+    OwnNamespace(String),
+    /// A VRF is named like a namespace of another instance.
+    #[error("network namespace {vrf} is a VRF of instance {instance}")]
+    NamespaceOfInstance {
+        /// The VRF.
+        vrf: String,
+        /// The other instance.
+        instance: String,
+    },
+    /// A subinterface whose parent is in a VRF.
+    #[error("the parent of {0} is in a VRF: give the subinterfaces their VRFs, and leave the parent in none")]
+    ParentInVrf(String),
+    /// A subinterface whose parent is no routed port.
+    #[error("the parent of {0} is no routed port")]
+    NoParent(String),
+    /// A static route out of an interface of another table.
+    #[error(
+        "{interface} is {}, the route to {prefix} is {}: a route leads out of an interface of its own table",
+        table(.interface_vrf.as_ref()), table(.route_vrf.as_ref())
+    )]
+    OtherTable {
+        /// The interface.
+        interface: String,
+        /// Its VRF.
+        interface_vrf: Option<String>,
+        /// The destination.
+        prefix: IpNet,
+        /// The VRF of the route.
+        route_vrf: Option<String>,
+    },
+}
+
+fn table(vrf: Option<&String>) -> String {
+    vrf.map_or("in no VRF".into(), |vrf| format!("in VRF {vrf}"))
+}
+
+/// Why a netdev cannot be a port at the moment.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    /// The loopback device.
+    #[error("{0} is the loopback interface and cannot be a port")]
+    Loopback(String),
+    /// A netdev that an instance has made.
+    #[error(
+        "{netdev} belongs to VLAN interface{}{} and cannot be a port",
+        .vlan.map_or(String::new(), |vlan| format!(" {vlan}")),
+        .instance.as_ref().map_or(String::new(), |instance| format!(" of instance {instance}"))
+    )]
+    Made {
+        /// The netdev.
+        netdev: String,
+        /// Its VLAN, where the name says it.
+        vlan: Option<VlanId>,
+        /// The instance, if it is another one.
+        instance: Option<String>,
+    },
+    /// A port of a bridge, bond, team or VRF.
+    #[error("{netdev} is enslaved to {master}: release it first (ip link set {netdev} nomaster)")]
+    Enslaved {
+        /// The netdev.
+        netdev: String,
+        /// The name of its master, or its index in words.
+        master: String,
+    },
+    /// No Ethernet framing.
+    #[error("{0} is not an Ethernet device and cannot be a port")]
+    NoEthernet(String),
+}
