@@ -16,6 +16,11 @@ pub const QUEUE: usize = 4096;
 /// The most listeners.
 pub const MAX_LISTENERS: usize = 64;
 
+/// There are [`MAX_LISTENERS`] already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{MAX_LISTENERS} sessions are monitoring already")]
+pub struct TooManyListeners;
+
 /// Sends events to listeners.
 #[derive(Debug, Default)]
 pub struct Bus {
@@ -64,10 +69,10 @@ impl Bus {
     ///
     /// # Errors
     /// When there are [`MAX_LISTENERS`] already.
-    pub fn subscribe(&mut self, topics: Topics) -> Result<Subscription, String> {
+    pub fn subscribe(&mut self, topics: Topics) -> Result<Subscription, TooManyListeners> {
         self.listeners.retain(|listener| !listener.queue.is_closed());
         if self.listeners.len() >= MAX_LISTENERS {
-            return Err(format!("{MAX_LISTENERS} sessions are monitoring already"));
+            return Err(TooManyListeners);
         }
         let (sender, queue) = mpsc::channel(QUEUE);
         let lost = Rc::new(Cell::new(0));

@@ -9,15 +9,17 @@
 //! time are lost at its socket, and counted there; forwarding never waits.
 
 use crate::core::Core;
+use crate::files::FileError;
 use lanyard_cli::outcome::Capture as Wanted;
 use lanyard_config::InterfaceName;
 use lanyard_netdev::PacketSocket;
+use lanyard_plane::PlaneError;
 use lanyard_types::PortId;
 use lanyard_wire::pcapng::{self, Direction};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::cell::RefCell;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,12 +34,34 @@ const QUEUE: usize = 64;
 /// How often the thread checks whether it has to end, in milliseconds.
 const WAIT_MS: u16 = 100;
 
+/// Why there is no capture, or why it ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CaptureError {
+    #[error("{0} is not a port of the switch: capture there with tcpdump")]
+    NoPort(String),
+    /// The file that the frames are to be written to cannot be created.
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("a packet socket at {interface}: {cause}")]
+    Socket {
+        interface: String,
+        #[source]
+        cause: io::Error,
+    },
+    #[error(transparent)]
+    Plane(#[from] PlaneError),
+    #[error("a thread for the capture: {0}")]
+    Thread(#[source] io::Error),
+    #[error("writing the capture: {0}")]
+    Write(#[source] io::Error),
+}
+
 /// A running capture; it ends when this is dropped.
 pub(crate) struct Capture {
     core: Rc<RefCell<Core>>,
     port: PortId,
     stop: Arc<AtomicBool>,
-    pieces: mpsc::Receiver<Result<Vec<u8>, String>>,
+    pieces: mpsc::Receiver<Result<Vec<u8>, CaptureError>>,
 }
 
 impl Capture {
@@ -45,21 +69,21 @@ impl Capture {
     ///
     /// # Errors
     /// One line that names the interface or the file.
-    pub(crate) fn start(core: &Rc<RefCell<Core>>, wanted: &Wanted) -> Result<Self, String> {
+    pub(crate) fn start(core: &Rc<RefCell<Core>>, wanted: &Wanted) -> Result<Self, CaptureError> {
         let name = &wanted.interface;
         let mut borrowed = core.borrow_mut();
         let link = borrowed.ctx.facts().usable(name).map(|link| link.ifindex);
         let port = borrowed.ctx.port_of(&InterfaceName::Netdev(name.clone()));
         let (Some(ifindex), Some(port)) = (link, port) else {
-            return Err(format!("{name} is not a port of the switch: capture there with tcpdump"));
+            return Err(CaptureError::NoPort(name.clone()));
         };
         let file = match &wanted.file {
-            Some(path) => Some(File::create(path).map_err(|error| format!("{path}: {error}"))?),
+            Some(path) => Some(File::create(path).map_err(FileError::at(path.as_ref()))?),
             None => None,
         };
-        let socket =
-            PacketSocket::open(ifindex).map_err(|error| format!("a packet socket at {name}: {error}"))?;
-        borrowed.ctx.plane.capture(port, true).map_err(|error| error.to_string())?;
+        let socket = PacketSocket::open(ifindex)
+            .map_err(|cause| CaptureError::Socket { interface: name.clone(), cause })?;
+        borrowed.ctx.plane.capture(port, true)?;
         drop(borrowed);
         let (sender, pieces) = mpsc::channel(QUEUE);
         let stop = Arc::new(AtomicBool::new(false));
@@ -72,11 +96,11 @@ impl Capture {
             }
         };
         let spawned = std::thread::Builder::new().name("capture".into()).spawn(work);
-        spawned.map(|_| capture).map_err(|error| format!("a thread for the capture: {error}"))
+        spawned.map(|_| capture).map_err(CaptureError::Thread)
     }
 
     /// The next piece for the client; `None` when the capture has ended.
-    pub(crate) async fn next(&mut self) -> Option<Result<Vec<u8>, String>> {
+    pub(crate) async fn next(&mut self) -> Option<Result<Vec<u8>, CaptureError>> {
         self.pieces.recv().await
     }
 }
@@ -96,13 +120,13 @@ fn run(
     socket: &PacketSocket,
     begin: Vec<u8>,
     mut file: Option<File>,
-    sender: &mpsc::Sender<Result<Vec<u8>, String>>,
+    sender: &mpsc::Sender<Result<Vec<u8>, CaptureError>>,
     stop: &AtomicBool,
-) -> Result<(), String> {
+) -> Result<(), CaptureError> {
     let mut bytes = begin;
     while !stop.load(Ordering::Relaxed) && !sender.is_closed() {
         match &mut file {
-            Some(file) => file.write_all(&bytes).map_err(|error| format!("writing the capture: {error}"))?,
+            Some(file) => file.write_all(&bytes).map_err(CaptureError::Write)?,
             None => {
                 for piece in bytes.chunks(PIECE) {
                     if sender.blocking_send(Ok(piece.to_vec())).is_err() {

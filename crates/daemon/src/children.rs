@@ -219,7 +219,7 @@ fn forward_virtual(ctx: &Context) {
             let value = if config.ip_routing { "1" } else { "0" };
             let _ = within(&*ctx.kernel, link.vrf.as_deref(), || {
                 // The netdev may not exist yet.
-                let _ = lanyard_netdev::sysctl::set_ipv4_conf(&vmac, "forwarding", value);
+                let _ = os::ordinary(|| lanyard_netdev::sysctl::set_ipv4_conf(&vmac, "forwarding", value));
             });
         }
     }

@@ -4,10 +4,55 @@ use crate::paths::Paths;
 use crate::protocol::{Done, Reply, Request, line};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The longest reply line that is read, in bytes.
 const MAX_REPLY: u64 = 16 << 20;
+
+/// Why a request is not answered.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody listens at the socket.
+    #[error("instance {instance}: no switch is running ({}: {cause})", path.display())]
+    NotRunning {
+        /// The instance.
+        instance: String,
+        /// Its socket.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        cause: io::Error,
+    },
+    /// The socket cannot be reached, for example because it belongs to another user.
+    #[error("instance {instance}: {}: {cause}", path.display())]
+    Connect {
+        /// The instance.
+        instance: String,
+        /// Its socket.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        cause: io::Error,
+    },
+    /// The daemon has closed the connection.
+    #[error("the switch has closed the connection")]
+    Closed,
+    /// The daemon has ended the session, for this reason.
+    #[error("{0}")]
+    Ended(String),
+    /// The answer cannot be read.
+    #[error("reading from the switch: {0}")]
+    Read(#[source] io::Error),
+    /// The answer is not one of [`Reply`].
+    #[error("the switch's answer is no reply: {0}")]
+    NoReply(#[source] serde_json::Error),
+    /// [`Reply::Bytes`] with something else than pairs of hexadecimal digits.
+    #[error("the switch's answer holds bytes that are not hexadecimal")]
+    NotHexadecimal,
+    /// The caller could not write what the daemon answered.
+    #[error("writing the output: {0}")]
+    Output(#[source] io::Error),
+}
 
 /// A piece of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,13 +85,14 @@ impl Client {
     ///
     /// # Errors
     /// When there is none, or it belongs to another user.
-    pub fn connect(instance: &str) -> Result<Self, String> {
+    pub fn connect(instance: &str) -> Result<Self, ClientError> {
         let path = Paths::find(instance).socket();
-        Self::at(&path).map_err(|error| match error.kind() {
+        let instance = instance.to_owned();
+        Self::at(&path).map_err(|cause| match cause.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                format!("instance {instance}: no switch is running ({}: {error})", path.display())
+                ClientError::NotRunning { instance, path, cause }
             }
-            _ => format!("instance {instance}: {}: {error}", path.display()),
+            _ => ClientError::Connect { instance, path, cause },
         })
     }
     /// Connects to the daemon at this socket.
@@ -61,7 +107,7 @@ impl Client {
     ///
     /// # Errors
     /// When the daemon has too many sessions.
-    pub fn hello(&mut self, user: &str, interactive: bool) -> Result<Done, String> {
+    pub fn hello(&mut self, user: &str, interactive: bool) -> Result<Done, ClientError> {
         self.greet(user, interactive, &mut |_| Ok(()))
     }
     /// As [`Client::hello`]; `output` is given the banners.
@@ -73,7 +119,7 @@ impl Client {
         user: &str,
         interactive: bool,
         output: &mut dyn FnMut(Piece<'_>) -> io::Result<()>,
-    ) -> Result<Done, String> {
+    ) -> Result<Done, ClientError> {
         self.ask(&Request::Hello { user: user.to_owned(), interactive }, output)
     }
     /// Runs a line. `output` gets its output or the refusal, piece by piece.
@@ -84,7 +130,7 @@ impl Client {
         &mut self,
         line: &str,
         output: &mut dyn FnMut(Piece<'_>) -> io::Result<()>,
-    ) -> Result<Done, String> {
+    ) -> Result<Done, ClientError> {
         self.ask(&Request::Exec { line: line.to_owned(), pasted: false }, output)
     }
     /// Runs one line of a text; see [`Request::Exec`].
@@ -95,7 +141,7 @@ impl Client {
         &mut self,
         line: &str,
         output: &mut dyn FnMut(Piece<'_>) -> io::Result<()>,
-    ) -> Result<Done, String> {
+    ) -> Result<Done, ClientError> {
         self.ask(&Request::Exec { line: line.to_owned(), pasted: true }, output)
     }
     /// Runs a classic bridge command.
@@ -106,14 +152,17 @@ impl Client {
         &mut self,
         words: &[String],
         output: &mut dyn FnMut(Piece<'_>) -> io::Result<()>,
-    ) -> Result<Done, String> {
+    ) -> Result<Done, ClientError> {
         self.ask(&Request::Brctl { words: words.to_vec() }, output)
     }
     /// Removes the plane and ends the daemon.
     ///
     /// # Errors
     /// When the connection breaks, or `output` fails.
-    pub fn detach(&mut self, output: &mut dyn FnMut(Piece<'_>) -> io::Result<()>) -> Result<Done, String> {
+    pub fn detach(
+        &mut self,
+        output: &mut dyn FnMut(Piece<'_>) -> io::Result<()>,
+    ) -> Result<Done, ClientError> {
         self.ask(&Request::Detach, output)
     }
     /// Splits the connection into both halves.
@@ -126,16 +175,16 @@ impl Client {
         &mut self,
         request: &Request,
         output: &mut dyn FnMut(Piece<'_>) -> io::Result<()>,
-    ) -> Result<Done, String> {
+    ) -> Result<Done, ClientError> {
         send(&mut self.writer, request)?;
-        let wrong = |error| format!("writing the output: {error}");
+        let wrong = ClientError::Output;
         loop {
             match receive(&mut self.reader)? {
                 Reply::Text(text) | Reply::Stream(text) => output(Piece::Output(&text)).map_err(wrong)?,
                 Reply::Bytes(digits) => output(Piece::Bytes(&from_hex(&digits)?)).map_err(wrong)?,
                 Reply::Refusal(text) => output(Piece::Refusal(&text)).map_err(wrong)?,
                 Reply::Done(done) => return Ok(done),
-                Reply::Error(reason) => return Err(reason),
+                Reply::Error(reason) => return Err(ClientError::Ended(reason)),
                 Reply::Completion { .. } | Reply::Help(_) | Reply::Monitor(_) => {}
             }
         }
@@ -147,7 +196,7 @@ impl Requests {
     ///
     /// # Errors
     /// When the connection is broken.
-    pub fn send(&mut self, request: &Request) -> Result<(), String> {
+    pub fn send(&mut self, request: &Request) -> Result<(), ClientError> {
         send(&mut self.0, request)
     }
     /// Another handle on the same half.
@@ -164,32 +213,29 @@ impl Replies {
     ///
     /// # Errors
     /// When the connection is broken.
-    pub fn receive(&mut self) -> Result<Reply, String> {
+    pub fn receive(&mut self) -> Result<Reply, ClientError> {
         receive(&mut self.0)
     }
 }
 
-fn from_hex(digits: &str) -> Result<Vec<u8>, String> {
-    let wrong = || "the switch's answer holds bytes that are not hexadecimal".to_owned();
+fn from_hex(digits: &str) -> Result<Vec<u8>, ClientError> {
     let pair = |pair: &[u8]| {
         let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?;
         u8::from_str_radix(pair, 16).ok()
     };
-    digits.as_bytes().chunks(2).map(|digits| pair(digits).ok_or_else(wrong)).collect()
+    digits.as_bytes().chunks(2).map(|digits| pair(digits).ok_or(ClientError::NotHexadecimal)).collect()
 }
 
-fn send(writer: &mut UnixStream, request: &Request) -> Result<(), String> {
-    writer.write_all(line(request).as_bytes()).map_err(|_| "the switch has closed the connection".to_owned())
+fn send(writer: &mut UnixStream, request: &Request) -> Result<(), ClientError> {
+    writer.write_all(line(request).as_bytes()).map_err(|_| ClientError::Closed)
 }
 
-fn receive(reader: &mut BufReader<UnixStream>) -> Result<Reply, String> {
+fn receive(reader: &mut BufReader<UnixStream>) -> Result<Reply, ClientError> {
     let mut text = String::new();
     match reader.take(MAX_REPLY).read_line(&mut text) {
-        Ok(0) => Err("the switch has closed the connection".into()),
-        Ok(_) => {
-            serde_json::from_str(&text).map_err(|error| format!("the switch's answer is no reply: {error}"))
-        }
-        Err(error) => Err(format!("reading from the switch: {error}")),
+        Ok(0) => Err(ClientError::Closed),
+        Ok(_) => serde_json::from_str(&text).map_err(ClientError::NoReply),
+        Err(error) => Err(ClientError::Read(error)),
     }
 }
 

@@ -8,15 +8,14 @@ use crate::announce;
 use crate::context::{Context, Module};
 use crate::core::Core;
 use crate::discovery;
-use crate::files;
+use crate::files::{self, FileError};
 use crate::fpm::ListenError;
 use crate::instance::shared_knobs;
 use crate::kernel::KernelError;
 use crate::layer3::{self, RouteRefused};
-use crate::netdevs::{Change, pair_missing};
+use crate::netdevs::{Change, fixed, learn_modes, pair_missing};
 use crate::protocols::keeper::snapshot_path;
 use crate::protocols::work::Report;
-use crate::record::RecordError;
 use crate::routing::Turn;
 use crate::spanning;
 use crate::startup::Part;
@@ -29,7 +28,7 @@ use lanyard_plane::PlaneError;
 use lanyard_switch::compile::{made_interfaces, pipeline_end_of};
 use lanyard_switch::links::{self, Actions, TransactError};
 use lanyard_switch::routing::Offload;
-use lanyard_switch::{Action, Plan, Record, chip, flush};
+use lanyard_switch::{Action, Plan, Record, Refused, chip, flush};
 use std::time::{Duration, Instant};
 
 /// How long a command that adds routes waits for the chip's answer, and how often it looks.
@@ -44,8 +43,8 @@ pub(crate) enum CommitError {
     #[error(transparent)]
     Fpm(#[from] ListenError),
     /// The configuration contradicts itself, the netdevs or a limit.
-    #[error("{0}")]
-    Refused(String),
+    #[error(transparent)]
+    Refused(#[from] Refused),
     #[error(transparent)]
     Netdevs(#[from] TransactError<KernelError>),
     #[error(transparent)]
@@ -61,7 +60,7 @@ pub(crate) enum CommitError {
     Route(#[from] RouteRefused),
     /// Without the record, `detach` and a restart could not restore what the change replaces.
     #[error("{0}; the change was refused because it could not be recorded")]
-    Record(#[from] RecordError),
+    Record(#[from] FileError),
 }
 
 impl CommitError {
@@ -81,7 +80,7 @@ impl CommitError {
 /// The actions that could not be undone when the switch was taken down.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-pub(crate) struct DetachError {
+pub struct DetachError {
     failures: Vec<DetachFailure>,
 }
 
@@ -178,7 +177,7 @@ impl Core {
         learn(&mut self.ctx, &next);
         let now = self.ctx.clock.boot_ms();
         spanning::refresh(&mut self.ctx);
-        let plan = self.ctx.switch.plan(now, next).map_err(CommitError::Refused)?;
+        let plan = self.ctx.switch.plan(now, next)?;
         self.ctx.write_ahead(&plan.actions.record)?;
         let found = self.ctx.plane.state().clone();
         self.ctx.disable_ports(links::taken_down(&plan.actions.before));
@@ -549,6 +548,7 @@ fn learn(ctx: &mut Context, next: &Config) {
     let vrfs: Vec<String> = next.vrfs.keys().chain(made).cloned().collect();
     ctx.kernel.learn_namespaces(&vrfs, ctx.switch.facts_mut());
     ctx.kernel.learn_hosts(&names, ctx.switch.facts_mut());
+    learn_modes(ctx, fixed(next));
 }
 
 /// Flushes the dynamic addresses that a change of the plane's state makes stale.

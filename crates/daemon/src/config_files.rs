@@ -41,3 +41,49 @@ impl Core {
         files::replace(path, text.as_bytes()).map_err(|error| Refusal(format!("{}: {error}", path.display())))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Bench;
+
+    #[test]
+    fn the_directory_of_the_startup_config_is_made() {
+        let bench = Bench::new();
+        let mut core = bench.core();
+        core.startup_file = bench.directory.path().join("etc/default.cfg");
+        core.save_startup("hostname a\n").expect("written, with its directory");
+        core.save_startup("hostname b\n").expect("written again");
+        assert_eq!(core.load_startup(), Ok("hostname b\n".into()));
+    }
+
+    #[test]
+    fn the_startup_config_is_replaced_whole() {
+        let bench = Bench::new();
+        let mut core = bench.core();
+        assert_eq!(core.load_startup(), Ok(String::new()), "absent is empty");
+        core.save_startup("hostname a\n").expect("written, with its directory");
+        assert_eq!(core.load_startup(), Ok("hostname a\n".into()));
+        core.startup_file = bench.directory.path().join("no/such/directory");
+        let why = core.save_startup("x").expect_err("no directory").to_string();
+        assert!(why.contains("no/such/directory"), "{why}");
+    }
+
+    #[test]
+    fn other_files_are_written_whole_and_read_up_to_the_limit() {
+        let bench = Bench::new();
+        let mut core = bench.core();
+        let path = bench.directory.path().join("copy.cfg");
+        let name = path.to_str().expect("a name");
+        core.write_file(name, "hostname a\n").expect("written");
+        core.write_file(name, "hostname b\n").expect("replaced");
+        assert_eq!(core.read_file(name), Ok("hostname b\n".into()));
+        std::fs::write(&path, vec![b'!'; MAX_CONFIG_BYTES]).expect("written");
+        assert_eq!(core.read_file(name).map(|text| text.len()), Ok(MAX_CONFIG_BYTES));
+        std::fs::write(&path, vec![b'!'; MAX_CONFIG_BYTES + 1]).expect("written");
+        let why = core.read_file(name).expect_err("too long").to_string();
+        assert_eq!(why, format!("{name}: longer than {MAX_CONFIG_BYTES} bytes"));
+        let why = core.write_file("/nonexistent/a.cfg", "").expect_err("no directory").to_string();
+        assert!(why.starts_with("/nonexistent/a.cfg: No such file"), "{why}");
+    }
+}

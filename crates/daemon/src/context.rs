@@ -6,11 +6,12 @@
 
 use crate::bus::Bus;
 use crate::clock::Clock;
+use crate::files::FileError;
 use crate::kernel::Kernel;
 use crate::log::Log;
 use crate::paths::Paths;
 use crate::protocols::Protocols;
-use crate::record::{RecordError, RecordFile, with_coming};
+use crate::record::{RecordFile, with_coming};
 use lanyard_config::InterfaceName;
 use lanyard_pipeline::state::PortKind;
 use lanyard_plane::Plane;
@@ -91,7 +92,7 @@ impl Context {
     ///
     /// # Errors
     /// Why the file cannot be written: then nothing may be changed.
-    pub(crate) fn write_ahead(&mut self, coming: &Record) -> Result<(), RecordError> {
+    pub(crate) fn write_ahead(&mut self, coming: &Record) -> Result<(), FileError> {
         let both = with_coming(self.switch.record(), coming);
         self.record.write(&self.paths.record(), both)
     }

@@ -4,7 +4,23 @@ use crate::faults;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// A file, directory or socket that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {cause}", path.display())]
+pub struct FileError {
+    path: PathBuf,
+    #[source]
+    cause: io::Error,
+}
+
+impl FileError {
+    /// Adds the path to the system's reason.
+    pub fn at(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |cause| Self { path: path.to_owned(), cause }
+    }
+}
 
 /// Replaces `path` atomically and durably: writes a new file, syncs it, renames it into place, and
 /// syncs the directory. A symbolic link is followed and stays.

@@ -117,3 +117,80 @@ fn write(core: &mut Core, stream: &TcpStream) -> Result<(), Ended> {
         Err(error) => Err(error.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Bench, config, messages};
+    use std::cell::RefCell;
+    use std::net::SocketAddr;
+    use std::rc::Rc;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    /// A server at an address of its own, whose core `work` sees.
+    fn served<F: Future<Output = ()>>(work: impl FnOnce(Shared, SocketAddr) -> F) {
+        let bench = Bench::new();
+        let core = Rc::new(RefCell::new(bench.core()));
+        let shared = Shared { core, changed: Rc::default(), detached: Rc::default() };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            tokio::task::spawn_local(serve(shared.clone()));
+            let address = listen(&shared);
+            let done = tokio::time::timeout(Duration::from_secs(60), work(shared, address)).await;
+            done.expect("within a minute");
+        });
+    }
+
+    /// Has the core listen at a free port.
+    fn listen(shared: &Shared) -> SocketAddr {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a socket").local_addr().expect("bound");
+        let text = format!("fpm server port {}", free.port());
+        shared.core.borrow_mut().take(config(&text)).expect("taken");
+        free
+    }
+
+    async fn logged(shared: &Shared, text: &str) {
+        while !messages(&shared.core.borrow().ctx).iter().any(|line| line.contains(text)) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    #[test]
+    fn one_client_at_a_time() {
+        served(|shared, address| async move {
+            let mut first = TcpStream::connect(address).await.expect("connected");
+            logged(&shared, "is up").await;
+            let mut second = TcpStream::connect(address).await.expect("connected");
+            assert_eq!(second.read(&mut [0; 16]).await.expect("closed"), 0, "turned away");
+            first.shutdown().await.expect("shut down");
+            logged(&shared, "is down: the client has closed it").await;
+        });
+    }
+
+    #[test]
+    fn a_frame_that_is_none_ends_the_session_and_the_next_client_is_served() {
+        served(|shared, address| async move {
+            let mut client = TcpStream::connect(address).await.expect("connected");
+            client.write_all(&[9, 9, 0, 8, 0, 0, 0, 0]).await.expect("sent");
+            assert_eq!(client.read(&mut [0; 16]).await.unwrap_or(0), 0, "closed");
+            logged(&shared, "is down").await;
+            let next = TcpStream::connect(address).await.expect("connected");
+            let peer = next.local_addr().expect("bound").to_string();
+            logged(&shared, &format!("session with {peer} is up")).await;
+        });
+    }
+
+    #[test]
+    fn another_address_ends_the_session() {
+        served(|shared, address| async move {
+            let mut client = TcpStream::connect(address).await.expect("connected");
+            logged(&shared, "is up").await;
+            let other = listen(&shared);
+            assert_eq!(client.read(&mut [0; 16]).await.unwrap_or(0), 0, "closed");
+            logged(&shared, "the server's address was changed").await;
+            let again = TcpStream::connect(other).await.expect("the new one");
+            let peer = again.local_addr().expect("bound").to_string();
+            logged(&shared, &format!("session with {peer} is up")).await;
+        });
+    }
+}

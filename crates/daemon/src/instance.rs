@@ -2,7 +2,7 @@
 //!
 //! Invariant: only the process that holds the [`Lock`] changes the instance's plane and files.
 
-use crate::files;
+use crate::files::{self, FileError};
 use crate::os;
 use crate::paths::Paths;
 use lanyard_netdev::netns;
@@ -19,6 +19,22 @@ use std::path::Path;
 /// Longest state file read, in bytes.
 const MAX_FILE: usize = 4 << 20;
 
+/// Why the lock cannot be taken.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another daemon holds it.
+    #[error("instance {instance} is running already (process {process})")]
+    Held {
+        /// The instance.
+        instance: String,
+        /// That daemon's process id, as its lock file has it.
+        process: String,
+    },
+    /// The file cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
 /// The right to be the instance's daemon. It ends when the value is dropped or the process ends,
 /// for whatever reason.
 #[derive(Debug)]
@@ -29,23 +45,23 @@ impl Lock {
     ///
     /// # Errors
     /// When another daemon holds it, with that daemon's process id.
-    pub fn take(instance: &str, paths: &Paths) -> Result<Self, String> {
+    pub fn take(instance: &str, paths: &Paths) -> Result<Self, LockError> {
         let path = paths.lock();
-        let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let wrong = FileError::at(&path);
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
-        match Flock::lock(file.map_err(|error| wrong(&error))?, FlockArg::LockExclusiveNonblock) {
+        match Flock::lock(file.map_err(&wrong)?, FlockArg::LockExclusiveNonblock) {
             Ok(mut file) => {
-                file.set_len(0).map_err(|error| wrong(&error))?;
-                writeln!(file, "{}", std::process::id()).map_err(|error| wrong(&error))?;
+                file.set_len(0).map_err(&wrong)?;
+                writeln!(file, "{}", std::process::id()).map_err(&wrong)?;
                 Ok(Self(file))
             }
             Err((mut file, nix::errno::Errno::EWOULDBLOCK)) => {
                 let mut pid = String::new();
                 let _ = file.read_to_string(&mut pid);
-                Err(format!("instance {instance} is running already (process {})", pid.trim()))
+                Err(LockError::Held { instance: instance.to_owned(), process: pid.trim().to_owned() })
             }
-            Err((_, error)) => Err(wrong(&error)),
+            Err((_, error)) => Err(wrong(error.into()).into()),
         }
     }
 }
@@ -130,11 +146,11 @@ pub fn shared_knobs(paths: &Paths) -> BTreeMap<Knob, bool> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn settle(paths: &Paths) -> Result<(), String> {
+pub fn settle(paths: &Paths) -> Result<(), FileError> {
     let Some(here) = Namespace::current() else { return Ok(()) };
     let path = paths.namespace();
     let text = format!("{} {}\n", here.cookie, here.inode);
-    files::replace(&path, text.as_bytes()).map_err(|error| format!("{}: {error}", path.display()))
+    files::replace(&path, text.as_bytes()).map_err(FileError::at(&path))
 }
 
 /// A network namespace: the inode finds it, and the cookie distinguishes it from a later one with
@@ -196,7 +212,8 @@ mod tests {
         let paths = paths(dir.path());
         let lock = Lock::take("x", &paths).expect("free");
         let want = format!("instance x is running already (process {})", std::process::id());
-        assert_eq!(Lock::take("x", &paths).err(), Some(want));
+        let error = Lock::take("x", &paths).expect_err("held");
+        assert!(matches!(error, LockError::Held { .. }) && error.to_string() == want, "{error}");
         drop(lock);
         assert!(Lock::take("x", &paths).is_ok());
     }

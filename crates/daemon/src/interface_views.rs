@@ -136,8 +136,11 @@ fn interface_view(
     let (rx, tx) = counters(ctx, ports, &text, kind, port, link);
     let passed = port.map(|port| ctx.plane.port_counters(port)).unwrap_or_default();
     let identity = ctx.switch.identity();
-    let unusable =
-        || check::unusable(&text, ctx.facts(), identity).filter(|_| kind == InterfaceKind::Switchport);
+    let unusable = || {
+        check::unusable(&text, ctx.facts(), identity)
+            .filter(|_| kind == InterfaceKind::Switchport)
+            .map(|reason| reason.to_string())
+    };
     let err_disabled = || {
         let mut held = ctx.switch.spanning()?.bridge().err_disabled();
         let (_, cause) = held.find(|(held, _)| Some(*held) == port)?;

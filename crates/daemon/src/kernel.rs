@@ -145,7 +145,7 @@ pub trait Kernel: Netdevs<Error = KernelError> {
     fn set_neighbour(&self, vrf: Option<&str>, ifindex: u32, address: IpAddr, mac: MacAddr) -> Result<()>;
     /// Deletes a neighbour.
     fn del_neighbour(&self, vrf: Option<&str>, ifindex: u32, address: IpAddr) -> Result<()>;
-    /// Link settings of a netdev of the switch's own namespace.
+    /// Link settings of a netdev of the switch.
     fn settings(&self, name: &str) -> Result<Settings>;
     /// The driver of a netdev of the switch's own namespace.
     fn driver(&self, name: &str) -> Result<String>;

@@ -79,3 +79,91 @@ pub(crate) fn neighbour(
         offload: Offload::None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::World;
+    use lanyard_netdev::{NextHop, Route};
+
+    fn facts() -> Facts {
+        let mut world = World::new();
+        world.kernel.add("eth1");
+        world.ctx.refresh();
+        world.ctx.facts().clone()
+    }
+
+    fn shown(dest: &str, change: impl FnOnce(&mut Route)) -> Option<view::Route> {
+        let mut of = Route::new(dest.parse().expect("a prefix"));
+        change(&mut of);
+        route(None, &of, &facts())
+    }
+
+    #[test]
+    fn a_route_is_named_by_kind_and_protocol() {
+        let hop = |via: Option<&str>, ifindex| NextHop {
+            via: via.map(|via| via.parse().expect("an address")),
+            ifindex: Some(ifindex),
+            ..NextHop::default()
+        };
+        let connected = shown("10.0.0.0/8", |r| (r.protocol, r.next_hops) = (2, vec![hop(None, 1)]));
+        let connected = connected.expect("shown");
+        assert_eq!(
+            (connected.protocol.as_str(), connected.nexthops[0].interface.as_str()),
+            ("connected", "eth1")
+        );
+        for (protocol, want) in [
+            (2, "kernel"),
+            (lanyard_netdev::ROUTE_PROTOCOL, "static"),
+            (186, "bgp"),
+            (11, "zebra"),
+            (250, "250"),
+        ] {
+            let route = shown("10.0.0.0/8", |r| {
+                (r.protocol, r.next_hops) = (protocol, vec![hop(Some("10.1.0.1"), 9)])
+            });
+            let route = route.expect("shown");
+            assert_eq!(route.protocol, want, "{protocol}");
+            assert_eq!(route.nexthops[0].interface, "if9", "a netdev that is not known");
+        }
+        let local = shown("10.0.0.1/32", |r| (r.kind, r.protocol) = (RouteKind::Local, 2));
+        assert_eq!(local.map(|route| route.protocol), Some("local".into()));
+    }
+
+    #[test]
+    fn routes_of_the_host_to_itself_are_not_shown() {
+        for (dest, kind) in [
+            ("127.0.0.1/32", RouteKind::Local),
+            ("10.255.255.255/32", RouteKind::Broadcast),
+            ("224.0.0.0/4", RouteKind::Multicast),
+            ("10.0.0.0/8", RouteKind::Other(9)),
+        ] {
+            assert!(shown(dest, |route| route.kind = kind).is_none(), "{dest} {kind:?}");
+        }
+        assert!(shown("10.0.0.0/8", |route| route.kind = RouteKind::Blackhole).is_some());
+    }
+
+    #[test]
+    fn a_neighbour_is_shown_with_the_address_it_has() {
+        let facts = facts();
+        let entry = |state, mac, proxy| lanyard_netdev::Neighbour {
+            ifindex: 1,
+            addr: "10.0.0.9".parse().expect("an address"),
+            mac,
+            state,
+            router: false,
+            proxy,
+        };
+        let mac = lanyard_types::MacAddr([2, 0, 0, 0, 0, 9]);
+        let known =
+            neighbour(None, &entry(NeighbourState::Reachable, Some(mac), false), &facts).expect("shown");
+        assert_eq!((known.mac, known.interface.as_str(), known.state), (Some(mac), "eth1", "reachable"));
+        let zero = lanyard_types::MacAddr([0; 6]);
+        let failed =
+            neighbour(None, &entry(NeighbourState::Failed, Some(zero), false), &facts).expect("shown");
+        assert_eq!(failed.mac, None);
+        for (state, proxy) in [(NeighbourState::NoArp, false), (NeighbourState::Reachable, true)] {
+            assert!(neighbour(None, &entry(state, Some(mac), proxy), &facts).is_none(), "{state:?} {proxy}");
+        }
+    }
+}

@@ -24,9 +24,11 @@ mod context;
 mod core;
 mod discovery;
 mod discovery_views;
+mod event_loop;
 mod faults;
 mod fdb_views;
 mod files;
+mod follower;
 mod fpm;
 mod fpm_server;
 mod instance;
@@ -51,6 +53,7 @@ mod resources;
 mod route_views;
 mod routing;
 mod run;
+mod run_error;
 mod server;
 mod service_views;
 mod spaces;
@@ -70,7 +73,12 @@ mod tracking;
 mod users;
 mod vrrp;
 
+pub use commit::DetachError;
+pub use files::FileError;
+pub use instance::LockError;
+pub use kernel::KernelError;
 pub use run::{Options, check_file, detach, run};
+pub use run_error::RunError;
 
 /// Lanyard's version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -5,13 +5,14 @@
 
 use crate::faults;
 use crate::kernel::{FilterSource, Kernel, KernelError, Result, RouteSource};
+use crate::os;
 use crate::spaces::{self, Spaces};
 use lanyard_netdev::{
     Address, AddressFlags, Duplex, Event, Family, FilterWatch, Follower, Link, LinkChange, Neighbour, Netdev,
     Route, Settings, Veth, sysctl,
 };
 use lanyard_switch::compile::pipeline_end_of;
-use lanyard_switch::facts::HostStack;
+use lanyard_switch::facts::{HostStack, LinkMode};
 use lanyard_switch::links::{LinkSettings, Netdevs, Pair};
 use lanyard_switch::{Action, Facts, LinkFacts};
 use lanyard_types::MacAddr;
@@ -110,7 +111,7 @@ impl Linux {
 
     fn mark_pair(&self, name: &str, peer: &str, alias: &str) -> Result<()> {
         // Forwarding is off on a new pair, whatever the namespace's default is.
-        let _ = sysctl::set_ipv4_conf(name, "forwarding", "0");
+        let _ = os::ordinary(|| sysctl::set_ipv4_conf(name, "forwarding", "0"));
         if self.whole_frames {
             let off = ["tx-checksum-ip-generic", "tx-tcp-segmentation", "tx-tcp6-segmentation"];
             self.netdev.set_features(name, &off.map(|feature| (feature, false)))?;
@@ -193,7 +194,7 @@ impl Linux {
         if from.lro && !to.lro {
             self.netdev_of(vrf.as_deref())?.set_features(name, &[(LRO, false)])?;
         }
-        self.spaces.run(vrf.as_deref(), || write_host(name, from, to)).and_then(|result| result)?;
+        self.spaces.run(vrf.as_deref(), || os::ordinary(|| write_host(name, from, to))).and_then(|r| r)?;
         if to.lro && !from.lro {
             // After the sysctls: the kernel switches LRO off where forwarding is enabled. A driver that
             // refuses it leaves nothing to do.
@@ -209,7 +210,8 @@ impl Linux {
             Action::Namespace { vrf, add: false, .. } => self.spaces.delete(vrf),
             Action::Move { name, from, to } => self.relocate(name, from.as_deref(), to.as_deref()),
             Action::Knob { vrf, knob, to, .. } => {
-                self.spaces.run(vrf.as_deref(), || spaces::write_knob(*knob, *to)).and_then(|result| result)
+                let write = || os::ordinary(|| spaces::write_knob(*knob, *to));
+                self.spaces.run(vrf.as_deref(), write).and_then(|result| result)
             }
             Action::CreatePair(pair) => self.create_pairs(&[pair]).into_iter().collect(),
             Action::DeletePair(pair) => self.delete_pair(pair),
@@ -228,11 +230,11 @@ impl Linux {
             // A port of the front panel: the chip has its speed.
             Action::Speed { name, .. } if self.whole_frames && name.starts_with("swp") => Ok(()),
             Action::Speed { name, to, .. } => match to {
-                Some((speed_mbps, full)) => {
-                    let duplex = if *full { Duplex::Full } else { Duplex::Half };
+                LinkMode::Fixed { speed_mbps, full_duplex } => {
+                    let duplex = if *full_duplex { Duplex::Full } else { Duplex::Half };
                     Ok(self.netdev_with(name)?.set_speed(name, *speed_mbps, duplex)?)
                 }
-                None => Ok(self.netdev_with(name)?.set_autoneg(name)?),
+                LinkMode::Autonegotiation => Ok(self.netdev_with(name)?.set_autoneg(name)?),
             },
         }
     }
@@ -388,7 +390,7 @@ impl Kernel for Linux {
     }
     fn settings(&self, name: &str) -> Result<Settings> {
         faults::stall("netlink");
-        Ok(self.netdev.settings(name)?)
+        Ok(self.netdev_with(name)?.settings(name)?)
     }
     fn driver(&self, name: &str) -> Result<String> {
         Ok(self.netdev.driver(name)?)

@@ -85,7 +85,11 @@ fn changes_of_a_netdev_that_does_not_exist() {
     let link =
         Action::Link { name: ABSENT.into(), from: settings(), to: LinkSettings { up: true, ..settings() } };
     let address = Action::Address { name: ABSENT.into(), net, add: true };
-    let speed = Action::Speed { name: ABSENT.into(), from: None, to: Some((1000, true)) };
+    let speed = Action::Speed {
+        name: ABSENT.into(),
+        from: LinkMode::Autonegotiation,
+        to: LinkMode::Fixed { speed_mbps: 1000, full_duplex: true },
+    };
     let into = Action::Move { name: ABSENT.into(), from: None, to: Some("lanyard-test-absent".into()) };
     let same = Action::Link { name: "lo".into(), from: settings(), to: settings() };
     for run in [vec![link.clone(), link.clone()], vec![link, address, speed, into]] {

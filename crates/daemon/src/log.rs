@@ -5,6 +5,7 @@
 //! [`crate::stderr`] writes.
 
 use crate::clock::wall_clock;
+use crate::files::FileError;
 use crate::os::{self, Output};
 use crate::stderr::Stderr;
 use lanyard_cli::view::{LogMessage, Logging};
@@ -36,11 +37,9 @@ impl Log {
     ///
     /// # Errors
     /// The name of the first file that cannot be opened; output then continues to the old file.
-    pub fn reopen(&self) -> Result<(), String> {
-        let reopened = self
-            .outputs
-            .iter()
-            .map(|output| output.reopen().map_err(|error| format!("{}: {error}", output.path().display())));
+    pub fn reopen(&self) -> Result<(), FileError> {
+        let reopen = |output: &Output| output.reopen().map_err(FileError::at(output.path()));
+        let reopened = self.outputs.iter().map(reopen);
         reopened.fold(Ok(()), Result::and)
     }
     /// Adds a message and returns its line, `%LINK-3-UPDOWN: Interface eth1, changed state to up`.

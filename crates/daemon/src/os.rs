@@ -27,38 +27,52 @@ pub fn netns_cookie() -> Option<u64> {
     (result == 0 && cookie != 0).then_some(cookie)
 }
 
-/// While it lives, the calling thread has priority over all ordinary tasks: sched(7), SCHED_FIFO, with a low priority.
-/// Otherwise a hello could be late because other processes compute, and neighbours would take the switch for dead.
-/// Nice values are not sufficient: where the kernel groups tasks (autogroup, control groups) they count only within a
-/// group.
+/// The real-time priority of management: links that come and go.
+pub const MANAGEMENT: i32 = 1;
+/// The real-time priority of protocols: above management.
+pub const PROTOCOLS: i32 = 2;
+
+/// Makes the calling thread a real-time thread, with one of the priorities above: sched(7), SCHED_FIFO. It then has
+/// priority over all ordinary tasks. Otherwise a hello could be late because other processes compute, and neighbours
+/// would take the switch for dead. Nice values are not sufficient: where the kernel groups tasks (autogroup, control
+/// groups) they count only within a group.
 ///
 /// Threads and processes that it starts are ordinary ones. The kernel always leaves ordinary tasks a twentieth of each
 /// core's time (`sched_rt_runtime_us`).
-#[derive(Debug)]
-pub struct Urgent(i32);
+///
+/// # Errors
+/// Without CAP_SYS_NICE.
+pub fn make_real_time(priority: i32) -> io::Result<()> {
+    schedule(libc::SCHED_FIFO, priority)
+}
 
-impl Urgent {
-    /// The priority of management: links that come and go.
-    pub const MANAGEMENT: i32 = 1;
-    /// The priority of protocols: above management.
-    pub const PROTOCOLS: i32 = 2;
-
-    /// Makes the calling thread urgent, with one of the priorities above.
-    ///
-    /// # Errors
-    /// Without CAP_SYS_NICE.
-    pub fn new(priority: i32) -> io::Result<Self> {
-        schedule(libc::SCHED_FIFO, priority).map(|()| Self(priority))
-    }
-
-    /// Runs work that may take long as an ordinary task, so that it does not delay forwarding.
-    pub fn relaxed<T>(&self, work: impl FnOnce() -> T) -> T {
-        // Restoring the scheduling that was allowed before does not fail.
+/// Runs work as an ordinary task, also on a real-time thread ([`make_real_time`]): work that may take long, so that it
+/// does not delay forwarding, and work that the kernel may repeat. The kernel repeats a write to a sysctl of an
+/// interface's addresses or forwarding, and occupies the processor with it, while any other task holds the lock of the
+/// network configuration (`rtnl_trylock` and `restart_syscall` in the kernel's addrconf.c and devinet.c). A real-time
+/// thread would keep that task, and the RCU threads that it waits for, off the processor.
+pub fn ordinary<T>(work: impl FnOnce() -> T) -> T {
+    let real_time = fifo_priority();
+    if real_time.is_some() {
         let _ = schedule(libc::SCHED_OTHER, 0);
-        let result = work();
-        let _ = schedule(libc::SCHED_FIFO, self.0);
-        result
     }
+    let result = work();
+    if let Some(priority) = real_time {
+        // Setting back what was allowed before does not fail.
+        let _ = schedule(libc::SCHED_FIFO, priority);
+    }
+    result
+}
+
+/// The priority of the calling thread, if it is a real-time thread.
+fn fifo_priority() -> Option<i32> {
+    let mut parameter = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the parameter outlives both calls; thread 0 is the calling one.
+    let policy = unsafe {
+        libc::sched_getparam(0, &raw mut parameter);
+        libc::sched_getscheduler(0)
+    };
+    (policy & !libc::SCHED_RESET_ON_FORK == libc::SCHED_FIFO).then_some(parameter.sched_priority)
 }
 
 fn schedule(policy: i32, priority: i32) -> io::Result<()> {
@@ -204,5 +218,76 @@ impl Output {
         // value of this process owns that number.
         let answer = unsafe { libc::dup2(file.as_raw_fd(), self.fd) };
         if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_real_time_thread_is_ordinary_while_it_says_so() {
+        std::thread::spawn(|| {
+            assert_eq!(fifo_priority(), None, "threads are ordinary until they ask");
+            assert_eq!(ordinary(fifo_priority), None);
+            if make_real_time(PROTOCOLS).is_err() {
+                return println!("skipped: no CAP_SYS_NICE");
+            }
+            assert_eq!(fifo_priority(), Some(PROTOCOLS));
+            assert_eq!(ordinary(|| (fifo_priority(), ordinary(fifo_priority))), (None, None));
+            assert_eq!(fifo_priority(), Some(PROTOCOLS));
+            let child = std::thread::spawn(fifo_priority).join().expect("no panic");
+            assert_eq!(child, None, "threads that it starts are ordinary");
+        })
+        .join()
+        .expect("no panic");
+    }
+
+    #[test]
+    fn one_descriptor_for_many_is_readable_while_one_of_them_is() {
+        use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+        use std::os::fd::AsFd;
+        let gathered = Gathered::new().expect("a descriptor");
+        let pipes = [(); 2].map(|()| nix::unistd::pipe().expect("a pipe"));
+        for (reader, _) in &pipes {
+            gathered.add(reader.as_raw_fd()).expect("added");
+            gathered.add(reader.as_raw_fd()).expect("is in the set already");
+        }
+        let readable = || {
+            // SAFETY: `gathered` is open for the whole test.
+            let fd = unsafe { BorrowedFd::borrow_raw(gathered.as_raw_fd()) };
+            poll(&mut [PollFd::new(fd, PollFlags::POLLIN)], PollTimeout::ZERO).expect("polled") > 0
+        };
+        assert!(!readable());
+        nix::unistd::write(pipes[1].1.as_fd(), b"x").expect("written");
+        assert!(readable());
+        nix::unistd::read(pipes[1].0.as_fd(), &mut [0; 8]).expect("read");
+        assert!(!readable());
+        assert!(gathered.add(-1).is_err());
+    }
+
+    #[test]
+    fn a_process_that_has_ended_has_no_descriptor() {
+        assert!(pidfd(i32::try_from(std::process::id()).expect("a small number")).is_ok());
+        assert!(pidfd(i32::MAX).is_err());
+        assert!(duplicate(-1).is_err());
+    }
+
+    /// A log that was renamed: output goes to a new file of the old name.
+    #[test]
+    fn output_goes_to_the_file_of_the_old_name() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (path, rotated) = (directory.path().join("log"), directory.path().join("log.1"));
+        let mut file = std::fs::File::create(&path).expect("made");
+        let output = Output { fd: file.as_raw_fd(), path: path.clone(), mode: 0o640 };
+        std::fs::rename(&path, &rotated).expect("renamed");
+        output.reopen().expect("reopened");
+        std::io::Write::write_all(&mut file, b"after").expect("written");
+        let text = |path: &Path| std::fs::read_to_string(path).expect("read");
+        assert_eq!((text(&rotated).as_str(), text(&path).as_str()), ("", "after"));
+        let lost = Output { fd: file.as_raw_fd(), path: directory.path().join("no/log"), mode: 0o640 };
+        assert!(lost.reopen().is_err());
+        std::io::Write::write_all(&mut file, b", too").expect("written");
+        assert_eq!(text(&path), "after, too", "output stays where it was");
     }
 }

@@ -4,6 +4,7 @@
 //! daemon but not a reboot are in the run directory; files that must outlive a reboot are in the state
 //! directory.
 
+use crate::files::FileError;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -23,20 +24,48 @@ pub const MAX_INSTANCE: usize = 64;
 /// Directories next to those of instances: the bpffs with the pins, and the labs that are up.
 const INTERNAL: [&str; 2] = ["bpf", "labs"];
 
+/// What is wrong with an instance name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InstanceNameError {
+    /// It is empty or too long, begins with a dot or a dash, or has other characters.
+    #[error(
+        "instance {0:?}: 1 to {MAX_INSTANCE} letters, digits, '-', '_' and '.', not starting with '.' or '-'"
+    )]
+    Malformed(String),
+    /// A directory of Lanyard's own has this name.
+    #[error("instance {0:?}: /run/lanyard/{0} is Lanyard's own; choose another name")]
+    Internal(String),
+}
+
+/// Why there is no run directory.
+#[derive(Debug, thiserror::Error)]
+pub enum RunDirectoryError {
+    /// It cannot be created or examined.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Another user owns it, or it is no directory.
+    #[error("{}: not a directory of this user", .0.display())]
+    Foreign(PathBuf),
+    /// Other users could replace its files.
+    #[error("{}: writable by others", .0.display())]
+    Writable(PathBuf),
+    /// No place for one is known.
+    #[error("there is no place for a run directory")]
+    NoPlace,
+}
+
 /// Checks an instance name: letters, digits, `-`, `_` and `.`, not starting with a dot or a dash.
 ///
 /// # Errors
 /// The rule that the name violates.
-pub fn check_instance(name: &str) -> Result<(), String> {
+pub fn check_instance(name: &str) -> Result<(), InstanceNameError> {
     let fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.len() > MAX_INSTANCE || !name.chars().all(fine) || name.starts_with(['.', '-'])
     {
-        return Err(format!(
-            "instance {name:?}: 1 to {MAX_INSTANCE} letters, digits, '-', '_' and '.', not starting with '.' or '-'"
-        ));
+        return Err(InstanceNameError::Malformed(name.to_owned()));
     }
     if INTERNAL.contains(&name) {
-        return Err(format!("instance {name:?}: /run/lanyard/{name} is Lanyard's own; choose another name"));
+        return Err(InstanceNameError::Internal(name.to_owned()));
     }
     Ok(())
 }
@@ -46,8 +75,8 @@ impl Paths {
     ///
     /// # Errors
     /// When no run directory can be created, naming the last one tried.
-    pub fn make(instance: &str) -> Result<Self, String> {
-        let mut failure = String::new();
+    pub fn make(instance: &str) -> Result<Self, RunDirectoryError> {
+        let mut failure = RunDirectoryError::NoPlace;
         for root in run_roots() {
             let run = root.join("lanyard").join(instance);
             match make_private(&run) {
@@ -142,15 +171,14 @@ fn make_state(root: &Path, instance: &str) -> PathBuf {
 }
 
 /// Creates `path` with mode 0700. Refuses a directory that somebody else owns or can write.
-fn make_private(path: &Path) -> Result<(), String> {
-    let wrong = |reason: &dyn std::fmt::Display| format!("{}: {reason}", path.display());
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| wrong(&error))?;
-    let meta = fs::symlink_metadata(path).map_err(|error| wrong(&error))?;
+fn make_private(path: &Path) -> Result<(), RunDirectoryError> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(FileError::at(path))?;
+    let meta = fs::symlink_metadata(path).map_err(FileError::at(path))?;
     if !meta.is_dir() || meta.uid() != nix::unistd::geteuid().as_raw() {
-        return Err(wrong(&"not a directory of this user"));
+        return Err(RunDirectoryError::Foreign(path.to_owned()));
     }
     if meta.mode() & 0o022 != 0 {
-        return Err(wrong(&"writable by others"));
+        return Err(RunDirectoryError::Writable(path.to_owned()));
     }
     Ok(())
 }
@@ -176,7 +204,14 @@ mod tests {
         let open = dir.path().join("open");
         fs::create_dir(&open).expect("made");
         fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).expect("opened");
-        assert!(make_private(&open).is_err());
-        assert_eq!(make_private(&dir.path().join("a/b")), Ok(()));
+        assert!(matches!(make_private(&open), Err(RunDirectoryError::Writable(path)) if path == open));
+        make_private(&dir.path().join("a/b")).expect("made");
+        let file = dir.path().join("file");
+        fs::write(&file, "").expect("written");
+        let error = make_private(&file).expect_err("no directory");
+        assert!(matches!(error, RunDirectoryError::File(_)), "{error}");
+        let cause =
+            std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
+        assert_eq!(cause.map(std::io::Error::kind), Some(std::io::ErrorKind::AlreadyExists));
     }
 }

@@ -1,12 +1,13 @@
 //! Chooses and opens the plane: the one named by `--plane`, or the best one available.
 
+use crate::files::FileError;
 use crate::paths::Paths;
 use lanyard_driver::AsicPlane;
 use lanyard_driver::chip::Place;
 use lanyard_ebpf::EbpfPlane;
-use lanyard_plane::Plane;
+use lanyard_plane::{Plane, PlaneError};
 use lanyard_soft::SoftPlane;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// `--plane`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,42 +36,91 @@ pub struct Opened {
     /// The plane.
     pub plane: Box<dyn Plane>,
     /// The reason why `auto` did not choose `ebpf`.
-    pub reason: Option<String>,
+    pub reason: Option<PlaneError>,
     /// True when a plane of this instance was forwarding already.
     pub was_live: bool,
+}
+
+/// Why no plane is opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The plane that was asked for cannot be had.
+    #[error("plane {plane} is not available: {cause}")]
+    Unavailable {
+        /// Its name.
+        plane: &'static str,
+        /// The reason.
+        #[source]
+        cause: PlaneError,
+    },
+    /// Another plane of this instance is forwarding already.
+    #[error("{}", twice(.refused, .live, .instance))]
+    Twice {
+        /// The plane that is refused.
+        refused: &'static str,
+        /// The plane that is forwarding.
+        live: &'static str,
+        /// The instance.
+        instance: String,
+    },
+    /// The eBPF plane of the instance is forwarding, and cannot be opened.
+    #[error("plane ebpf is not available: {cause}; {}", twice("soft", "eBPF", .instance))]
+    Live {
+        /// The instance.
+        instance: String,
+        /// Why it cannot be opened.
+        #[source]
+        cause: PlaneError,
+    },
+    /// A chip without a platform.
+    #[error("plane asic needs a platform: name its file with `--platform FILE`")]
+    NoPlatform,
+    /// The platform file does not exist, or the chip cannot be remembered for the next run.
+    #[error("plane asic is not available: {0}")]
+    ChipFile(#[source] FileError),
+    /// `auto`, and neither plane can be had.
+    #[error("no plane is available: ebpf: {ebpf}; soft: {soft}")]
+    Neither {
+        /// Why the eBPF plane cannot be had.
+        ebpf: PlaneError,
+        /// Why the soft plane cannot be had.
+        #[source]
+        soft: PlaneError,
+    },
 }
 
 /// Opens a plane for `instance`, or adopts an existing one. `chip` is needed for a chip that no earlier run has driven.
 ///
 /// # Errors
 /// The reason why the requested plane is not available.
-pub fn open(choice: Choice, chip: Option<&Chip>, instance: &str, paths: &Paths) -> Result<Opened, String> {
+pub fn open(choice: Choice, chip: Option<&Chip>, instance: &str, paths: &Paths) -> Result<Opened, OpenError> {
     let options = ebpf_options(instance, paths);
     let was_live = EbpfPlane::is_live(&options);
-    let ebpf = || ebpf(&options);
+    let ebpf = || EbpfPlane::open(&options).map(|plane| Box::new(plane) as Box<dyn Plane>);
+    let soft = || SoftPlane::new().map(|plane| Box::new(plane) as Box<dyn Plane>);
     let opened = |plane| Opened { plane, reason: None, was_live };
+    let unavailable = |plane| move |cause| OpenError::Unavailable { plane, cause };
+    let twice = |refused, live| Err(OpenError::Twice { refused, live, instance: instance.to_owned() });
     let known = known_chip(paths);
     if let Some(chip) = chip.or(known.as_ref()) {
         return match choice {
-            Choice::Asic if was_live => Err(twice("asic", "eBPF", instance)),
+            Choice::Asic if was_live => twice("asic", "eBPF"),
             Choice::Asic | Choice::Auto => asic(chip, instance, paths),
-            Choice::Ebpf => Err(twice("ebpf", "asic", instance)),
-            Choice::Soft => Err(twice("soft", "asic", instance)),
+            Choice::Ebpf => twice("ebpf", "asic"),
+            Choice::Soft => twice("soft", "asic"),
         };
     }
     match choice {
-        Choice::Ebpf => ebpf().map(opened).map_err(|reason| format!("plane ebpf is not available: {reason}")),
-        Choice::Soft if was_live => Err(twice("soft", "eBPF", instance)),
-        Choice::Soft => soft().map(opened).map_err(|reason| format!("plane soft is not available: {reason}")),
-        Choice::Asic => Err("plane asic needs a platform: name its file with `--platform FILE`".into()),
+        Choice::Ebpf => ebpf().map(opened).map_err(unavailable("ebpf")),
+        Choice::Soft if was_live => twice("soft", "eBPF"),
+        Choice::Soft => soft().map(opened).map_err(unavailable("soft")),
+        Choice::Asic => Err(OpenError::NoPlatform),
         Choice::Auto => match ebpf() {
             Ok(plane) => Ok(opened(plane)),
-            Err(reason) if was_live => {
-                Err(format!("plane ebpf is not available: {reason}; {}", twice("soft", "eBPF", instance)))
-            }
-            Err(reason) => match soft() {
-                Ok(plane) => Ok(Opened { plane, reason: Some(reason), was_live }),
-                Err(soft) => Err(format!("no plane is available: ebpf: {reason}; soft: {soft}")),
+            Err(cause) if was_live => Err(OpenError::Live { instance: instance.to_owned(), cause }),
+            Err(ebpf) => match soft() {
+                Ok(plane) => Ok(Opened { plane, reason: Some(ebpf), was_live }),
+                Err(soft) => Err(OpenError::Neither { ebpf, soft }),
             },
         },
     }
@@ -101,10 +151,8 @@ fn chip_socket(instance: &str, paths: &Paths) -> PathBuf {
     }
 }
 
-fn asic(chip: &Chip, instance: &str, paths: &Paths) -> Result<Opened, String> {
-    let wrong = |reason: String| format!("plane asic is not available: {reason}");
-    let platform = std::fs::canonicalize(&chip.platform)
-        .map_err(|error| wrong(format!("{}: {error}", chip.platform.display())))?;
+fn asic(chip: &Chip, instance: &str, paths: &Paths) -> Result<Opened, OpenError> {
+    let platform = std::fs::canonicalize(&chip.platform).map_err(chip_file_error(&chip.platform))?;
     let place = Place {
         socket: chip_socket(instance, paths),
         pid_file: paths.run.join("chip.pid"),
@@ -115,11 +163,16 @@ fn asic(chip: &Chip, instance: &str, paths: &Paths) -> Result<Opened, String> {
     };
     let was_live = AsicPlane::is_live(&place);
     let options = lanyard_driver::Options { instance: instance.to_owned(), place, run: paths.run.clone() };
-    let plane = AsicPlane::open(options).map_err(|error| wrong(error.to_string()))?;
+    let plane = AsicPlane::open(options).map_err(|cause| OpenError::Unavailable { plane: "asic", cause })?;
     let lines: Vec<String> =
         std::iter::once(platform.display().to_string()).chain(chip.wires.iter().cloned()).collect();
-    std::fs::write(chip_file(paths), lines.join("\n") + "\n").map_err(|error| wrong(error.to_string()))?;
+    let file = chip_file(paths);
+    std::fs::write(&file, lines.join("\n") + "\n").map_err(chip_file_error(&file))?;
     Ok(Opened { plane: Box::new(plane), reason: None, was_live })
+}
+
+fn chip_file_error(path: &Path) -> impl Fn(std::io::Error) -> OpenError {
+    move |error| OpenError::ChipFile(FileError::at(path)(error))
 }
 
 /// The options for opening the eBPF plane of `instance`.
@@ -135,16 +188,6 @@ fn twice(refused: &str, live: &str, instance: &str) -> String {
          forwarded twice: start with `--plane {flag}` and the rights it needs (CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON), or \
          remove that plane first: `lanyard detach --instance {instance}`"
     )
-}
-
-fn ebpf(options: &lanyard_ebpf::Options) -> Result<Box<dyn Plane>, String> {
-    let plane = EbpfPlane::open(options).map_err(|error| error.to_string())?;
-    Ok(Box::new(plane))
-}
-
-fn soft() -> Result<Box<dyn Plane>, String> {
-    let plane = SoftPlane::new().map_err(|error| error.to_string())?;
-    Ok(Box::new(plane))
 }
 
 #[cfg(test)]
@@ -164,7 +207,10 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let paths = Paths::below(directory.path());
         let refused = |chip: Option<&Chip>| {
-            open(Choice::Asic, chip, "lanyard-test-absent", &paths).map(drop).expect_err("there is none")
+            open(Choice::Asic, chip, "lanyard-test-absent", &paths)
+                .map(drop)
+                .expect_err("there is none")
+                .to_string()
         };
         assert!(refused(None).contains("--platform FILE"));
         let absent = Chip { platform: "/nowhere/platform.toml".into(), wires: Vec::new() };

@@ -3,19 +3,10 @@
 //! Invariant: before a netdev is changed, its original state is in the file (write-ahead). The file is
 //! replaced as a whole.
 
-use crate::files;
+use crate::files::{self, FileError};
 use lanyard_switch::Record;
 use std::io;
-use std::path::{Path, PathBuf};
-
-/// The record cannot be written.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {cause}", path.display())]
-pub(crate) struct RecordError {
-    path: PathBuf,
-    #[source]
-    cause: io::Error,
-}
+use std::path::Path;
 
 /// The record as it was last written.
 pub(crate) struct RecordFile {
@@ -33,18 +24,17 @@ impl RecordFile {
     ///
     /// # Errors
     /// The system's; the old file then still exists.
-    pub(crate) fn write(&mut self, path: &Path, record: Record) -> Result<(), RecordError> {
+    pub(crate) fn write(&mut self, path: &Path, record: Record) -> Result<(), FileError> {
         if record != self.saved {
             let text = serde_json::to_vec(&record).map_err(io::Error::from);
-            text.and_then(|text| files::replace(path, &text))
-                .map_err(|cause| RecordError { path: path.to_owned(), cause })?;
+            text.and_then(|text| files::replace(path, &text)).map_err(FileError::at(path))?;
             self.saved = record;
         }
         self.reason = None;
         Ok(())
     }
     /// True if the log does not contain this reason yet.
-    pub(crate) fn is_news(&mut self, error: &RecordError) -> bool {
+    pub(crate) fn is_news(&mut self, error: &FileError) -> bool {
         let reason = Some(error.to_string());
         std::mem::replace(&mut self.reason, reason.clone()) != reason
     }

@@ -8,50 +8,25 @@
 //! removed from the plane, no route refers to it any more.
 
 use crate::context::{Context, Module};
-use crate::kernel::{KernelError, RouteSource};
+use crate::follower::{Follow, TURN, Tally};
+use crate::kernel::KernelError;
 use crate::os::Gathered;
 use crate::packet_filter::Watch;
 use lanyard_cli::view;
 use lanyard_config::Config;
-use lanyard_netdev::NeighbourState;
-use lanyard_netdev::follow::{Heard, Progress, Table};
 use lanyard_pipeline::state::PlaneState;
 use lanyard_plane::{Plane, PlaneError, RifState, RouteChange};
-use lanyard_switch::forwarding::{self, Forwarders, PacketFilter};
-use lanyard_switch::routing::{Ask, Neighbour, Offload, Origin, Routing};
-use lanyard_switch::{Router, Routers};
-use lanyard_types::{MacAddr, RifId, VrfId};
+use lanyard_switch::Routers;
+use lanyard_switch::forwarding::{self, Forwarders};
+use lanyard_switch::routing::{Ask, Offload, Routing};
+use lanyard_types::{RifId, VrfId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 
-/// Messages read, and changes programmed, in one turn.
-const TURN: usize = 4096;
-/// Audits of one namespace are at least this far apart, and at least ten times as far as an audit takes.
-const AUDIT_GAP_MS: u64 = 500;
 /// How often the plane is asked which next hops it has used. The kernel keeps an unconfirmed
 /// neighbour for at least a minute.
 const USE_GAP_MS: u64 = 5000;
-/// How often a listing that changes interrupt is repeated before its result is used as it is.
-const TRIES: u32 = 8;
-
-/// The tables that an audit lists, in order: first what routes depend on.
-const STAGES: [Table; 10] = [
-    Table::Links,
-    Table::Addresses,
-    Table::Forwarding4,
-    Table::Forwarding6,
-    Table::Rules4,
-    Table::Rules6,
-    Table::NextHops,
-    Table::Neighbours,
-    Table::Routes4,
-    Table::Routes6,
-];
-
-/// The first of the stages that only routes depend on.
-const ROUTING_STAGES: usize = 6;
-
 /// The followers of the kernel's routing.
 pub(crate) struct Following {
     pub(crate) mirror: Routing,
@@ -69,13 +44,6 @@ pub(crate) struct Following {
     forwarders: Forwarders,
     /// The number of changes programmed, accepted or not.
     pub(crate) changes: u64,
-}
-
-/// Counters of following one namespace.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Tally {
-    pub(crate) audits: u64,
-    pub(crate) overruns: u64,
 }
 
 impl Following {
@@ -137,252 +105,6 @@ const fn shown(offload: Offload) -> view::Offload {
     }
 }
 
-/// The follower of one namespace.
-struct Follow {
-    id: VrfId,
-    follower: Box<dyn RouteSource>,
-    /// The packet filter.
-    watch: Watch,
-    seen: Seen,
-    /// The result of the running listing so far.
-    fresh: Seen,
-    /// [`Seen::events`] when the audit began.
-    events_before: u64,
-    /// The current stage of the running audit.
-    stage: Option<usize>,
-    consistent: bool,
-    tries: u32,
-    began_ms: u64,
-    next_audit_ms: u64,
-    first_done: bool,
-    /// True after a loss until the events that were waiting then have been read. They are older
-    /// than what a listing would find, and until then the kernel drops further events without
-    /// another report.
-    behind: bool,
-    tally: Tally,
-}
-
-/// The state that router interfaces depend on.
-#[derive(Default)]
-struct Seen {
-    /// macvlan devices: the parent, whether it is up with carrier, and the MAC address.
-    children: BTreeMap<u32, Child>,
-    addresses: BTreeMap<u32, BTreeSet<IpAddr>>,
-    forwarding: BTreeMap<(Option<u32>, bool), bool>,
-    /// For each family: the tables of the default rules that exist, and the number of other rules.
-    rules: [(BTreeSet<u32>, usize); 2],
-    /// A rule was added or removed, so they have to be counted again.
-    rules_changed: bool,
-    /// The number of events about any of these.
-    events: u64,
-}
-
-#[derive(Clone, Copy)]
-struct Child {
-    parent: u32,
-    up: bool,
-    mac: MacAddr,
-}
-
-impl Seen {
-    /// The macvlan children of running virtual routers: the protocol gives them an address while it
-    /// is the master.
-    fn active(&self) -> impl Iterator<Item = (u32, &Child)> {
-        let has_address = |index: &u32, child: &Child| {
-            let of = self.addresses.get(index);
-            of.is_some_and(|list| list.iter().any(|address| *address != link_local(child.mac)))
-        };
-        self.children
-            .iter()
-            .filter(move |(index, child)| child.up && has_address(index, child))
-            .map(|(i, c)| (*i, c))
-    }
-    fn router(&self, id: VrfId, filter: &PacketFilter) -> Router {
-        let mut virtual_macs: BTreeMap<u32, BTreeSet<MacAddr>> = BTreeMap::new();
-        for (_, child) in self.active() {
-            virtual_macs.entry(child.parent).or_default().insert(child.mac);
-        }
-        let policy = [0, 1].map(|family: usize| {
-            let (standard, others) = &self.rules[family];
-            *others > 0 || !standard.contains(&255) || !standard.contains(&254)
-        });
-        let (filter, forwarding) = (filter.clone(), self.forwarding.clone());
-        Router { id: Some(id), policy, filter, forwarding, virtual_macs }
-    }
-}
-
-/// The address that an interface assigns to itself (RFC 4291, appendix A).
-fn link_local(mac: MacAddr) -> IpAddr {
-    let [a, b, c, d, e, f] = mac.0;
-    let word = |high: u8, low: u8| u16::from_be_bytes([high, low]);
-    let id = [word(a ^ 2, b), word(c, 0xff), word(0xfe, d), word(e, f)];
-    std::net::Ipv6Addr::new(0xfe80, 0, 0, 0, id[0], id[1], id[2], id[3]).into()
-}
-
-fn neighbour(known: &lanyard_netdev::Neighbour) -> Neighbour {
-    let mac = known.mac.filter(|mac| known.state.is_valid() && !mac.is_zero() && !mac.is_group());
-    Neighbour {
-        mac,
-        failed: known.state == NeighbourState::Failed,
-        stale: known.state == NeighbourState::Stale,
-    }
-}
-
-/// Handles one message of the kernel. `listed` says that it is part of a listing.
-fn take_in(mirror: &mut Routing, id: VrfId, seen: &mut Seen, heard: Heard<'_>, listed: bool) {
-    match heard {
-        Heard::Route { route, flags, gone, .. } => {
-            let origin = match (listed, gone) {
-                (true, _) => Origin::Listed,
-                (false, true) => Origin::Gone,
-                (false, false) => Origin::New(flags),
-            };
-            mirror.route(id, &route, origin);
-        }
-        Heard::NextHop(object, _) if listed => mirror.listed_nexthop(id, &object),
-        Heard::NextHop(object, gone) => mirror.nexthop(id, &object, gone),
-        Heard::Neighbour(known, _) if known.proxy => {}
-        Heard::Neighbour(known, _) if listed => {
-            mirror.listed_neighbour(id, known.ifindex, known.addr, neighbour(&known));
-        }
-        Heard::Neighbour(known, gone) => {
-            mirror.neighbour(id, known.ifindex, known.addr, (!gone).then(|| neighbour(&known)));
-        }
-        Heard::Link(link, gone) => {
-            let up = link.admin_up && link.carrier && !gone;
-            let child = link
-                .peer_ifindex
-                .filter(|_| link.kind.as_deref() == Some("macvlan") && link.peer_netnsid.is_none());
-            match child.filter(|_| !gone) {
-                Some(parent) => drop(seen.children.insert(link.ifindex, Child { parent, up, mac: link.mac })),
-                None => drop(seen.children.remove(&link.ifindex)),
-            }
-            match (listed, gone) {
-                (true, _) => mirror.listed_link(id, link.ifindex, up),
-                (false, false) => mirror.link(id, link.ifindex, up),
-                (false, true) => {
-                    mirror.link_gone(id, link.ifindex);
-                    seen.addresses.remove(&link.ifindex);
-                    seen.forwarding.retain(|(ifindex, _), _| *ifindex != Some(link.ifindex));
-                }
-            }
-        }
-        Heard::Address(address, true) => {
-            if let Some(list) = seen.addresses.get_mut(&address.ifindex) {
-                list.remove(&address.net.addr());
-            }
-            // The kernel removes routes with this source address without an event.
-            mirror.overrun(id);
-        }
-        Heard::Address(address, false) => {
-            seen.addresses.entry(address.ifindex).or_default().insert(address.net.addr());
-        }
-        Heard::Rule(rule, _) if listed => {
-            let (standard, others) = &mut seen.rules[usize::from(rule.ipv6)];
-            match rule.standard {
-                Some(table) => drop(standard.insert(table)),
-                None => *others += 1,
-            }
-        }
-        Heard::Rule(rule, gone) => {
-            // From now on a packet's route depends on more than its destination. After a rule has been
-            // removed, the rules are counted to see whether that is still so.
-            seen.rules[usize::from(rule.ipv6)].1 += usize::from(!gone && rule.standard.is_none());
-            seen.rules_changed = true;
-        }
-        Heard::Forwarding(it) => drop(seen.forwarding.insert((it.ifindex, it.ipv6), it.on)),
-        Heard::Unreadable | Heard::Overrun => mirror.overrun(id),
-    }
-}
-
-impl Follow {
-    /// The facts about this VRF besides its routes.
-    fn router(&self) -> Router {
-        self.seen.router(self.id, self.watch.filter())
-    }
-    /// Reads events; returns their number.
-    fn events(&mut self, mirror: &mut Routing) -> usize {
-        let Self { id, follower, seen, tally, behind, .. } = self;
-        let count = follower.read(TURN, &mut |heard| {
-            if matches!(heard, Heard::Overrun) {
-                tally.overruns += 1;
-                *behind = true;
-            }
-            seen.events += u64::from(matches!(heard, Heard::Link(..) | Heard::Address(..) | Heard::Rule(..)));
-            take_in(mirror, *id, seen, heard, false);
-        });
-        self.behind &= count >= TURN;
-        count
-    }
-
-    /// Begins an audit when one is due, and reads a part of the running one. Returns true when
-    /// there was progress.
-    fn listing(&mut self, mirror: &mut Routing, now_ms: u64) -> bool {
-        let Some(at) = self.stage else {
-            let wanted = mirror.audit_wanted(self.id) || self.seen.rules_changed;
-            if !wanted || self.behind || now_ms < self.next_audit_ms || mirror.auditing(self.id) {
-                return false;
-            }
-            self.seen.rules_changed = false;
-            (self.fresh, self.events_before) = (Seen::default(), self.seen.events);
-            (self.began_ms, self.consistent) = (now_ms, true);
-            mirror.audit(self.id);
-            self.begin(0);
-            return true;
-        };
-        let Self { id, follower, fresh, .. } = self;
-        let mut count = 0;
-        let progress = follower.read_listing(TURN, &mut |heard| {
-            count += 1;
-            take_in(mirror, *id, fresh, heard, true);
-        });
-        match progress {
-            Ok(Progress::More) => return count > 0,
-            Ok(Progress::Done { consistent }) => self.consistent &= consistent,
-            // The kernel has no such table. A lost answer (ENOBUFS) is another matter.
-            Err(error) => self.consistent &= error.raw_os_error() != Some(nix::libc::ENOBUFS),
-        }
-        self.keep(STAGES[at]);
-        self.begin(at + 1);
-        if self.stage.is_none() {
-            if self.seen.events != self.events_before {
-                // The rules changed while they were listed, and it is not known which answer is newer.
-                mirror.overrun(self.id);
-            }
-            self.tries = if self.consistent { 0 } else { self.tries + 1 };
-            mirror.audited(self.id, self.consistent);
-            self.tally.audits += 1;
-            self.next_audit_ms =
-                now_ms + AUDIT_GAP_MS.max((now_ms - self.began_ms) * 10 * u64::from(self.tries.min(TRIES)));
-            self.first_done |= self.consistent || self.tries >= TRIES;
-        }
-        true
-    }
-    /// Takes over the result of a stage.
-    fn keep(&mut self, table: Table) {
-        let (seen, fresh) = (&mut self.seen, &mut self.fresh);
-        match table {
-            Table::Links => seen.children = std::mem::take(&mut fresh.children),
-            Table::Addresses => seen.addresses = std::mem::take(&mut fresh.addresses),
-            Table::Forwarding6 => seen.forwarding = std::mem::take(&mut fresh.forwarding),
-            Table::Rules4 => seen.rules[0] = std::mem::take(&mut fresh.rules[0]),
-            Table::Rules6 => seen.rules[1] = std::mem::take(&mut fresh.rules[1]),
-            _ => {}
-        }
-    }
-    /// Begins a stage, or the next possible one; after the last there is none.
-    fn begin(&mut self, first: usize) {
-        self.stage = None;
-        for (at, table) in STAGES.iter().enumerate().skip(first) {
-            if self.follower.list(*table).is_ok() {
-                self.stage = Some(at);
-                return;
-            }
-            self.consistent = false;
-        }
-    }
-}
-
 /// The result of a turn.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
@@ -428,10 +150,7 @@ impl Module for Following {
         if self.busy {
             return Some(0);
         }
-        let audits = self.follows.values().filter(|follow| {
-            follow.stage.is_none() && (self.mirror.audit_wanted(follow.id) || follow.seen.rules_changed)
-        });
-        let audit = audits.map(|follow| follow.next_audit_ms).min();
+        let audit = self.follows.values().filter_map(|follow| follow.next_audit_ms(&self.mirror)).min();
         let filter = self.follows.values().map(|follow| follow.watch.due_ms()).min();
         let all = [Some(self.next_use_ms), self.mirror.next_ask(), self.retry_ms, audit, filter];
         all.into_iter().flatten().min()
@@ -516,28 +235,10 @@ impl Following {
         watch.turn(ctx.clock.now_ms());
         self.mirror.overrun(id);
         self.busy = true;
-        // Until the rules are listed, assume the kernel's default rules.
-        let standard = (BTreeSet::from([255, 254]), 0);
-        let seen = Seen { rules: [standard.clone(), standard], ..Seen::default() };
-        let mut follow = Follow {
-            id,
-            follower,
-            watch,
-            seen,
-            fresh: Seen::default(),
-            events_before: 0,
-            stage: None,
-            consistent: true,
-            tries: 0,
-            began_ms: 0,
-            next_audit_ms: 0,
-            first_done: false,
-            behind: false,
-            tally: Tally::default(),
-        };
-        // Read the state on which router interfaces depend at once, so that those of an adopted plane stay.
+        let mut follow = Follow::new(id, follower, watch);
+        // What router interfaces depend on is read at once, so that those of an adopted plane stay.
         let now_ms = ctx.clock.now_ms();
-        while follow.stage.is_none_or(|at| at < ROUTING_STAGES) && follow.listing(&mut self.mirror, now_ms) {}
+        while !follow.knows_routers() && follow.listing(&mut self.mirror, now_ms) {}
         self.follows.insert(name, follow);
         Ok(())
     }

@@ -3,16 +3,16 @@
 //! Invariant: sessions, the length of a request, and output that waits for a reader are bounded. A
 //! reader that reads nothing for [`STALL`] is disconnected.
 
-use crate::bus::{Subscription, Topics};
-use crate::capture::Capture;
+use crate::bus::{Subscription, TooManyListeners, Topics};
+use crate::capture::{Capture, CaptureError};
 use crate::core::Core;
-use crate::os::Urgent;
+use crate::os;
 use crate::protocol::{Done, MAX_PIECE, MAX_REQUEST, Reply, Request, line, pieces};
-use crate::users::MAX_USERS;
-use lanyard_cli::session::Login;
-use lanyard_cli::{Outcome, Program, Session, brctl};
+use crate::users::{MAX_USERS, TooManyUsers};
+use lanyard_cli::{Login, Outcome, Program, Session, brctl};
 use std::cell::RefCell;
-use std::process::Stdio;
+use std::io;
+use std::process::{ExitStatus, Stdio};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,8 +37,6 @@ pub(crate) struct Shared {
     pub(crate) changed: Rc<Notify>,
     /// Notified after a session has detached the switch.
     pub(crate) detached: Rc<Notify>,
-    /// The real-time priority of the management thread, if it has one.
-    pub(crate) urgent: Option<Rc<Urgent>>,
 }
 
 /// Accepts sessions for ever.
@@ -60,8 +58,46 @@ pub(crate) async fn serve(listener: UnixListener, shared: Shared) {
     }
 }
 
-/// The reason why a session ended early: the peer is gone, or violated the protocol.
-type Ended = Option<String>;
+/// Why a session ended early. The client is told, unless it is gone.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error("the client has closed the connection, or does not read")]
+    Gone,
+    #[error("no request came")]
+    Silent,
+    #[error("a request is longer than {MAX_REQUEST} bytes")]
+    TooLong,
+    #[error("not a request: {0}")]
+    NotARequest(#[from] serde_json::Error),
+    #[error("the first request must be hello")]
+    NoHello,
+    #[error("not in a session")]
+    InSession,
+    /// A request came while a command sends its output; the command in words.
+    #[error("only interrupt may follow while {0}")]
+    Busy(String),
+    #[error(transparent)]
+    Users(#[from] TooManyUsers),
+    #[error(transparent)]
+    Listeners(#[from] TooManyListeners),
+}
+
+/// Why a program did not run to its end.
+#[derive(Debug, thiserror::Error)]
+enum ProgramError {
+    #[error("no program")]
+    Unnamed,
+    #[error("{0}: no output")]
+    NoOutput(String),
+    #[error("{name}: {cause}")]
+    System {
+        name: String,
+        #[source]
+        cause: io::Error,
+    },
+    #[error("{name} failed: {status}")]
+    Failed { name: String, status: ExitStatus },
+}
 
 struct Connection {
     reader: BufReader<OwnedReadHalf>,
@@ -74,7 +110,7 @@ impl Connection {
         let text = line(reply);
         match tokio::time::timeout(STALL, self.writer.write_all(text.as_bytes())).await {
             Ok(Ok(())) => Ok(()),
-            _ => Err(None),
+            _ => Err(Ended::Gone),
         }
     }
     async fn send_text(&mut self, kind: fn(String) -> Reply, text: &str) -> Result<(), Ended> {
@@ -86,22 +122,22 @@ impl Connection {
     /// The next request. Cancel safe: a partial line stays in the buffer.
     async fn request(&mut self) -> Result<Request, Ended> {
         let whole = read_line(&mut self.reader, &mut self.buffer).await?;
-        serde_json::from_slice(&whole).map_err(|error| Some(format!("not a request: {error}")))
+        Ok(serde_json::from_slice(&whole)?)
     }
 }
 
 async fn read_line(reader: &mut (impl AsyncBufRead + Unpin), buffer: &mut Vec<u8>) -> Result<Vec<u8>, Ended> {
     loop {
-        let available = reader.fill_buf().await.map_err(|_| None)?;
+        let available = reader.fill_buf().await.map_err(|_| Ended::Gone)?;
         if available.is_empty() {
-            return Err(None);
+            return Err(Ended::Gone);
         }
         let end = available.iter().position(|byte| *byte == b'\n');
         let taken = end.map_or(available.len(), |at| at + 1);
         buffer.extend_from_slice(&available[..taken]);
         reader.consume(taken);
         if buffer.len() > MAX_REQUEST {
-            return Err(Some(format!("a request is longer than {MAX_REQUEST} bytes")));
+            return Err(Ended::TooLong);
         }
         if end.is_some() {
             return Ok(std::mem::take(buffer));
@@ -112,17 +148,18 @@ async fn read_line(reader: &mut (impl AsyncBufRead + Unpin), buffer: &mut Vec<u8
 async fn session(stream: UnixStream, shared: Shared) {
     let (reader, writer) = stream.into_split();
     let mut connection = Connection { reader: BufReader::new(reader), writer, buffer: Vec::new() };
-    if let Err(Some(reason)) = greet(&mut connection, &shared).await {
-        let _ = connection.send(&Reply::Error(reason)).await;
+    match greet(&mut connection, &shared).await {
+        Ok(()) | Err(Ended::Gone) => {}
+        Err(reason) => drop(connection.send(&Reply::Error(reason.to_string())).await),
     }
 }
 
 async fn greet(connection: &mut Connection, shared: &Shared) -> Result<(), Ended> {
     let first = tokio::time::timeout(HELLO, connection.request()).await;
-    match first.map_err(|_| Some("no request came".to_owned()))?? {
+    match first.map_err(|_| Ended::Silent)?? {
         Request::Hello { user, interactive } => {
             let now_ms = shared.core.borrow().ctx.clock.now_ms();
-            let number = shared.core.borrow_mut().users.add(&user, now_ms).map_err(Some)?;
+            let number = shared.core.borrow_mut().users.add(&user, now_ms)?;
             let seat = Seat { number, shared: shared.clone() };
             let login = Login { line: format!("vty {number}"), user, interactive };
             converse(connection, &seat, Session::new(login)).await
@@ -130,10 +167,7 @@ async fn greet(connection: &mut Connection, shared: &Shared) -> Result<(), Ended
         Request::Detach => {
             // Detach as an ordinary thread, like commands: the kernel takes long to detach many ports, and
             // may need other threads for it.
-            let result = match shared.urgent.as_deref() {
-                Some(urgent) => urgent.relaxed(|| shared.core.borrow_mut().detach()),
-                None => shared.core.borrow_mut().detach(),
-            };
+            let result = os::ordinary(|| shared.core.borrow_mut().detach());
             shared.detached.notify_one();
             if let Err(reason) = &result {
                 connection.send(&Reply::Refusal(format!("% {reason}\n"))).await?;
@@ -154,7 +188,7 @@ async fn greet(connection: &mut Connection, shared: &Shared) -> Result<(), Ended
                 .send(&Reply::Done(Done { refused: result.is_err(), close: true, ..Done::default() }))
                 .await
         }
-        _ => Err(Some("the first request must be hello".into())),
+        _ => Err(Ended::NoHello),
     }
 }
 
@@ -182,10 +216,7 @@ impl Seat {
         core.users.touch(self.number, now_ms);
         core.users.current = Some(self.number);
         core.ctx.notices.clear();
-        let outcome = match self.shared.urgent.as_deref() {
-            Some(urgent) => urgent.relaxed(|| session.execute(line, &mut *core)),
-            None => session.execute(line, &mut *core),
-        };
+        let outcome = os::ordinary(|| session.execute(line, &mut *core));
         core.users.current = None;
         let notices: String = core.ctx.notices.drain(..).map(|notice| format!("% {notice}\n")).collect();
         drop(core);
@@ -213,7 +244,7 @@ async fn converse(connection: &mut Connection, seat: &Seat, mut session: Session
                 if !execute(connection, seat, &mut session, &line).await? {
                     return Ok(());
                 }
-                follow_monitor(&mut monitor, &session, seat).map_err(Some)?;
+                follow_monitor(&mut monitor, &session, seat)?;
             }
             Request::Complete { line } => {
                 let completion = session.complete(&line, &*seat.shared.core.borrow());
@@ -226,7 +257,7 @@ async fn converse(connection: &mut Connection, seat: &Seat, mut session: Session
             }
             Request::Interrupt => {}
             Request::Hello { .. } | Request::Brctl { .. } | Request::Detach => {
-                return Err(Some("not in a session".into()));
+                return Err(Ended::InSession);
             }
         }
     }
@@ -240,7 +271,11 @@ async fn next(subscription: &mut Option<Subscription>) -> Option<Rc<str>> {
 }
 
 /// `terminal monitor` and `terminal no monitor`.
-fn follow_monitor(monitor: &mut Option<Subscription>, session: &Session, seat: &Seat) -> Result<(), String> {
+fn follow_monitor(
+    monitor: &mut Option<Subscription>,
+    session: &Session,
+    seat: &Seat,
+) -> Result<(), TooManyListeners> {
     if session.terminal().monitor && monitor.is_none() {
         *monitor = Some(seat.shared.core.borrow_mut().ctx.bus.subscribe(Topics::Log)?);
     } else if !session.terminal().monitor {
@@ -301,7 +336,7 @@ async fn stream(connection: &mut Connection, mut subscription: Subscription) -> 
             Some(line) = subscription.next() => connection.send(&Reply::Stream(format!("{line}\n"))).await?,
             request = connection.request() => match request? {
                 Request::Interrupt => return Ok(()),
-                _ => return Err(Some("only interrupt may follow while events are streamed".into())),
+                _ => return Err(Ended::Busy("events are streamed".into())),
             },
         }
     }
@@ -312,7 +347,7 @@ async fn capture(
     connection: &mut Connection,
     seat: &Seat,
     wanted: &lanyard_cli::outcome::Capture,
-) -> Result<Result<(), String>, Ended> {
+) -> Result<Result<(), CaptureError>, Ended> {
     let mut capture = match Capture::start(&seat.shared.core, wanted) {
         Ok(capture) => capture,
         Err(reason) => return Ok(Err(reason)),
@@ -329,7 +364,7 @@ async fn capture(
             },
             request = connection.request() => match request? {
                 Request::Interrupt => return Ok(Ok(())),
-                _ => return Err(Some("only interrupt may follow while packets are captured".into())),
+                _ => return Err(Ended::Busy("packets are captured".into())),
             },
         }
     }
@@ -337,8 +372,9 @@ async fn capture(
 
 /// Sends a program's output until it ends, or until the client interrupts or disconnects, which
 /// kills it.
-async fn run(connection: &mut Connection, program: &Program) -> Result<Result<(), String>, Ended> {
-    let Some((name, arguments)) = program.argv.split_first() else { return Ok(Err("no program".into())) };
+async fn run(connection: &mut Connection, program: &Program) -> Result<Result<(), ProgramError>, Ended> {
+    let Some((name, arguments)) = program.argv.split_first() else { return Ok(Err(ProgramError::Unnamed)) };
+    let system = |cause| ProgramError::System { name: name.clone(), cause };
     let mut command = tokio::process::Command::new(name);
     command
         .args(arguments)
@@ -348,10 +384,10 @@ async fn run(connection: &mut Connection, program: &Program) -> Result<Result<()
         .kill_on_drop(true);
     let mut child = match command.spawn() {
         Ok(child) => child,
-        Err(error) => return Ok(Err(format!("{name}: {error}"))),
+        Err(cause) => return Ok(Err(system(cause))),
     };
     let (Some(mut out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) else {
-        return Ok(Err(format!("{name}: no output")));
+        return Ok(Err(ProgramError::NoOutput(name.clone())));
     };
     let (mut out_buffer, mut err_buffer) = ([0u8; 4096], [0u8; 4096]);
     let (mut out_open, mut err_open) = (true, true);
@@ -361,7 +397,7 @@ async fn run(connection: &mut Connection, program: &Program) -> Result<Result<()
             count = err.read(&mut err_buffer), if err_open => (&err_buffer[..count.unwrap_or(0)], &mut err_open),
             request = connection.request() => match request? {
                 Request::Interrupt => return Ok(Ok(())),
-                _ => return Err(Some(format!("only interrupt may follow while {name} runs"))),
+                _ => return Err(Ended::Busy(format!("{name} runs"))),
             },
         };
         *open = !bytes.is_empty();
@@ -369,8 +405,8 @@ async fn run(connection: &mut Connection, program: &Program) -> Result<Result<()
     }
     match child.wait().await {
         Ok(status) if status.success() => Ok(Ok(())),
-        Ok(status) => Ok(Err(format!("{name} failed: {status}"))),
-        Err(error) => Ok(Err(format!("{name}: {error}"))),
+        Ok(status) => Ok(Err(ProgramError::Failed { name: name.clone(), status })),
+        Err(cause) => Ok(Err(system(cause))),
     }
 }
 

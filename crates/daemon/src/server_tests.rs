@@ -40,7 +40,7 @@ fn lines(pieces: &[&[u8]]) -> (Vec<Vec<u8>>, Ended) {
 fn lines_are_put_together() {
     let (found, ended) = lines(&[b"one\ntw", b"o\n", b"\nthr"]);
     assert_eq!(found, [&b"one\n"[..], b"two\n", b"\n"]);
-    assert_eq!(ended, None, "a line without end is no request");
+    assert!(matches!(ended, Ended::Gone), "a line without end is no request: {ended}");
 }
 
 #[test]
@@ -51,9 +51,9 @@ fn a_line_has_a_limit() {
     exact.insert(0, b'x');
     let (found, ended) = lines(&[&exact]);
     assert!(found.is_empty());
-    assert_eq!(ended, Some(format!("a request is longer than {MAX_REQUEST} bytes")));
+    assert_eq!(ended.to_string(), format!("a request is longer than {MAX_REQUEST} bytes"));
     let (_, ended) = lines(&[&vec![b'x'; 4 * MAX_REQUEST]]);
-    assert!(ended.is_some(), "refused although no line end has come");
+    assert!(matches!(ended, Ended::TooLong), "refused although no line end has come: {ended}");
 }
 
 /// Cancelling a read loses no part of a request.
@@ -71,7 +71,7 @@ fn a_partial_line_survives_a_cancelled_read() {
             }
         }
         writer.write_all(b"\n").await.expect("sent");
-        assert_eq!(read_line(&mut reader, &mut buffer).await, Ok(b"abcd\n".to_vec()));
+        assert_eq!(read_line(&mut reader, &mut buffer).await.expect("a line"), b"abcd\n");
     });
 }
 
@@ -81,12 +81,7 @@ fn talk(bench: &Bench, requests: &[&str]) -> Vec<Reply> {
         let mut core = bench.core();
         core.take(config("hostname sw1")).expect("taken");
         let core = Rc::new(RefCell::new(core));
-        let shared = Shared {
-            core: core.clone(),
-            changed: Rc::default(),
-            detached: Rc::new(Notify::new()),
-            urgent: None,
-        };
+        let shared = Shared { core: core.clone(), changed: Rc::default(), detached: Rc::new(Notify::new()) };
         let (mut client, server) = UnixStream::pair().expect("a pair");
         let serving = tokio::task::spawn_local(session(server, shared));
         client.write_all((requests.join("\n") + "\n").as_bytes()).await.expect("sent");
@@ -167,7 +162,7 @@ fn too_many_sessions() {
     for _ in 0..MAX_USERS {
         core.borrow_mut().users.add("ann", 0).expect("room");
     }
-    let shared = Shared { core, changed: Rc::default(), detached: Rc::new(Notify::new()), urgent: None };
+    let shared = Shared { core, changed: Rc::default(), detached: Rc::new(Notify::new()) };
     let answer = block_on(async {
         let (mut client, server) = UnixStream::pair().expect("a pair");
         let serving = tokio::task::spawn_local(session(server, shared));

@@ -6,9 +6,10 @@
 //! netdevs or plane can decide on names its interface: that interface's lines are left out one at a time, and all other
 //! lines stay in every attempt.
 
-use lanyard_cli::edit::{LineError, apply_text, protects};
+use lanyard_cli::{LineError, apply_text, protects};
 use lanyard_config::{Config, InterfaceName};
 use std::collections::BTreeSet;
+use std::error::Error;
 use std::ops::Range;
 
 /// The most lines that are searched because netdevs or plane refuse them; after that the rest of the file is
@@ -29,26 +30,28 @@ pub(crate) enum Part {
 }
 
 /// The reason why a configuration was not taken.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, thiserror::Error)]
+#[error("{cause}")]
 pub(crate) struct Refusal {
     /// The refused part.
     pub part: Part,
     /// The reason.
-    pub reason: String,
+    #[source]
+    pub cause: Box<dyn Error>,
 }
 
 impl Refusal {
     /// This part, for this reason.
     #[must_use]
-    pub(crate) fn of(part: Part, reason: impl ToString) -> Self {
-        Self { part, reason: reason.to_string() }
+    pub(crate) fn of(part: Part, cause: impl Into<Box<dyn Error>>) -> Self {
+        Self { part, cause: cause.into() }
     }
 }
 
 /// Takes configurations: the switch, or a test.
 pub(crate) trait Taker {
     /// Checks whether `config` would be taken, as far as possible without taking it.
-    fn check(&mut self, config: &Config) -> Result<(), String>;
+    fn check(&mut self, config: &Config) -> Result<(), Refusal>;
     /// Takes it, or refuses and changes nothing.
     fn take(&mut self, config: &Config) -> Result<(), Refusal>;
 }
@@ -62,9 +65,10 @@ pub(crate) fn load(text: &str, running: Option<&str>, taker: &mut dyn Taker) -> 
     loop {
         let (config, errors) = file.apply(&file.kept);
         let done = match taker.check(&config) {
-            Err(reason) => {
-                let (at, reason) =
-                    first_refused(&file.kept, reason, &mut |kept| taker.check(&file.apply(kept).0));
+            Err(refusal) => {
+                let (at, reason) = first_refused(&file.kept, refusal.to_string(), &mut |kept| {
+                    taker.check(&file.apply(kept).0)
+                });
                 file.strike(at, reason)
             }
             Ok(()) => match taker.take(&config) {
@@ -155,7 +159,7 @@ impl File<'_> {
         running: Option<&str>,
         taker: &mut dyn Taker,
     ) -> Next {
-        let reason = refusal.reason.clone();
+        let reason = refusal.to_string();
         match &refusal.part {
             Part::Interface(name) => {
                 let key = config.interfaces.keys().find(|key| key.to_string() == *name).cloned();
@@ -181,9 +185,7 @@ impl File<'_> {
         }
         // Nothing is forwarding yet, so shorter and shorter parts of the file can be tried without
         // loss.
-        let (at, reason) = first_refused(&self.kept, reason, &mut |kept| {
-            taker.take(&self.apply(kept).0).map_err(|refusal| refusal.reason)
-        });
+        let (at, reason) = first_refused(&self.kept, reason, &mut |kept| taker.take(&self.apply(kept).0));
         self.strike(at, reason)
     }
 
@@ -209,13 +211,13 @@ impl File<'_> {
             // Parts are refused in the same order each time. If another part is refused now, this
             // one is mended.
             if taken.as_ref().err().is_none_or(|other| other.part != refusal.part) {
-                self.strike(at, refusal.reason.clone());
+                self.strike(at, refusal.to_string());
                 return if taken.is_ok() { Next::Done } else { Next::Again };
             }
         }
         let is_made = |end: usize| role_of(&self.apply(&self.kept[..end]).0) == role;
         let at = first(self.kept.len(), is_made);
-        self.report(at, format!("{}; the interface is left out", refusal.reason));
+        self.report(at, format!("{refusal}; the interface is left out"));
         self.excluded.insert(key.clone());
         Next::Again
     }
@@ -250,7 +252,7 @@ impl File<'_> {
         self.kept.truncate(at);
         let (config, errors) = self.apply(&self.kept);
         if let Err(refusal) = taker.take(&config) {
-            self.report(0, refusal.reason);
+            self.report(0, refusal.to_string());
         }
         self.refused(errors)
     }
@@ -281,7 +283,7 @@ fn first(lines: usize, is_so: impl Fn(usize) -> bool) -> usize {
 fn first_refused(
     lines: &[&str],
     mut reason: String,
-    refused: &mut dyn FnMut(&[&str]) -> Result<(), String>,
+    refused: &mut dyn FnMut(&[&str]) -> Result<(), Refusal>,
 ) -> (usize, String) {
     // Invariant: the first `good` lines are taken, the first `bad` are not.
     let (mut good, mut bad) = (0, lines.len());
@@ -289,7 +291,7 @@ fn first_refused(
         let middle = good + (bad - good) / 2;
         match refused(&lines[..middle]) {
             Ok(()) => good = middle,
-            Err(text) => (bad, reason) = (middle, text),
+            Err(refusal) => (bad, reason) = (middle, refusal.to_string()),
         }
     }
     (good, reason)
@@ -310,7 +312,7 @@ mod tests {
         all: Vec<Config>,
     }
 
-    fn refuse(config: &Config, names: &str) -> Result<(), String> {
+    fn refuse(config: &Config, names: &str) -> Result<(), Refusal> {
         for name in names.split_whitespace() {
             let key = match name.strip_prefix("vlan") {
                 Some(vlan) => InterfaceName::Vlan(vlan.parse().expect("a VLAN")),
@@ -318,20 +320,18 @@ mod tests {
             };
             let found = config.interfaces.get(&key);
             if found.is_some_and(|i| i.role != Role::Unset || matches!(key, InterfaceName::Vlan(_))) {
-                return Err(format!("{name} is refused"));
+                return Err(Refusal::of(Part::Interface(name.into()), format!("{name} is refused")));
             }
         }
         Ok(())
     }
 
     impl Taker for Fake {
-        fn check(&mut self, config: &Config) -> Result<(), String> {
+        fn check(&mut self, config: &Config) -> Result<(), Refusal> {
             refuse(config, self.unusable)
         }
         fn take(&mut self, config: &Config) -> Result<(), Refusal> {
-            for name in self.fails.split_whitespace() {
-                refuse(config, name).map_err(|why| Refusal::of(Part::Interface(name.into()), why))?;
-            }
+            refuse(config, self.fails)?;
             if let Some((name, _)) = config.interfaces.iter().find(|(_, i)| i.mtu == Some(9000)) {
                 return Err(Refusal::of(Part::Interface(name.to_string()), "the driver refuses MTU 9000"));
             }

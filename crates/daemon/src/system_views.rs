@@ -38,3 +38,34 @@ impl System for Core {
         wall_clock()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Bench, config};
+
+    #[test]
+    fn the_version_counts_uptime_and_ports() {
+        let bench = Bench::new();
+        bench.kernel.add("eth1");
+        let mut core = bench.core();
+        core.take(config("hostname sw1\ninterface eth1\n switchport\ninterface vlan 1")).expect("taken");
+        bench.clock.set(61_999);
+        let version = core.version();
+        assert_eq!((version.hostname.as_str(), version.instance.as_str()), ("sw1", "test"));
+        assert_eq!((version.uptime_s, version.ports), (61, 1), "a VLAN interface is no port");
+        assert_eq!(version.startup_config, Some(bench.paths().startup_config().display().to_string()));
+        assert!(version.plane_uptime_s.is_some_and(|since_s| since_s < 60), "{:?}", version.plane_uptime_s);
+    }
+
+    #[test]
+    fn the_log_is_shown_until_it_is_cleared() {
+        let mut core = Bench::new().core();
+        core.clear_logging();
+        System::log(&mut core, "SYS", 5, "CONFIG_I", "Configured from vty 0 by ann");
+        let shown = core.logging().messages;
+        assert_eq!((shown.len(), shown[0].mnemonic.as_str()), (1, "CONFIG_I"));
+        core.clear_logging();
+        assert!(core.logging().messages.is_empty());
+    }
+}

@@ -30,7 +30,7 @@ use lanyard_types::{
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
@@ -154,7 +154,7 @@ impl Bench {
 
 /// Parses a configuration in the command line's language.
 pub(crate) fn config(text: &str) -> Config {
-    let (config, refused) = lanyard_cli::edit::apply_text(text, &Config::default());
+    let (config, refused) = lanyard_cli::apply_text(text, &Config::default());
     assert!(refused.is_empty(), "{refused:?}");
     config
 }
@@ -213,6 +213,10 @@ pub(crate) struct Faults {
     pub(crate) sent_in: Common<Vec<(PortId, Vec<u8>, StpState)>>,
     /// The frames that the protocols receive next.
     pub(crate) trapped: Common<Vec<Trapped>>,
+    /// The descriptor that is to be readable while frames wait, in place of the soft plane's.
+    pub(crate) trap_fd: Common<Option<OwnedFd>>,
+    /// The number of calls of [`ProtocolPlane::poll_traps`] so far.
+    pub(crate) polls: Arc<AtomicUsize>,
     /// The events that the plane reports next.
     pub(crate) events: Common<Vec<PlaneEvent>>,
 }
@@ -225,9 +229,10 @@ struct FaultyProtocols {
 
 impl ProtocolPlane for FaultyProtocols {
     fn event_fd(&self) -> RawFd {
-        self.soft.event_fd()
+        self.faults.trap_fd.lock().as_ref().map_or_else(|| self.soft.event_fd(), AsRawFd::as_raw_fd)
     }
     fn poll_traps(&mut self, handle: &mut dyn FnMut(Trapped)) -> usize {
+        self.faults.polls.fetch_add(1, Ordering::Relaxed);
         let frames = std::mem::take(&mut *self.faults.trapped.lock());
         let count = frames.len();
         frames.into_iter().for_each(&mut *handle);

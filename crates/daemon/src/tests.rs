@@ -1,5 +1,6 @@
 //! Tests of the core and the control socket, with a plane and a kernel in memory.
 
+mod deadlines;
 mod refusals;
 
 use crate::client::{Client, Piece};
@@ -13,7 +14,7 @@ use crate::protocols::keeper::Keeper;
 use crate::protocols::trees::Trees;
 use crate::server::{Shared, serve};
 use crate::testing::{Bench, FakeKernel};
-use lanyard_cli::backend::{Configuration, Files};
+use lanyard_cli::backend::Configuration;
 use lanyard_cli::view::EventKind;
 use lanyard_config::Config;
 use lanyard_soft::SoftPlane;
@@ -97,28 +98,6 @@ fn the_kept_configuration_is_the_confirmed_one() {
     assert!(kept(&core).contains("hostname second"));
 }
 
-#[test]
-fn the_directory_of_the_startup_config_is_made() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let mut core = core(directory.path());
-    core.startup_file = directory.path().join("etc/default.cfg");
-    core.save_startup("hostname a\n").expect("written, with its directory");
-    core.save_startup("hostname b\n").expect("written again");
-    assert_eq!(core.load_startup(), Ok("hostname b\n".into()));
-}
-
-#[test]
-fn the_startup_config_is_replaced_whole() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let mut core = core(directory.path());
-    assert_eq!(core.load_startup(), Ok(String::new()), "absent is empty");
-    core.save_startup("hostname a\n").expect("written, with its directory");
-    assert_eq!(core.load_startup(), Ok("hostname a\n".into()));
-    core.startup_file = directory.path().join("no/such/directory");
-    let why = core.save_startup("x").expect_err("no directory").to_string();
-    assert!(why.contains("no/such/directory"), "{why}");
-}
-
 /// Runs a server on a socket below `directory`, and `client` on a thread of its own.
 fn served<T: Send + 'static>(client: impl FnOnce(&Path) -> T + Send + 'static) -> T {
     let directory = tempfile::tempdir().expect("a directory");
@@ -127,12 +106,7 @@ fn served<T: Send + 'static>(client: impl FnOnce(&Path) -> T + Send + 'static) -
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
-        let shared = Shared {
-            core: core.clone(),
-            changed: Rc::default(),
-            detached: Rc::new(Notify::new()),
-            urgent: None,
-        };
+        let shared = Shared { core: core.clone(), changed: Rc::default(), detached: Rc::new(Notify::new()) };
         let listener = UnixListener::bind(&socket).expect("bound");
         tokio::task::spawn_local(serve(listener, shared));
         tokio::task::spawn_local(async move {

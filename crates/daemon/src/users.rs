@@ -8,6 +8,11 @@ use std::collections::BTreeMap;
 /// The most sessions at the same time.
 pub const MAX_USERS: usize = 100;
 
+/// There are [`MAX_USERS`] sessions already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{MAX_USERS} sessions are open already")]
+pub struct TooManyUsers;
+
 /// The sessions, by line number.
 #[derive(Debug, Default)]
 pub struct Users {
@@ -27,9 +32,9 @@ impl Users {
     ///
     /// # Errors
     /// When there are [`MAX_USERS`] already.
-    pub fn add(&mut self, user: &str, now_ms: u64) -> Result<usize, String> {
+    pub fn add(&mut self, user: &str, now_ms: u64) -> Result<usize, TooManyUsers> {
         let line = (0..MAX_USERS).find(|line| !self.lines.contains_key(line));
-        let line = line.ok_or_else(|| format!("{MAX_USERS} sessions are open already"))?;
+        let line = line.ok_or(TooManyUsers)?;
         self.lines.insert(line, Entry { user: user.chars().take(32).collect(), active_ms: now_ms });
         Ok(line)
     }

@@ -1,7 +1,7 @@
 //! `lanyard cli -c`, `-f`, and commands from a pipe: one session runs the commands in order until
 //! the first one that is refused.
 
-use lanyard_daemon::client::{Client, Piece};
+use lanyard_daemon::client::{Client, ClientError, Piece};
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -26,7 +26,7 @@ pub fn read(path: &Path) -> Result<Vec<String>, String> {
 
 /// Runs `commands`. The first `typed` of them were given as `-c` options, the others are lines of a text. The exit code
 /// is 1 when one was refused.
-pub fn run(instance: &str, commands: &[String], typed: usize) -> Result<ExitCode, String> {
+pub fn run(instance: &str, commands: &[String], typed: usize) -> Result<ExitCode, ClientError> {
     let mut client = Client::connect(instance)?;
     client.hello(&user(), false)?;
     for (at, command) in commands.iter().enumerate() {
@@ -43,7 +43,7 @@ pub fn run(instance: &str, commands: &[String], typed: usize) -> Result<ExitCode
 }
 
 /// Runs `lanyard brctl`.
-pub fn brctl(instance: &str, words: &[String]) -> Result<ExitCode, String> {
+pub fn brctl(instance: &str, words: &[String]) -> Result<ExitCode, ClientError> {
     let done = Client::connect(instance)?.brctl(words, &mut show)?;
     Ok(if done.refused { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

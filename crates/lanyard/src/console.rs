@@ -5,10 +5,11 @@
 //! Three threads share the connection: this one edits lines and sends requests; the second reads replies, and prints
 //! log messages (`terminal monitor`) as they arrive; the third turns ctrl-C into an interrupt while a command runs.
 
+use crate::Failure;
 use crate::batch::user;
 use crate::pager::Pager;
 use crate::plain::{self, Key, Terminal};
-use lanyard_daemon::client::{Client, Piece, Replies, Requests};
+use lanyard_daemon::client::{Client, ClientError, Piece, Replies, Requests};
 use lanyard_daemon::protocol::{Done, Reply, Request};
 use nix::sys::signal::{SigSet, Signal as OsSignal};
 use reedline::{
@@ -32,7 +33,7 @@ const HELP: &str = "help";
 const END: &str = "end";
 
 /// Runs a session on the terminal.
-pub fn run(instance: &str) -> Result<ExitCode, String> {
+pub fn run(instance: &str) -> Result<ExitCode, Failure> {
     let mut client = Client::connect(instance)?;
     let mut done = client.greet(&user(), true, &mut |piece| match piece {
         Piece::Output(text) | Piece::Refusal(text) => print(text),
@@ -81,7 +82,7 @@ pub fn run(instance: &str) -> Result<ExitCode, String> {
 }
 
 /// Runs the input: one line, or several pasted lines.
-fn exec_all(link: &Mutex<Link>, text: &str, mut done: Done) -> Result<Done, String> {
+fn exec_all(link: &Mutex<Link>, text: &str, mut done: Done) -> Result<Done, Failure> {
     let pasted = text.trim_end().contains(['\n', '\r']);
     for (at, line) in text.split(['\n', '\r']).enumerate() {
         if at > 0 {
@@ -96,7 +97,7 @@ fn exec_all(link: &Mutex<Link>, text: &str, mut done: Done) -> Result<Done, Stri
 }
 
 /// Runs a session in the plain line mode.
-fn run_plain(link: &Mutex<Link>, terminal: &mut Terminal, mut done: Done) -> Result<ExitCode, String> {
+fn run_plain(link: &Mutex<Link>, terminal: &mut Terminal, mut done: Done) -> Result<ExitCode, Failure> {
     let wrong = |error: io::Error| format!("terminal: {error}");
     let mut line = plain::Line::new();
     // A user does not type a whole line while the one before is being read. A line that arrives in that time was
@@ -150,16 +151,16 @@ fn run_plain(link: &Mutex<Link>, terminal: &mut Terminal, mut done: Done) -> Res
 /// The connection, while no request is pending.
 struct Link {
     requests: Requests,
-    replies: Receiver<Result<Reply, String>>,
+    replies: Receiver<Result<Reply, ClientError>>,
     busy: Arc<AtomicBool>,
 }
 
 impl Link {
-    fn ask(&mut self, request: &Request) -> Result<(), String> {
+    fn ask(&mut self, request: &Request) -> Result<(), ClientError> {
         self.requests.send(request)
     }
-    fn reply(&mut self) -> Result<Reply, String> {
-        self.replies.recv().unwrap_or_else(|_| Err("the switch has closed the connection".into()))
+    fn reply(&mut self) -> Result<Reply, ClientError> {
+        self.replies.recv().unwrap_or(Err(ClientError::Closed))
     }
 }
 
@@ -167,7 +168,7 @@ fn lock(link: &Mutex<Link>) -> MutexGuard<'_, Link> {
     link.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn exec(link: &Mutex<Link>, line: &str, pasted: bool, length: u16) -> Result<Done, String> {
+fn exec(link: &Mutex<Link>, line: &str, pasted: bool, length: u16) -> Result<Done, Failure> {
     let mut link = lock(link);
     link.busy.store(true, Ordering::Relaxed);
     link.ask(&Request::Exec { line: line.to_owned(), pasted })?;
@@ -178,7 +179,7 @@ fn exec(link: &Mutex<Link>, line: &str, pasted: bool, length: u16) -> Result<Don
             Reply::Text(text) => pager.print(&text).map_err(wrong)?,
             Reply::Stream(text) | Reply::Refusal(text) => print(&text).map_err(wrong)?,
             Reply::Done(done) => break done,
-            Reply::Error(reason) => return Err(reason),
+            Reply::Error(reason) => return Err(reason.into()),
             Reply::Completion { .. } | Reply::Help(_) | Reply::Monitor(_) | Reply::Bytes(_) => {}
         }
     };
@@ -200,28 +201,29 @@ fn page(length: u16) -> usize {
 }
 
 /// Handles `?`: prints help for the line typed so far, which stays in the editor.
-fn help(link: &Mutex<Link>, editor: &Reedline, prompt: &str) -> Result<(), String> {
+fn help(link: &Mutex<Link>, editor: &Reedline, prompt: &str) -> Result<(), Failure> {
     let upto = editor.current_insertion_point();
     let line = editor.current_buffer_contents().get(..upto).unwrap_or_default().to_owned();
     let text = help_text(link, &line)?;
     // The editor may not have drawn the last keys yet.
-    print(&format!("\r\x1b[K{prompt}{line}?\n{text}")).map_err(|error| format!("terminal: {error}"))
+    print(&format!("\r\x1b[K{prompt}{line}?\n{text}")).map_err(|error| format!("terminal: {error}"))?;
+    Ok(())
 }
 
 /// The help lines for `?` at the end of `line`.
-fn help_text(link: &Mutex<Link>, line: &str) -> Result<String, String> {
+fn help_text(link: &Mutex<Link>, line: &str) -> Result<String, Failure> {
     let mut link = lock(link);
     link.ask(&Request::Help { line: line.to_owned() })?;
     match link.reply()? {
         Reply::Help(lines) => Ok(lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect()),
-        Reply::Error(reason) => Err(reason),
+        Reply::Error(reason) => Err(reason.into()),
         _ => Ok(String::new()),
     }
 }
 
 /// The completions for TAB at the end of `line`: the offset from which a candidate replaces text, and the
 /// candidates.
-fn candidates(link: &Mutex<Link>, line: &str) -> Result<(usize, Vec<String>), String> {
+fn candidates(link: &Mutex<Link>, line: &str) -> Result<(usize, Vec<String>), Failure> {
     let mut link = lock(link);
     link.ask(&Request::Complete { line: line.to_owned() })?;
     match link.reply()? {
@@ -232,7 +234,7 @@ fn candidates(link: &Mutex<Link>, line: &str) -> Result<(usize, Vec<String>), St
 
 fn read_replies(
     mut replies: Replies,
-    sender: &SyncSender<Result<Reply, String>>,
+    sender: &SyncSender<Result<Reply, ClientError>>,
     busy: &AtomicBool,
     monitor: &SyncSender<String>,
 ) {
@@ -252,7 +254,7 @@ fn read_replies(
 }
 
 /// From this call on ctrl-C interrupts the command that runs on the switch instead of ending this program.
-fn interrupts(requests: &Requests, busy: &Arc<AtomicBool>) -> Result<(), String> {
+fn interrupts(requests: &Requests, busy: &Arc<AtomicBool>) -> Result<(), Failure> {
     let mut requests = requests.try_clone().map_err(|error| format!("control socket: {error}"))?;
     let busy = busy.clone();
     let mut set = SigSet::empty();

@@ -11,6 +11,7 @@ mod plain;
 mod version;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use lanyard_daemon::paths::{InstanceNameError, check_instance};
 use lanyard_daemon::planes::{Chip, Choice};
 use std::io::Write;
 use std::path::PathBuf;
@@ -132,17 +133,22 @@ enum Bench {
     Compare(lanyard_bench::report::compare::Args),
 }
 
-fn instance(name: &str) -> Result<String, String> {
-    lanyard_daemon::paths::check_instance(name).map(|()| name.to_owned())
+/// Why a subcommand failed; its text is what is printed.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+fn instance(name: &str) -> Result<String, InstanceNameError> {
+    check_instance(name).map(|()| name.to_owned())
 }
 
 fn main() -> ExitCode {
-    let result = match Lanyard::parse().command {
+    let result: Result<ExitCode, Failure> = match Lanyard::parse().command {
         Command::Run(args) => run(args),
-        Command::Asic(args) => asic::run(&args),
+        Command::Asic(args) => asic::run(&args).map_err(Failure::from),
         Command::Cli(args) => cli(args),
-        Command::Detach { instance } => lanyard_daemon::detach(&instance).map(|()| ExitCode::SUCCESS),
-        Command::Lab(args) => lanyard_lab::run(args).map_err(|error| format!("{error:#}")),
+        Command::Detach { instance } => {
+            lanyard_daemon::detach(&instance).map(|()| ExitCode::SUCCESS).map_err(Failure::from)
+        }
+        Command::Lab(args) => lanyard_lab::run(args).map_err(|error| format!("{error:#}").into()),
         Command::Bench(bench) => match *bench {
             Bench::Forward(args) => lanyard_bench::rows::forward::main(&args),
             Bench::Failover(args) => lanyard_bench::rows::failover::main(&args),
@@ -157,9 +163,9 @@ fn main() -> ExitCode {
             Bench::Overload(args) => lanyard_bench::method::command::overload(&args),
             Bench::Compare(args) => lanyard_bench::report::compare::main(&args),
         }
-        .map_err(|error| format!("{error:#}")),
-        Command::Brctl { instance, arguments } => batch::brctl(&instance, &arguments),
-        Command::Version => version::print(),
+        .map_err(|error| format!("{error:#}").into()),
+        Command::Brctl { instance, arguments } => batch::brctl(&instance, &arguments).map_err(Failure::from),
+        Command::Version => version::print().map_err(Failure::from),
     };
     result.unwrap_or_else(|reason| {
         // If stderr is closed, the reason cannot be printed.
@@ -168,7 +174,7 @@ fn main() -> ExitCode {
     })
 }
 
-fn run(args: RunArgs) -> Result<ExitCode, String> {
+fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     if let Some(file) = &args.check {
         let refused = lanyard_daemon::check_file(file)?;
         for error in &refused {
@@ -185,15 +191,16 @@ fn run(args: RunArgs) -> Result<ExitCode, String> {
     if let Some(platform) = &args.platform
         && plane != Choice::Asic
     {
-        return Err(format!("--platform {}: only plane asic has a platform", platform.display()));
+        return Err(format!("--platform {}: only plane asic has a platform", platform.display()).into());
     }
     let wires = args.wire;
     let chip = args.platform.map(|platform| Chip { platform, wires });
     let options = lanyard_daemon::Options { instance: args.instance, config: args.config, plane, chip };
-    lanyard_daemon::run(&options).map(|()| ExitCode::SUCCESS)
+    lanyard_daemon::run(&options)?;
+    Ok(ExitCode::SUCCESS)
 }
 
-fn cli(args: CliArgs) -> Result<ExitCode, String> {
+fn cli(args: CliArgs) -> Result<ExitCode, Failure> {
     use std::io::IsTerminal;
     let has_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let mut commands = args.command;
@@ -204,5 +211,5 @@ fn cli(args: CliArgs) -> Result<ExitCode, String> {
         None if commands.is_empty() => commands = batch::read("-".as_ref())?,
         None => {}
     }
-    batch::run(&args.instance, &commands, typed)
+    Ok(batch::run(&args.instance, &commands, typed)?)
 }

@@ -16,7 +16,7 @@ pub(crate) mod work;
 
 use crate::clock::Clock;
 use crate::faults;
-use crate::os::{self, Urgent};
+use crate::os;
 use discovery::LinkDiscovery;
 use lanyard_plane::{Plane, PlaneError, ProtocolPlane, Trapped};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -270,8 +270,9 @@ fn bell() -> io::Result<EventFd> {
 fn run(mut engine: Engine, jobs: &Receiver<Job>, wake: &EventFd) {
     let _fatal = Fatal;
     // Without this priority everything works, but later while other processes compute.
-    let _urgent = Urgent::new(Urgent::PROTOCOLS);
+    let _ = os::make_real_time(os::PROTOCOLS);
     let traps = os::duplicate(engine.plane.event_fd());
+    let mut is_readable = false;
     loop {
         let _ = wake.read();
         loop {
@@ -281,16 +282,20 @@ fn run(mut engine: Engine, jobs: &Receiver<Job>, wake: &EventFd) {
                 Err(TryRecvError::Disconnected) => return,
             }
         }
-        if engine.turn() == 0 {
-            wait(&engine, wake, traps.as_ref().ok());
+        if engine.turn() > 0 {
+            is_readable = false;
+            continue;
         }
+        // A descriptor that is readable although there was no frame (an error or a hang-up, or a record that is not complete)
+        // would end every wait at once, and this thread goes before all others: wait without it once.
+        is_readable = wait(&engine, wake, traps.as_ref().ok().filter(|_| !is_readable));
     }
 }
 
-/// Waits for a job, a frame or the next deadline.
-fn wait(engine: &Engine, wake: &EventFd, traps: Option<&OwnedFd>) {
+/// Waits until a job, a frame or a deadline comes. Returns true if the descriptor of the frames is readable. Without that
+/// descriptor, a wait ends after [`LOOK`] at the latest, so that frames are polled for.
+fn wait(engine: &Engine, wake: &EventFd, traps: Option<&OwnedFd>) -> bool {
     let left = engine.next_ms().map(|at| Duration::from_millis(at.saturating_sub(engine.clock.boot_ms())));
-    // Without their descriptor, frames are polled for.
     let left = if traps.is_none() { Some(left.unwrap_or(LOOK).min(LOOK)) } else { left };
     let timeout =
         left.map_or(PollTimeout::NONE, |left| PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX));
@@ -298,6 +303,7 @@ fn wait(engine: &Engine, wake: &EventFd, traps: Option<&OwnedFd>) {
     fds.extend(traps.map(|traps| PollFd::new(traps.as_fd(), PollFlags::POLLIN)));
     // An interrupted wait ends early, which does no harm.
     let _ = poll(&mut fds, timeout);
+    fds.get(1).is_some_and(|traps| traps.any().unwrap_or(true))
 }
 
 /// The interval of polling for frames without a descriptor.
@@ -310,7 +316,8 @@ mod tests {
     use nix::sys::signal::Signal;
     use std::os::unix::process::ExitStatusExt;
     use std::process::Command;
-    use std::time::Duration;
+    use std::sync::atomic::Ordering;
+    use std::time::{Duration, Instant};
 
     /// The protocols answer from their own thread, and end with their owner.
     #[test]
@@ -323,6 +330,25 @@ mod tests {
         let there = core.ctx.protocols.with(|_| (std::thread::current().id(), current_name()));
         assert!(there.0 != here && there.1.as_deref() == Some("lanyard-proto"), "{there:?}");
         assert_eq!(core.ctx.protocols.next_ms(), None, "the thread has its own deadlines");
+        drop(core);
+    }
+
+    /// The thread waits between two looks at frames whose descriptor is readable for ever, because its other end is closed.
+    #[test]
+    fn a_descriptor_that_is_always_readable_does_not_keep_the_thread_busy() {
+        let bench = Bench::new();
+        let (reader, writer) = nix::unistd::pipe().expect("a pipe");
+        drop(writer);
+        *bench.plane.trap_fd.lock() = Some(reader);
+        let mut core = bench.core();
+        core.ctx.protocols.start().expect("a thread");
+        let polls = || bench.plane.polls.load(Ordering::Relaxed);
+        let (begin, before) = (Instant::now(), polls());
+        while polls() < before + 8 {
+            std::thread::yield_now();
+        }
+        // Of each two polls, one comes after a wait of this length.
+        assert!(begin.elapsed() >= 3 * super::LOOK, "8 polls in {:?}", begin.elapsed());
         drop(core);
     }
 

@@ -14,7 +14,7 @@ use lanyard_cli::view::{self, TreeKey};
 use lanyard_plane::{FdbFilter, ProtocolPlane, TreeStates};
 use lanyard_stp::{Bridge, Event, Mode, Snapshot};
 use lanyard_switch::Spanning;
-use lanyard_switch::spanning::{LinkChange, Reconfigure, Todo, next, stricter};
+use lanyard_switch::spanning::{LinkChange, Reconfigure, SpanningError, Todo, next, stricter};
 use lanyard_types::{InstanceId, PortId, TrapGroup, VlanId, VlanSet};
 use std::collections::BTreeSet;
 
@@ -99,7 +99,7 @@ impl Trees {
     ///
     /// # Errors
     /// Why the bridge refuses the settings, which were checked before.
-    pub(crate) fn take(&mut self, now: u64, change: &Reconfigure) -> Result<(), String> {
+    pub(crate) fn take(&mut self, now: u64, change: &Reconfigure) -> Result<(), SpanningError> {
         let next = next(now, self.spanning.as_ref(), self.found.as_ref(), change);
         (self.held, self.dirty, self.configured) = (None, true, true);
         self.vlans = change.vlans.clone();

@@ -4,8 +4,8 @@
 use crate::core::Core;
 use crate::protocols::Engine;
 use crate::testing::Bench;
+use lanyard_cli::apply_text;
 use lanyard_cli::backend::Configuration;
-use lanyard_cli::edit::apply_text;
 use lanyard_config::Config;
 use lanyard_plane::Trapped;
 use lanyard_stp::Duplex;
