@@ -61,6 +61,11 @@ pub(crate) enum CommitError {
     /// Without the record, `detach` and a restart could not restore what the change replaces.
     #[error("{0}; the change was refused because it could not be recorded")]
     Record(#[from] FileError),
+    /// A table of the chip is full, and its policy refuses what does not fit.
+    #[error(
+        "the chip has no room for the route to {0}, and its table's policy is sync: see `show platform resources`"
+    )]
+    TableFull(IpNet),
 }
 
 impl CommitError {
@@ -70,9 +75,12 @@ impl CommitError {
             Self::Fpm(_) => Part::Fpm,
             Self::Netdevs(error) => error.interface.clone().map_or(Part::Unknown, Part::Interface),
             Self::Port { interface, .. } => Part::Interface(interface.clone()),
-            Self::Detached | Self::Refused(_) | Self::Plane(_) | Self::Route(_) | Self::Record(_) => {
-                Part::Unknown
-            }
+            Self::Detached
+            | Self::Refused(_)
+            | Self::Plane(_)
+            | Self::Route(_)
+            | Self::Record(_)
+            | Self::TableFull(_) => Part::Unknown,
         }
     }
 }
@@ -242,10 +250,7 @@ impl Core {
             };
             let places: Vec<(IpNet, Offload)> = new.iter().filter_map(place).collect();
             if let Some((prefix, _)) = places.iter().find(|(_, offload)| *offload == Offload::Failed) {
-                return Err(CommitError::Refused(format!(
-                    "the chip has no room for the route to {prefix}, and its table's policy is sync: see `show platform \
-                     resources`"
-                )));
+                return Err(CommitError::TableFull(*prefix));
             }
             if places.iter().all(|(_, offload)| *offload == Offload::Offloaded) || Instant::now() >= deadline
             {

@@ -2,14 +2,13 @@
 
 use super::need;
 use super::shared::unknown;
-use crate::args::{Args, Kind};
+use crate::args::{Args, Form, Kind};
 use crate::backend::Refusal;
 use crate::edit::Edit;
+use crate::exec::Exec;
 use crate::field;
 use crate::outcome::Outcome;
-use crate::parse::Form;
 use crate::render;
-use crate::session::Exec;
 use crate::setting::{Choice, Flag, Line, Setting};
 use crate::tree::{Node, arg, kw, number};
 use lanyard_config::{Breakout, Config, ControlPath, Fec, Interface, InterfaceName, Strategy, TablePolicy};
