@@ -106,6 +106,9 @@ fn frames_lost_by_a_restart(plane: Plane) {
     bed.expect_at(2, &frame(BROADCAST, mac(2)), &[1]);
     let (stop, sent) = (AtomicBool::new(false), AtomicU32::new(0));
     let mut restart = Duration::ZERO;
+    // What the plane had no time to receive: on a busy machine its thread may not run for longer than the ring holds frames.
+    // A restart begins counting at 0.
+    let mut overruns = 0;
     // Far more numbers than the restart takes.
     let seen = received(&bed, 600 * RATE, |progress| {
         let flows = |count: u32| {
@@ -128,6 +131,7 @@ fn frames_lost_by_a_restart(plane: Plane) {
                 }
             });
             flows(RATE);
+            overruns += bed.drops(1, "overrun");
             let began = Instant::now();
             bed.end_daemon(Signal::SIGKILL);
             bed.start();
@@ -139,11 +143,24 @@ fn frames_lost_by_a_restart(plane: Plane) {
         wait_for("the last frame to arrive", || (progress.next.load(Ordering::Acquire) == all).then_some(()));
     });
     let sent = sent.load(Ordering::Acquire) as usize;
-    let lost: Vec<usize> = (0..sent).filter(|number| !seen[*number]).collect();
-    let (first, last) = (lost.first().copied().unwrap_or(0), lost.last().copied().unwrap_or(0));
-    println!("a restart of {restart:?} under {RATE} frames/s lost {} frames", lost.len());
-    assert!(!lost.is_empty(), "the plane forwards without its process: docs/operations.md says otherwise");
-    assert_eq!(last - first + 1, lost.len(), "frames were lost before or after the restart, too");
+    let lost = |number: &usize| !seen[*number];
+    let all = (0..sent).filter(lost).count();
+    let gap = longest_run((0..sent).map(|number| lost(&number)));
+    overruns += bed.drops(1, "overrun");
+    println!("a restart of {restart:?} under {RATE} frames/s lost {gap} frames; {overruns} overruns");
+    assert!(gap > 0, "the plane forwards without its process: docs/operations.md says otherwise");
+    let besides = (all - gap) as u64;
+    assert!(besides <= overruns, "{besides} frames were lost besides the restart's, and {overruns} counted");
     let most = restart.as_secs_f64() * f64::from(RATE) * 1.2 + 10.0;
-    assert!((lost.len() as f64) < most, "{} frames were lost in {restart:?}", lost.len());
+    assert!((gap as f64) < most + overruns as f64, "{gap} frames were lost in {restart:?}");
+}
+
+/// The longest run of `true`.
+fn longest_run(values: impl Iterator<Item = bool>) -> usize {
+    let (mut run, mut longest) = (0, 0);
+    for value in values {
+        run = if value { run + 1 } else { 0 };
+        longest = longest.max(run);
+    }
+    longest
 }
