@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Layers from the bottom up: a crate depends on crates of lower layers only.
 const LAYERS: &[&[&str]] = &[
     &["lanyard-types"],
-    &["lanyard-wire"],
+    &["lanyard-wire", "lanyard-acl"],
     &[
         "lanyard-pipeline",
         "lanyard-fib",

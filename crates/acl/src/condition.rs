@@ -1,0 +1,169 @@
+//! A rule as planes are given it: conditions on the halves of a [`Key`], all of which must hold.
+//!
+//! The names of object groups and time ranges have been resolved before this point. [`first_match`] is the plain
+//! interpretation of a list, rule by rule; the classifier must agree with it.
+
+use crate::key::{Family, HALVES, Key, PROTOCOL, TRANSPORT};
+use serde::{Deserialize, Serialize};
+
+/// The values of one half that a rule accepts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Condition {
+    /// Those that equal `value` in the bits of `mask`. `value` has no other bits.
+    Mask {
+        /// The wanted bits.
+        value: u16,
+        /// The compared bits.
+        mask: u16,
+    },
+    /// Those in one of these ranges, both ends included; ascending, and not adjacent.
+    Ranges(Vec<(u16, u16)>),
+}
+
+impl Condition {
+    /// True when the value is accepted.
+    #[must_use]
+    pub fn holds(&self, of: u16) -> bool {
+        match self {
+            Self::Mask { value, mask } => of & mask == *value,
+            Self::Ranges(ranges) => ranges.iter().any(|(low, high)| (*low..=*high).contains(&of)),
+        }
+    }
+
+    /// The accepted values as ascending ranges, both ends included; `None` when there are more than `most` of them.
+    #[must_use]
+    pub fn ranges(&self, most: usize) -> Option<Vec<(u16, u16)>> {
+        let (value, mask) = match self {
+            Self::Ranges(ranges) => return (ranges.len() <= most).then(|| ranges.clone()),
+            Self::Mask { value, mask } => (*value, *mask),
+        };
+        // The lowest bits that are not compared make one range; each combination of the others begins one.
+        let run = ((1_u32 << mask.trailing_zeros().min(16)) - 1) as u16;
+        let scattered = !mask & !run;
+        if 1_usize << scattered.count_ones() > most {
+            return None;
+        }
+        let mut ranges = Vec::with_capacity(1 << scattered.count_ones());
+        let mut subset = 0_u16;
+        loop {
+            ranges.push((value | subset, value | subset | run));
+            subset = subset.wrapping_sub(scattered) & scattered;
+            if subset == 0 {
+                return Some(ranges);
+            }
+        }
+    }
+}
+
+/// What happens to a frame that a rule matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Verdict {
+    /// It is dropped.
+    Deny,
+    /// It passes.
+    Permit,
+    /// The rules before this index are skipped; it is higher than the rule's own. A VLAN map uses it: a frame that a
+    /// list of the map denies goes on to the next entry of the map.
+    Skip(u16),
+}
+
+/// One rule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlatRule {
+    /// What happens to a frame that it matches.
+    pub verdict: Verdict,
+    /// True if later fragments match although their transport header is missing: those of rules that permit.
+    pub fragments: bool,
+    /// True if matches are logged.
+    pub log: bool,
+    /// Its list: an index into [`PlaneList::names`].
+    pub list: u16,
+    /// Its sequence number in that list.
+    pub seq: u32,
+    /// The conditions, by ascending half, at most one for each.
+    pub conditions: Vec<(u8, Condition)>,
+}
+
+impl FlatRule {
+    /// The condition on a half.
+    #[must_use]
+    pub fn on(&self, half: usize) -> Option<&Condition> {
+        self.conditions.iter().find(|(at, _)| usize::from(*at) == half).map(|(_, condition)| condition)
+    }
+    /// True when it matches the frame.
+    #[must_use]
+    pub fn matches(&self, key: &Key) -> bool {
+        self.conditions.iter().all(|(half, condition)| {
+            if key.unknown >> half & 1 == 1 {
+                self.matches_unknown()
+            } else if key.absent >> half & 1 == 1 {
+                self.fragments
+            } else {
+                condition.holds(key.half[usize::from(*half) % HALVES])
+            }
+        })
+    }
+    /// True if it matches where a field that it compares cannot be read.
+    #[must_use]
+    pub fn matches_unknown(&self) -> bool {
+        self.verdict == Verdict::Deny
+    }
+    /// The halves of which a frame may lack the field, as a set of bits.
+    pub(crate) const FIELDS_THAT_MAY_LACK: u32 = TRANSPORT | 1 << PROTOCOL;
+}
+
+/// A list as a plane has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlaneList {
+    /// The frames that it judges.
+    pub family: Family,
+    /// The lists that its rules come from: one, or those of a VLAN map.
+    pub names: Vec<String>,
+    /// The rules, the first one first; at most [`crate::MAX_RULES`].
+    pub rules: Vec<FlatRule>,
+    /// True if a frame that no rule matches passes.
+    pub otherwise_permit: bool,
+}
+
+impl PlaneList {
+    /// True when a frame passes to which `found` applies: the index of a rule, or `None`.
+    #[must_use]
+    pub fn permits(&self, found: Option<usize>) -> bool {
+        found.map_or(self.otherwise_permit, |at| self.rules[at].verdict == Verdict::Permit)
+    }
+}
+
+/// The index of the rule that decides about a frame, found by comparing one rule after the other.
+#[must_use]
+pub fn first_match(rules: &[FlatRule], key: &Key) -> Option<usize> {
+    let mut at = 0;
+    while let Some(rule) = rules.get(at) {
+        match rule.verdict {
+            _ if !rule.matches(key) => at += 1,
+            Verdict::Skip(to) => at = usize::from(to).max(at + 1),
+            Verdict::Deny | Verdict::Permit => return Some(at),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_as_ranges() {
+        for (value, mask) in
+            [(0x1200, 0xff00), (0, 0), (7, 0xffff), (1, 1), (0x0101, 0x0f01), (0x8000, 0x8000)]
+        {
+            let condition = Condition::Mask { value, mask };
+            let ranges = condition.ranges(1 << 16).expect("room for all of them");
+            assert!(ranges.windows(2).all(|two| two[0].1 < two[1].0), "{value:#x}/{mask:#x}: {ranges:?}");
+            let listed = Condition::Ranges(ranges);
+            for of in 0..=u16::MAX {
+                assert_eq!(listed.holds(of), condition.holds(of), "{value:#x}/{mask:#x}: {of:#x}");
+            }
+        }
+        assert_eq!(Condition::Mask { value: 1, mask: 1 }.ranges(1 << 14), None);
+    }
+}

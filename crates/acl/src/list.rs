@@ -1,0 +1,378 @@
+//! Lists of rules with sequence numbers, object groups, time ranges and VLAN maps: what the configuration holds.
+//!
+//! Invariant: a list is given to planes whole ([`Lists::plane_list`], [`Lists::vlan_map_list`]), with every name resolved.
+
+use crate::condition::{Condition, FlatRule, PlaneList, Verdict};
+use crate::key::{Family, ICMPV6, L4_SRC, PROTOCOL};
+use crate::rule::{Address, PortMatch, Rule};
+use crate::time::TimeRange;
+use ipnet::Ipv6Net;
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+/// The highest sequence number.
+pub const MAX_SEQ: u32 = 2_147_483_647;
+/// The first sequence number that a list gives by itself, and the step to the next one.
+pub const SEQ_STEP: u32 = 10;
+
+/// The kinds of list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// `ip access-list standard`: the source address of IPv4 packets.
+    Standard,
+    /// `ip access-list extended`.
+    Extended,
+    /// `ipv6 access-list`.
+    Ipv6,
+    /// `mac access-list extended`.
+    Mac,
+}
+
+impl Kind {
+    /// The frames that a list of this kind judges.
+    #[must_use]
+    pub const fn family(self) -> Family {
+        match self {
+            Self::Standard | Self::Extended => Family::Ipv4,
+            Self::Ipv6 => Family::Ipv6,
+            Self::Mac => Family::Mac,
+        }
+    }
+    /// The line that begins the list's section of the configuration, without its name.
+    #[must_use]
+    pub const fn command(self) -> &'static str {
+        match self {
+            Self::Standard => "ip access-list standard",
+            Self::Extended => "ip access-list extended",
+            Self::Ipv6 => "ipv6 access-list",
+            Self::Mac => "mac access-list extended",
+        }
+    }
+    /// The title that `show access-lists` has for it.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Standard => "Standard IP access list",
+            Self::Extended => "Extended IP access list",
+            Self::Ipv6 => "IPv6 access list",
+            Self::Mac => "Extended MAC access list",
+        }
+    }
+    /// The kind of a numbered list; `None` for other names.
+    #[must_use]
+    pub fn of_number(name: &str) -> Option<Self> {
+        if !name.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        match name.parse::<u16>().ok()? {
+            1..=99 | 1300..=1999 => Some(Self::Standard),
+            100..=199 | 2000..=2699 => Some(Self::Extended),
+            700..=799 | 1100..=1199 => Some(Self::Mac),
+            _ => None,
+        }
+    }
+}
+
+/// An entry of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry {
+    /// A rule.
+    Rule(Rule),
+    /// `remark`.
+    Remark(String),
+}
+
+/// A list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessList {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its entries, by sequence number, 1..=[`MAX_SEQ`].
+    pub entries: BTreeMap<u32, Entry>,
+}
+
+impl AccessList {
+    /// A list without entries.
+    #[must_use]
+    pub const fn new(kind: Kind) -> Self {
+        Self { kind, entries: BTreeMap::new() }
+    }
+    /// The rules, with their sequence numbers.
+    pub fn rules(&self) -> impl Iterator<Item = (u32, &Rule)> {
+        self.entries.iter().filter_map(|(seq, entry)| match entry {
+            Entry::Rule(rule) => Some((*seq, rule)),
+            Entry::Remark(_) => None,
+        })
+    }
+    /// The sequence number that a new entry at the end gets; `None` when there is none left.
+    #[must_use]
+    pub fn next_seq(&self) -> Option<u32> {
+        let last = self.entries.last_key_value().map_or(0, |(seq, _)| *seq);
+        Some((last / SEQ_STEP + 1) * SEQ_STEP).filter(|seq| *seq <= MAX_SEQ)
+    }
+    /// Numbers the entries anew: the first gets `start`, each other one `step` more than the one before it.
+    ///
+    /// # Errors
+    /// The number that would exceed [`MAX_SEQ`]; nothing has changed then.
+    pub fn resequence(&mut self, start: u32, step: u32) -> Result<(), u64> {
+        let last = u64::from(start) + self.entries.len().saturating_sub(1) as u64 * u64::from(step);
+        if last > MAX_SEQ.into() {
+            return Err(last);
+        }
+        let old = std::mem::take(&mut self.entries);
+        self.entries = (0..).map(|n| start + n * step).zip(old.into_values()).collect();
+        Ok(())
+    }
+}
+
+/// A member of a network group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NetworkMember {
+    /// `host A.B.C.D`.
+    Host(Ipv4Addr),
+    /// `A.B.C.D MASK`: an address and a mask, whose set bits are compared.
+    Net(Ipv4Addr, Ipv4Addr),
+    /// An IPv6 prefix.
+    V6(Ipv6Net),
+}
+
+impl NetworkMember {
+    pub(crate) fn address(self) -> Address {
+        match self {
+            Self::Host(host) => Address::V4(host, Ipv4Addr::UNSPECIFIED),
+            Self::Net(net, mask) => Address::V4(net, Ipv4Addr::from_bits(!mask.to_bits())),
+            Self::V6(net) => Address::V6(net),
+        }
+    }
+}
+
+/// `object-group network`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NetworkGroup {
+    /// `description`.
+    pub description: Option<String>,
+    /// The members.
+    pub members: Vec<NetworkMember>,
+}
+
+/// A member of a service group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Service {
+    /// The protocol; `None` is any.
+    pub protocol: Option<u8>,
+    /// The source port.
+    pub src_port: Option<PortMatch>,
+    /// The destination port.
+    pub dst_port: Option<PortMatch>,
+}
+
+/// `object-group service`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServiceGroup {
+    /// `description`.
+    pub description: Option<String>,
+    /// The members.
+    pub members: Vec<Service>,
+}
+
+/// An entry of a VLAN map.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MapEntry {
+    /// The lists of `match ip|ipv6|mac address`, by [`Family::index`]. A frame that one of them permits is matched.
+    pub lists: [Vec<String>; 3],
+    /// `action`: true forwards.
+    pub forward: bool,
+}
+
+impl Default for MapEntry {
+    fn default() -> Self {
+        Self { lists: Default::default(), forward: true }
+    }
+}
+
+impl MapEntry {
+    /// True when it has no `match` line, and so matches every frame.
+    #[must_use]
+    pub fn matches_all(&self) -> bool {
+        self.lists.iter().all(Vec::is_empty)
+    }
+}
+
+/// Everything that the configuration has of access lists.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lists {
+    /// The access lists, by name.
+    pub access: BTreeMap<String, AccessList>,
+    /// `object-group network`, by name.
+    pub networks: BTreeMap<String, NetworkGroup>,
+    /// `object-group service`, by name.
+    pub services: BTreeMap<String, ServiceGroup>,
+    /// `time-range`, by name.
+    pub times: BTreeMap<String, TimeRange>,
+    /// `vlan access-map`, by name, then by sequence number.
+    pub maps: BTreeMap<String, BTreeMap<u32, MapEntry>>,
+}
+
+impl Lists {
+    /// The list `name` for a plane; `None` when it does not exist or has no rules: it then permits everything. `active`
+    /// says of a time range whether it is active now.
+    #[must_use]
+    pub fn plane_list(&self, name: &str, active: &dyn Fn(&str) -> bool) -> Option<PlaneList> {
+        let list = self.access.get(name).filter(|list| list.rules().next().is_some())?;
+        let mut rules = self.flat(list, 0, active);
+        if list.kind == Kind::Ipv6 {
+            // IOS: without these two nothing can be reached over IPv6.
+            rules.extend([135, 136].map(neighbour_discovery));
+        }
+        Some(PlaneList {
+            family: list.kind.family(),
+            names: vec![name.to_owned()],
+            rules,
+            otherwise_permit: false,
+        })
+    }
+
+    /// The rules of a list that apply now.
+    fn flat(&self, list: &AccessList, number: u16, active: &dyn Fn(&str) -> bool) -> Vec<FlatRule> {
+        let applies = |rule: &Rule| rule.time_range.as_deref().is_none_or(active);
+        let rules = list.rules().filter(|(_, rule)| applies(rule));
+        rules.flat_map(|(seq, rule)| rule.lower(seq, number, self)).take(crate::MAX_RULES + 1).collect()
+    }
+
+    /// What a VLAN map means for the frames of one family; `None` when it lets all of them pass. A frame of a family that
+    /// some entry has a list for, and that no entry matches, is dropped.
+    #[must_use]
+    pub fn vlan_map_list(
+        &self,
+        map: &str,
+        family: Family,
+        active: &dyn Fn(&str) -> bool,
+    ) -> Option<PlaneList> {
+        let entries = self.maps.get(map)?;
+        let mut all =
+            PlaneList { family, names: vec![String::new()], rules: Vec::new(), otherwise_permit: true };
+        for entry in entries.values() {
+            let verdict = if entry.forward { Verdict::Permit } else { Verdict::Deny };
+            let every = |verdict| FlatRule {
+                verdict,
+                fragments: true,
+                log: false,
+                list: 0,
+                seq: 0,
+                conditions: Vec::new(),
+            };
+            if entry.matches_all() {
+                all.rules.push(every(verdict));
+            }
+            for name in &entry.lists[family.index()] {
+                all.otherwise_permit = false;
+                let list = self.access.get(name).filter(|list| list.rules().next().is_some());
+                let Some(list) = list else {
+                    all.rules.push(every(verdict));
+                    continue;
+                };
+                let rules = self.flat(list, all.names.len() as u16, active);
+                all.names.push(name.clone());
+                let end = (all.rules.len() + rules.len()).min(u16::MAX.into()) as u16;
+                all.rules.extend(rules.into_iter().map(|rule| FlatRule {
+                    verdict: if rule.verdict == Verdict::Permit { verdict } else { Verdict::Skip(end) },
+                    ..rule
+                }));
+            }
+        }
+        (!all.rules.is_empty()).then_some(all)
+    }
+}
+
+/// The implicit rule of an IPv6 list for a type of message of neighbour discovery. Its sequence number is 0.
+fn neighbour_discovery(kind: u16) -> FlatRule {
+    let exactly = |value: u16, mask: u16| Condition::Mask { value, mask };
+    FlatRule {
+        verdict: Verdict::Permit,
+        fragments: false,
+        log: false,
+        list: 0,
+        seq: 0,
+        conditions: vec![
+            (L4_SRC as u8, exactly(kind << 8, 0xff00)),
+            (PROTOCOL as u8, exactly(ICMPV6.into(), 0xffff)),
+        ],
+    }
+}
+
+/// The name of an action, in the configuration of VLAN maps.
+#[must_use]
+pub const fn map_action(forward: bool) -> &'static str {
+    if forward { "forward" } else { "drop" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::condition::first_match;
+    use crate::key::Key;
+    use crate::text;
+
+    fn list(kind: Kind, lines: &[&str]) -> AccessList {
+        let mut list = AccessList::new(kind);
+        for line in lines {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let rule = text::parse(kind, &words).expect("a rule");
+            let seq = list.next_seq().expect("a number");
+            list.entries.insert(seq, Entry::Rule(rule));
+        }
+        list
+    }
+
+    #[test]
+    fn numbers_of_entries() {
+        let mut of = list(Kind::Standard, &["permit any", "deny any", "permit host 10.0.0.1"]);
+        assert_eq!(of.entries.keys().copied().collect::<Vec<_>>(), [10, 20, 30]);
+        of.entries.insert(15, Entry::Remark("between".into()));
+        assert_eq!(of.resequence(100, 5), Ok(()));
+        assert_eq!(of.entries.keys().copied().collect::<Vec<_>>(), [100, 105, 110, 115]);
+        assert_eq!(of.entries[&105], Entry::Remark("between".into()));
+        assert_eq!(of.next_seq(), Some(120));
+        let before = of.clone();
+        assert!(of.resequence(MAX_SEQ, 1).is_err());
+        assert_eq!(of, before);
+        assert_eq!(of.resequence(MAX_SEQ - 3, 1), Ok(()));
+        assert_eq!(of.next_seq(), None);
+    }
+
+    #[test]
+    fn a_vlan_map_goes_on_where_a_list_denies() {
+        let mut lists = Lists::default();
+        lists.access.insert(
+            "web".into(),
+            list(Kind::Extended, &["deny tcp host 10.0.0.9 any", "permit tcp any any eq 80"]),
+        );
+        lists.access.insert("ten".into(), list(Kind::Standard, &["permit 10.0.0.0 0.0.0.255"]));
+        let entry = |name: &str, forward| MapEntry { lists: [vec![name.into()], vec![], vec![]], forward };
+        lists.maps.insert("m".into(), [(10, entry("web", false)), (20, entry("ten", true))].into());
+        let all = lists.vlan_map_list("m", Family::Ipv4, &|_| true).expect("it has IPv4 lists");
+        let judge = |src: [u8; 4], port: u8| {
+            let [a, b, c, d] = src;
+            let packet = [0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, a, b, c, d, 10, 1, 1, 1, 9, 9, 0, port];
+            let packet = [&packet[..], &[0; 20]].concat();
+            all.permits(first_match(&all.rules, &Key::read(&packet, 0, 0x0800, 1, 0).expect("a packet")))
+        };
+        assert!(!judge([10, 0, 0, 1], 80), "dropped by the first entry");
+        assert!(judge([10, 0, 0, 9], 80), "the list of the first entry denies it, so the second decides");
+        assert!(judge([10, 0, 0, 1], 81));
+        assert!(!judge([10, 0, 9, 1], 81), "no entry matches");
+        assert_eq!(lists.vlan_map_list("m", Family::Ipv6, &|_| true), None);
+    }
+
+    #[test]
+    fn a_list_without_rules_permits_everything() {
+        let mut lists = Lists::default();
+        lists.access.insert("empty".into(), AccessList::new(Kind::Extended));
+        assert_eq!(lists.plane_list("empty", &|_| true), None);
+        assert_eq!(lists.plane_list("missing", &|_| true), None);
+        lists.access.insert("timed".into(), list(Kind::Extended, &["permit ip any any time-range work"]));
+        assert_eq!(lists.plane_list("timed", &|_| true).map(|list| list.rules.len()), Some(1));
+        let idle = lists.plane_list("timed", &|_| false).expect("it denies what no rule permits");
+        assert!(idle.rules.is_empty() && !idle.otherwise_permit);
+    }
+}
