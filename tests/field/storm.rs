@@ -122,7 +122,7 @@ impl Storm {
         self.flows();
     }
 
-    fn tell(&self, what: &str) {
+    fn log(&self, what: &str) {
         println!("event {}: {what}", self.events);
     }
 
@@ -171,16 +171,16 @@ impl Storm {
         let view = self.bed.ask("show ip route");
         let rows = view["routes"].as_array().unwrap().iter();
         let ours = rows.filter(|row| row["prefix"].as_str().is_some_and(|prefix| prefix.ends_with("/32")));
-        let told = |row: &&serde_json::Value| row["protocol"] != "local" && row["offload"] != "none";
+        let programmed = |row: &&serde_json::Value| row["protocol"] != "local" && row["offload"] != "none";
         let mut names: Vec<String> =
-            ours.filter(told).filter_map(|row| row["prefix"].as_str().map(str::to_owned)).collect();
+            ours.filter(programmed).filter_map(|row| row["prefix"].as_str().map(str::to_owned)).collect();
         names.sort();
         names
     }
 
     fn configure(&mut self, at: usize, lines: &str, next: Port) {
         let lines = format!("interface p{at}\n{lines}");
-        self.tell(&lines.replace('\n', "; "));
+        self.log(&lines.replace('\n', "; "));
         self.changing(|storm| storm.running[at - 1] = next, |storm| storm.bed.configure(&lines));
     }
 
@@ -206,11 +206,11 @@ impl Storm {
         let down = self.port_down.iter().position(|down| *down);
         let at = down.map_or_else(|| self.random.host(), |index| index + 1);
         if self.running[at - 1].shutdown {
-            return self.tell("nothing: the port is shut down");
+            return self.log("nothing: the port is shut down");
         }
         self.port_down[at - 1] ^= true;
         let to = if self.port_down[at - 1] { "down" } else { "up" };
-        self.tell(&format!("ip link set p{at} {to}"));
+        self.log(&format!("ip link set p{at} {to}"));
         self.bed.net.ip(&format!("link set p{at} {to}"));
     }
 
@@ -219,7 +219,7 @@ impl Storm {
         let at = down.map_or_else(|| self.random.host(), |index| index + 1);
         self.host_down[at - 1] ^= true;
         let to = if self.host_down[at - 1] { "down" } else { "up" };
-        self.tell(&format!("host {at}: ip link set eth0 {to}"));
+        self.log(&format!("host {at}: ip link set eth0 {to}"));
         self.bed.host(at).net.ip(&format!("link set eth0 {to}"));
     }
 
@@ -227,7 +227,7 @@ impl Storm {
     fn run(&self, at: Option<usize>, line: &str) -> bool {
         let words: Vec<&str> = line.split_whitespace().collect();
         let net = at.map_or(&self.bed.net, |at| &self.bed.host(at).net);
-        self.tell(&at.map_or_else(|| line.to_owned(), |at| format!("host {at}: {line}")));
+        self.log(&at.map_or_else(|| line.to_owned(), |at| format!("host {at}: {line}")));
         net.output(Command::new(words[0]).args(&words[1..])).status.success()
     }
 
@@ -275,20 +275,20 @@ impl Storm {
     }
 
     fn save(&mut self) {
-        self.tell("write memory");
+        self.log("write memory");
         self.bed.exec(&["write memory"]);
         self.saved = self.running;
     }
 
     fn hangup(&mut self) {
-        self.tell("SIGHUP");
+        self.log("SIGHUP");
         self.bed.daemon.borrow().as_ref().unwrap().signal(Signal::SIGHUP);
     }
 
     /// Removes a netdev; another one with its name and another host behind it replaces it.
     fn vanish(&mut self) {
         let at = self.random.host();
-        self.tell(&format!("ip link delete p{at}, and a new one"));
+        self.log(&format!("ip link delete p{at}, and a new one"));
         self.traffic.check(&self.bed.hosts);
         self.traffic.away(at);
         self.bed.net.ip(&format!("link delete p{at}"));
@@ -301,7 +301,7 @@ impl Storm {
     fn way(&mut self) {
         let (at, way) = (self.random.host(), WAYS[self.random.below(WAYS.len())]);
         if self.bed.plane == Plane::soft {
-            return self.tell("nothing: this plane has no hooks");
+            return self.log("nothing: this plane has no hooks");
         }
         self.configure(at, way, self.running[at - 1]);
     }
@@ -310,7 +310,7 @@ impl Storm {
     /// forwards on.
     fn restart(&mut self) {
         let signal = [Signal::SIGKILL, Signal::SIGTERM][self.random.below(2)];
-        self.tell(&format!("{signal}"));
+        self.log(&format!("{signal}"));
         self.bed.end_daemon(signal);
         match self.random.below(7) {
             0 => self.host_link(),

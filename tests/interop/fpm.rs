@@ -39,10 +39,10 @@ ip route 10.9.3.0/24 blackhole
 
 fn waits(bed: &Bed, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
     let found = wait_until(PATIENCE, || Some(bed.ask("show fpm")).filter(&condition));
-    let tell = || {
+    let describe = || {
         format!("{what}: {}\n{}", bed.exec(&["show fpm", "show logging"]), bed.exec(&["show fpm counters"]))
     };
-    found.unwrap_or_else(|| panic!("{}", tell()))
+    found.unwrap_or_else(|| panic!("{}", describe()))
 }
 
 fn counter(bed: &Bed, name: &str) -> u64 {

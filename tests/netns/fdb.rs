@@ -201,19 +201,19 @@ fn events(plane: Plane) {
     command.args(["cli", "--instance", &bed.instance, "-c", "monitor events fdb"]);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     let reader =
-        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(tell.send(line))));
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(sender.send(line))));
     // The stream has begun when its first event arrives.
     wait_for("the stream", || {
         bed.exchange(4, &stations(999, 1));
         bed.exec(&["clear mac address-table dynamic"]);
-        told.try_iter().last()
+        receiver.try_iter().last()
     });
     let next = |mac: [u8; 6]| -> Value {
         let text = text(mac);
         wait_for("an event", || {
-            let line = told.try_recv().ok()?;
+            let line = receiver.try_recv().ok()?;
             let event: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
             (event["mac"] == text.as_str()).then_some(event)
         })

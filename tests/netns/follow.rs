@@ -146,7 +146,7 @@ fn hosts_across_vlans(plane: Plane) {
     assert!(said.contains("10.0.10.254") && said.contains("Time to live exceeded"), "{said}");
     // On a path with a smaller MTU the sender gets an ICMP message.
     bed.configure("interface vlan 20\nmtu 1300");
-    wait_for("the path MTU to be told", || {
+    wait_for("the path MTU to be reported", || {
         bed.host(1).ping("-c 1 -W 1 -s 1400 -M do 10.0.20.1");
         let mut route = std::process::Command::new("ip");
         route.args(["route", "get", "10.0.20.1"]);
@@ -273,10 +273,10 @@ fn overrun(plane: Plane) {
         (summary("overruns") > before[0] && summary("audits") > before[1]).then_some(())
     });
     wait_for("the last change", || (bed.cef("11.0.6.1").1 == ["vlan30"]).then_some(()));
-    let told = summary("changes") - before[2];
-    assert!(told < 5_000, "{told} changes told of {COUNT} routes, one of which has changed");
+    let programmed = summary("changes") - before[2];
+    assert!(programmed < 5_000, "{programmed} changes programmed of {COUNT} routes, one of which has changed");
     assert_eq!((bed.cef("11.0.7.1").0.as_str(), bed.cef(&last(COUNT)).0.as_str()), ("none", "forward"));
-    println!("{told} changes told of {COUNT} routes");
+    println!("{programmed} changes programmed of {COUNT} routes");
 }
 
 fn killed_with_routes(plane: Plane) {

@@ -276,7 +276,7 @@ fn proxy_arp(plane: Plane) {
     bed.host(1).reaches("10.0.20.1");
     bed.configure("interface vlan 10\nno ip proxy-arp");
     bed.host(1).net.ip("neighbor flush all");
-    assert!(!bed.host(1).ping("-c 1 -W 1 10.0.20.1"), "answers for others although told not to");
+    assert!(!bed.host(1).ping("-c 1 -W 1 10.0.20.1"), "answers for others although configured not to");
     bed.configure("interface vlan 10\nip proxy-arp");
     bed.host(1).reaches("10.0.20.1");
     let sysctl = |key: &str| bed.net.run(|| lanyard_netdev::sysctl::ipv4_conf("vlan10", key).unwrap());

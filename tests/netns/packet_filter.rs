@@ -196,7 +196,7 @@ fn a_rule_added_while_no_daemon_runs(plane: Plane) {
         "nft 'add table inet f; add chain inet f forward { type filter hook forward priority 0; policy drop; }'",
     );
     if plane == Plane::ebpf {
-        assert!(pings(&bed, 1, V4), "the plane goes on as it was told (docs/routing.md)");
+        assert!(pings(&bed, 1, V4), "the plane goes on as configured (docs/routing.md)");
     }
     bed.start();
     for (family, address) in [("ipv4", V4), ("ipv6", V6)] {

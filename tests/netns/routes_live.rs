@@ -405,14 +405,14 @@ fn equal_cost_flows_stay(plane: Plane) {
         assert!((60..=140).contains(&share), "host {n} got {share} of 300 flows");
     }
     for (port, home) in first.iter().take(12) {
-        let told = bed.ask(&format!(
+        let chosen = bed.ask(&format!(
             "show ip cef exact-route 10.0.10.1 src-port {port} 10.77.0.1 dest-port 9 protocol 17"
         ));
         let via = gateways.iter().find(|(n, _)| n == home).map(|(_, via)| *via);
         assert_eq!(
-            (told["nexthop"]["via"].as_str(), told["choices"].as_u64()),
+            (chosen["nexthop"]["via"].as_str(), chosen["choices"].as_u64()),
             (via, Some(3)),
-            "{port}: {told}"
+            "{port}: {chosen}"
         );
     }
     bed.by_the_plane(1, 300, "the flows", || assert_eq!(homes(&bed, "10.77.0.1", all.clone()), first));

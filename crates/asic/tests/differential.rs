@@ -146,7 +146,7 @@ impl Pair {
 }
 
 fn events_agree(got: &[Event], want: &[FdbEvent], what: &str) {
-    let told: Vec<_> = got
+    let got_events: Vec<_> = got
         .iter()
         .map(|event| match event {
             Event::Learned(entry) => (0, entry.vlan, entry.mac, entry.port),
@@ -162,7 +162,7 @@ fn events_agree(got: &[Event], want: &[FdbEvent], what: &str) {
             _ => None,
         })
         .collect();
-    assert_eq!(told, wanted, "{what}: events");
+    assert_eq!(got_events, wanted, "{what}: events");
 }
 
 #[test]

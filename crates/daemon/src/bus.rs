@@ -94,7 +94,7 @@ impl Bus {
         if self.wants(kind) {
             let event = Event { time: wall_clock(), kind, action, details: details() };
             let Ok(line) = serde_json::to_string(&event) else { return };
-            self.tell(
+            self.deliver(
                 &line.into(),
                 |topics| matches!(topics, Topics::Events(kinds) if kinds.contains(&kind)),
             );
@@ -102,9 +102,9 @@ impl Bus {
     }
     /// Sends a log message.
     pub fn log(&mut self, line: &str) {
-        self.tell(&line.into(), |topics| *topics == Topics::Log);
+        self.deliver(&line.into(), |topics| *topics == Topics::Log);
     }
-    fn tell(&mut self, line: &Rc<str>, wants: impl Fn(&Topics) -> bool) {
+    fn deliver(&mut self, line: &Rc<str>, wants: impl Fn(&Topics) -> bool) {
         self.listeners.retain(|listener| {
             if !wants(&listener.topics) {
                 return true;

@@ -447,11 +447,11 @@ mod tests {
         assert_eq!(pid(&second), pids, "found again");
         accept(&mut world.ctx, config(&TEXT.replace("db8::1", "db8:1::1")));
         second.configure(&mut world.ctx);
-        assert_eq!(pid(&second), pids, "told of its new configuration");
+        assert_eq!(pid(&second), pids, "notified of its new configuration");
         assert!(std::fs::read_to_string(&conf).expect("written").contains("2001:db8:1::/64"));
         accept(&mut world.ctx, config("hostname sw"));
         second.configure(&mut world.ctx);
-        assert!(!second.runs(Service::Radvd, None), "it was told to end");
+        assert!(!second.runs(Service::Radvd, None), "it was asked to end");
         second.end_all(&mut world.ctx);
         assert!(!conf.exists() && !note_file(&world.ctx.paths).exists());
     }

@@ -283,7 +283,7 @@ impl Core {
         self.following.follow_tables(&mut self.ctx, config);
         if self.following.own_changed() {
             // The new follower of the routing suite's routes has none yet: give it all of them.
-            self.fpm.tell_again();
+            self.fpm.report_again();
             self.hand_over_fpm();
         }
     }

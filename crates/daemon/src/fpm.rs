@@ -207,7 +207,7 @@ impl Fpm {
         }
     }
     /// Makes the next [`Fpm::updates`] contain every route, for a follower that starts with none.
-    pub(crate) fn tell_again(&mut self) {
+    pub(crate) fn report_again(&mut self) {
         self.server.announce_all();
     }
     /// Answers for routes that the plane has processed.
@@ -343,7 +343,7 @@ mod tests {
         fpm.input(&mut world.ctx, &route(rtnetlink::NEW_ROUTE)).expect("understood");
         assert_eq!(routes(&fpm.updates()), [true]);
         assert!(fpm.updates().is_empty(), "each is passed on once");
-        fpm.tell_again();
+        fpm.report_again();
         assert_eq!(routes(&fpm.updates()), [true], "and again to a new follower");
         let sent = fpm.output().len();
         fpm.sent(sent);

@@ -101,7 +101,7 @@ impl Watch {
     }
 
     fn publish(&mut self, unknown: Option<String>) {
-        let hooks: BTreeSet<forwarding::Hook> = self.announced.iter().chain(&self.legacy).map(told).collect();
+        let hooks: BTreeSet<forwarding::Hook> = self.announced.iter().chain(&self.legacy).map(model_hook).collect();
         if hooks != *self.filter.hooks || unknown != self.filter.unknown {
             self.filter = PacketFilter { hooks: Arc::new(hooks), unknown };
         }
@@ -109,7 +109,7 @@ impl Watch {
 }
 
 /// Converts a hook to the form that the switch uses.
-fn told(hook: &Hook) -> forwarding::Hook {
+fn model_hook(hook: &Hook) -> forwarding::Hook {
     let point = match &hook.point {
         HookPoint::Forwarding => forwarding::HookPoint::Forwarding,
         HookPoint::Ingress(devices) => forwarding::HookPoint::Ingress(devices.clone()),

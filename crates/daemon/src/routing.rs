@@ -184,12 +184,12 @@ impl Following {
     }
     /// The results for the routing suite's routes since the last call.
     pub(crate) fn fpm_answers(&mut self, plane: &dyn Plane) -> Vec<(ipnet::IpNet, Offload)> {
-        let told = self.mirror.fpm_settled();
+        let settled = self.mirror.fpm_settled();
         let answer = |(vrf, dest)| match self.mirror.fpm_offload(vrf, dest) {
             Offload::Offloaded if plane.is_hidden(vrf, dest) => (dest, Offload::Trapped),
             offload => (dest, offload),
         };
-        told.into_iter().map(answer).collect()
+        settled.into_iter().map(answer).collect()
     }
 
     /// Follows the namespaces in which `config` routes, and no others.
@@ -273,13 +273,13 @@ impl Following {
                 mirror.set_policy(follow.id, ipv6, router.policy[usize::from(ipv6)]);
             }
         }
-        let told = self.tell_plane(ctx);
+        let programmed = self.program_plane(ctx);
         let routers = self.routers(ctx.plane.capabilities().routing);
         let routers_changed = routers != *ctx.switch.routers();
         if routers_changed {
             ctx.switch.set_routers(routers);
         }
-        Turn { any: heard > 0 || listed || told, routers_changed, more: heard >= TURN || listed }
+        Turn { any: heard > 0 || listed || programmed, routers_changed, more: heard >= TURN || listed }
     }
     /// Logs which packets the kernel routes from now on, and which the plane routes again.
     pub(crate) fn log_forwarders(&mut self, ctx: &mut Context) {
@@ -298,7 +298,7 @@ impl Following {
         self.busy |= turn.more;
     }
     /// Programs the plane with the mirror's changes. Returns true when there were any.
-    fn tell_plane(&mut self, ctx: &mut Context) -> bool {
+    fn program_plane(&mut self, ctx: &mut Context) -> bool {
         let mut changes = Vec::new();
         self.busy = self.mirror.poll(TURN, &mut changes);
         self.route(ctx, &changes);

@@ -53,7 +53,7 @@ fn nothing_is_followed_without_routing() {
     accept(&mut world.ctx, config(ROUTED));
     following.configure(&mut world.ctx);
     assert!(following.follows_own() && following.vrf(None) == Some(ID));
-    assert_eq!((following.own_changed(), following.own_changed()), (true, false), "told once");
+    assert_eq!((following.own_changed(), following.own_changed()), (true, false), "reported once");
     assert_eq!(following.next_ms(&world.ctx), Some(0), "there is work");
     accept(&mut world.ctx, config(""));
     following.configure(&mut world.ctx);

@@ -29,7 +29,7 @@ pub(crate) fn refresh(ctx: &mut Context) {
 pub(crate) fn links(ctx: &mut Context) {
     refresh(ctx);
     let Context { switch, kernel, .. } = ctx;
-    let changes = switch.untold_links(&mut |name| {
+    let changes = switch.unreported_links(&mut |name| {
         let settings = kernel.settings(name).unwrap_or_default();
         let half = settings.duplex == Some(lanyard_netdev::Duplex::Half);
         (settings.speed_mbps, if half { Duplex::Half } else { Duplex::Full })
@@ -84,7 +84,7 @@ pub(crate) fn end(ctx: &Context) {
 /// Handles the reports of spanning tree: logs them, and shuts ports down or brings them up.
 pub(crate) fn handle(ctx: &mut Context, reports: Reports) {
     for report in reports.waiting {
-        tell(ctx, &report);
+        announce(ctx, &report);
     }
     if reports.lost > 0 {
         let text = format!("{} messages of protocols were lost: too many came at once", reports.lost);
@@ -124,9 +124,9 @@ fn set_port(ctx: &mut Context, port: PortId, cause: Option<ErrCause>) {
     }
 }
 
-fn tell(ctx: &mut Context, report: &Report) {
+fn announce(ctx: &mut Context, report: &Report) {
     match report {
-        Report::Tree { event, mode, mstid } => tell_event(ctx, event, *mode, *mstid),
+        Report::Tree { event, mode, mstid } => announce_event(ctx, event, *mode, *mstid),
         // Passed to its own module.
         Report::Discovery(_) => {}
         Report::Expired(ports) => {
@@ -151,7 +151,7 @@ fn tell(ctx: &mut Context, report: &Report) {
     }
 }
 
-fn tell_event(ctx: &mut Context, event: &Event, mode: Mode, mstid: u16) {
+fn announce_event(ctx: &mut Context, event: &Event, mode: Mode, mstid: u16) {
     let name = |port: PortId| ctx.port_name(port).to_string();
     let mstid = |_: InstanceId| mstid;
     let line = event.log(mode, &name, &mstid);

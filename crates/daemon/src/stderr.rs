@@ -90,13 +90,13 @@ mod tests {
         });
         drop(stderr);
         let lines = reading.join().expect("read to the end");
-        let told: u64 = lines
+        let reported: u64 = lines
             .iter()
             .filter_map(|line| line.strip_prefix("lanyard: ")?.split(' ').next()?.parse::<u64>().ok())
             .sum();
-        assert!(told > 0, "more than the queue holds");
+        assert!(reported > 0, "more than the queue holds");
         // The writer may have reported some of the loss before the last line was lost.
         let written = lines.iter().filter(|line| **line == long).count();
-        assert_eq!(written as u64 + told, QUEUE as u64 * 4, "what was lost is counted");
+        assert_eq!(written as u64 + reported, QUEUE as u64 * 4, "what was lost is counted");
     }
 }

@@ -167,7 +167,7 @@ fn a_reader_that_does_not_read_holds_nobody_up() {
             let Ok(Reply::Stream(event)) = serde_json::from_str(&text) else { return None };
             serde_json::from_str::<Value>(&event).ok()?["lost"].as_u64()
         });
-        assert!(lost > Some(0), "what it missed is counted and told");
+        assert!(lost > Some(0), "what it missed is counted and reported");
     });
 }
 

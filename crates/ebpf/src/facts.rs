@@ -261,7 +261,7 @@ pub(crate) fn hook(choice: HookChoice, seen: &Seen, kept: bool) -> Result<Option
     match seen.tags {
         Tags::InLine => Ok(Some(XdpForm::Plain)),
         Tags::Parsed if !kept => Ok(Some(XdpForm::Plain)),
-        _ if xdp.tells_vlan_tag => Ok(Some(XdpForm::Bound)),
+        _ if xdp.reports_vlan_tag => Ok(Some(XdpForm::Bound)),
         Tags::Parsed => Err("its VLAN tag parsing (rx-vlan-hw-parse, rx-vlan-stag-hw-parse) was turned on, and XDP would not \
                              see the tags; turn it off with `ethtool -K` to have XDP"
             .into()),
@@ -298,7 +298,7 @@ mod tests {
     const NATIVE: u64 = XdpFeatures::BASIC.0 | XdpFeatures::REDIRECT.0;
 
     fn seen(kind: Kind, features: u64, tags: Tags) -> Seen {
-        let xdp = XdpAbility { features: XdpFeatures(features), tells_vlan_tag: false };
+        let xdp = XdpAbility { features: XdpFeatures(features), reports_vlan_tag: false };
         Seen { kind, mtu: 1500, xdp: Some(xdp), tags, merges: false, gro: None, far: Err(NoPeer::NotVeth) }
     }
 
@@ -307,8 +307,8 @@ mod tests {
         use HookChoice::{Auto, Tc, Xdp};
         let all = NATIVE | XdpFeatures::NDO_XMIT.0;
         let nic = |tags| seen(Kind::Hardware, all, tags);
-        let tells = |mut seen: Seen| {
-            seen.xdp.iter_mut().for_each(|xdp| xdp.tells_vlan_tag = true);
+        let with_tag_report = |mut seen: Seen| {
+            seen.xdp.iter_mut().for_each(|xdp| xdp.reports_vlan_tag = true);
             seen
         };
         let plain = Ok(Some(XdpForm::Plain));
@@ -322,9 +322,9 @@ mod tests {
             (Auto, nic(Tags::Parsed), false, plain),
             (Auto, nic(Tags::Parsed), true, Err("turned on")),
             (Xdp, nic(Tags::Parsed), true, Err("turned on")),
-            (Auto, tells(nic(Tags::Parsed)), true, bound),
+            (Auto, with_tag_report(nic(Tags::Parsed)), true, bound),
             (Xdp, nic(Tags::AlwaysParsed), false, Err("does not stop")),
-            (Xdp, tells(nic(Tags::AlwaysParsed)), false, bound),
+            (Xdp, with_tag_report(nic(Tags::AlwaysParsed)), false, bound),
             (Auto, seen(Kind::Hardware, NATIVE, Tags::InLine), false, Ok(None)),
             (Xdp, seen(Kind::Hardware, NATIVE, Tags::InLine), false, plain),
             (Xdp, seen(Kind::Hardware, XdpFeatures::BASIC.0, Tags::InLine), false, Err("no native XDP")),

@@ -44,9 +44,9 @@ pub(crate) fn trace(
     let ingress = state.ports.get(&port);
     let mut stages = Vec::new();
     if let Ok(frame) = Frame::new(frame) {
-        let teller = Teller { tables, routing, state, port, ingress, frame, journal, run: &run, end };
+        let describer = Describer { tables, routing, state, port, ingress, frame, journal, run: &run, end };
         for stage in Stage::ALL.iter().copied().take_while(|stage| *stage <= end) {
-            let facts = teller.facts(stage);
+            let facts = describer.facts(stage);
             if !facts.is_empty() {
                 stages.push(TraceStep { stage, facts });
             }
@@ -62,7 +62,7 @@ pub(crate) fn trace(
     Trace { stages, verdict, egress: run.egress }
 }
 
-struct Teller<'a> {
+struct Describer<'a> {
     tables: &'a Tables,
     routing: &'a Routing,
     state: &'a PlaneState,
@@ -74,7 +74,7 @@ struct Teller<'a> {
     end: Stage,
 }
 
-impl Teller<'_> {
+impl Describer<'_> {
     /// The facts of a stage, without the reason of a drop.
     fn facts(&self, stage: Stage) -> Vec<Fact> {
         match stage {

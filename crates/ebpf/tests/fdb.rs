@@ -235,15 +235,15 @@ fn lost_events_are_told_of() {
     for n in 0..40_000_u32 {
         learn(&mut plane, 1, MacAddr::from_u64(0x0200_0000_0000 | u64::from(n)), 0);
     }
-    let (mut told, mut lost) = (0, 0);
+    let (mut reported, mut lost) = (0, 0);
     for _ in 0..20 {
         plane.poll_events(&mut |event| match event {
             PlaneEvent::Lost(count) => lost += count,
-            _ => told += 1,
+            _ => reported += 1,
         });
     }
     assert!(lost > 0, "40,000 events fit a ring for 16,000");
-    assert_eq!(told + lost, 40_000);
+    assert_eq!(reported + lost, 40_000);
     let ring = plane.resources().into_iter().find(|table| table.name == "fdb_events").expect("the ring");
     assert_eq!((ring.used, ring.refused), (0, lost));
 }

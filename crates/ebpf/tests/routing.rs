@@ -244,7 +244,7 @@ fn a_restart_routes_on() {
             ]),
             []
         );
-        assert!(arrives(0, 1, "by the old routes") && arrives(0, 2, "also by one that is not told again"));
+        assert!(arrives(0, 1, "by the old routes") && arrives(0, 2, "also by one that is not added again"));
         plane.route_synced().expect("published");
         assert!(arrives(0, 1, "by the new routes") && arrives(1, 0, "and back"));
         let found = plane.route_lookup(VrfId::DEFAULT, at(2));
@@ -280,7 +280,7 @@ fn a_restart_with_routes_of_other_lengths() {
             let last = routes.pop().expect("a route");
             assert_eq!(plane.route(&routes), []);
             assert!(arrives(1, 0, &format!("{round} by the old routes")));
-            assert!(arrives(0, 2, &format!("{round} by one not told again yet")));
+            assert!(arrives(0, 2, &format!("{round} by one not added again yet")));
             plane.route_synced().expect("published");
             for (from, to) in [(0, 1), (1, 0)] {
                 assert!(arrives(from, to, &format!("{round} {from} {to} by the new routes")));

@@ -226,17 +226,17 @@ impl Builder<'_> {
             }
         }
         // Switches with the same ready line share one line of output.
-        let mut told: Vec<(String, &str)> = Vec::new();
+        let mut groups: Vec<(String, &str)> = Vec::new();
         for (name, ready) in state.nodes.iter().filter_map(|node| Some((&node.name, node.ready.as_deref()?)))
         {
-            match told.iter_mut().find(|(_, other)| *other == ready) {
+            match groups.iter_mut().find(|(_, other)| *other == ready) {
                 Some((names, _)) => *names = format!("{names}, {name}"),
-                None => told.push((name.clone(), ready)),
+                None => groups.push((name.clone(), ready)),
             }
         }
-        let told: Vec<String> = told.iter().map(|(names, ready)| format!("{names}: {ready}")).collect();
-        let told = told.join("; ");
-        step.done(&if told.len() <= 90 { format!("ready: {told}") } else { format!("{total} ready") });
+        let groups: Vec<String> = groups.iter().map(|(names, ready)| format!("{names}: {ready}")).collect();
+        let groups = groups.join("; ");
+        step.done(&if groups.len() <= 90 { format!("ready: {groups}") } else { format!("{total} ready") });
         self.warn(state)
     }
 

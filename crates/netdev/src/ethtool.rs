@@ -58,7 +58,7 @@ pub struct XdpAbility {
     pub features: XdpFeatures,
     /// True when a program can ask the driver for a VLAN tag that is out of band
     /// (`bpf_xdp_metadata_rx_vlan_tag`).
-    pub tells_vlan_tag: bool,
+    pub reports_vlan_tag: bool,
 }
 
 /// NETDEV_A_DEV_XDP_FEATURES, a bit mask.
@@ -341,7 +341,7 @@ impl Netdev {
                 nla.and_then(|nla| parse_u64(nla.value()).ok()).unwrap_or(0)
             };
             ability.features = XdpFeatures(mask(NETDEV_XDP_FEATURES));
-            ability.tells_vlan_tag = mask(NETDEV_RX_METADATA) & RX_METADATA_VLAN_TAG != 0;
+            ability.reports_vlan_tag = mask(NETDEV_RX_METADATA) & RX_METADATA_VLAN_TAG != 0;
         });
         outcome.map(|()| ability).map_err(|refusal| {
             Error::refused(format!("reading the XDP features of {}", self.label(ifindex)), refusal)

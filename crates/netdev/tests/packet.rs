@@ -89,7 +89,7 @@ fn what_a_ring_has_no_room_for_is_counted() {
         assert_eq!(numbers[1], frame(1, LONG));
         let all: Vec<Vec<u8>> = (0..MANY).map(|n| frame(n, LONG)).collect();
         assert!(numbers.iter().all(|frame| all.contains(frame)));
-        assert_eq!(ring.missed().unwrap(), 0, "told once");
+        assert_eq!(ring.missed().unwrap(), 0, "reported once");
     });
 }
 
@@ -128,7 +128,7 @@ fn a_ring_goes_on_after_its_link_was_down() {
         };
         assert!(reported(&socket), "the link is down");
         ring.clear_error();
-        assert!(!reported(&socket), "told once");
+        assert!(!reported(&socket), "reported once");
         netdev.set_up(p1, true).unwrap();
         until(&socket, "the link", || netdev.link("p0").unwrap().link_up);
         sender.send(&frame(1, 60)).unwrap();

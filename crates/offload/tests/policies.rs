@@ -123,20 +123,20 @@ fn alarms_are_raised_once_and_cleared_once() {
     for strategy in NAMES {
         let mut manager = manager(APPLIANCE, strategy, Policy::Hybrid);
         let mut news = Vec::new();
-        let mut tell = |manager: &mut Manager<Simulated>| {
+        let mut send = |manager: &mut Manager<Simulated>| {
             sample(manager);
             news.extend(manager.alarms().into_iter().map(|alarm| (alarm.path, alarm.raised)));
         };
         for number in 0..1100 {
             manager.request(&[route(prefix(number), Some(1))]).expect("accepted");
             if number % 50 == 0 {
-                tell(&mut manager);
+                send(&mut manager);
             }
         }
         for number in 0..1100 {
             manager.request(&[route(prefix(number), None)]).expect("a removal");
             if number % 50 == 0 {
-                tell(&mut manager);
+                send(&mut manager);
             }
         }
         let path = || "tcam/routes".to_owned();

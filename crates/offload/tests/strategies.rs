@@ -204,12 +204,12 @@ fn the_model_predicts_what_fits() {
             let platform = platform(text);
             let mut model = by_name("predict-model", &platform, SALT, 1).expect("a strategy");
             let mut chip = Chip::new(&platform, SALT);
-            let mut tell = |operation: &Operation| {
+            let mut send = |operation: &Operation| {
                 chip.commit(Timestamp::default(), std::slice::from_ref(operation), &mut Effects::default())
                     .is_ok()
             };
             for operation in ports().into_iter().chain(hops()) {
-                assert!(tell(&operation));
+                assert!(send(&operation));
                 model.wrote(&[operation]);
             }
             let mut rng = Rng::new(seed);
@@ -221,7 +221,7 @@ fn the_model_predicts_what_fits() {
                     Decision::Refuse(_) => false,
                     other => unreachable!("{other:?}"),
                 };
-                let fit = tell(&write.operation);
+                let fit = send(&write.operation);
                 fits += u32::from(fit);
                 both += u32::from(fit && accepted);
                 wrong += u32::from(!fit && accepted);

@@ -81,21 +81,21 @@ struct Host {
 impl Host {
     fn new() -> Self {
         let (jobs, todo) = channel::<Job>();
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         std::thread::spawn(move || {
             unshare(CloneFlags::CLONE_NEWNET).unwrap();
-            tell.send(nix::unistd::gettid()).unwrap();
+            sender.send(nix::unistd::gettid()).unwrap();
             todo.into_iter().for_each(|job| job());
         });
-        let namespace = format!("/proc/{}/task/{}/ns/net", std::process::id(), told.recv().unwrap());
+        let namespace = format!("/proc/{}/task/{}/ns/net", std::process::id(), receiver.recv().unwrap());
         Self { jobs, namespace }
     }
     /// Starts a job on the host's thread, and returns a function that waits for its result. A panic of the
     /// job panics there.
     fn start<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> impl FnOnce() -> T {
-        let (tell, told) = channel();
-        self.jobs.send(Box::new(move || drop(tell.send(job())))).unwrap();
-        move || told.recv().expect("the host's thread is alive")
+        let (sender, receiver) = channel();
+        self.jobs.send(Box::new(move || drop(sender.send(job())))).unwrap();
+        move || receiver.recv().expect("the host's thread is alive")
     }
     fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
         self.start(job)()
@@ -121,15 +121,15 @@ impl Host {
 
 /// Sends `bytes` from one host to another over TCP, and compares them at the other end.
 fn tcp(from: &Host, to: &Host, address: &'static str, bytes: usize) {
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     let received = to.start(move || {
         let listener = TcpListener::bind((address, 5001)).unwrap();
-        tell.send(()).unwrap();
+        sender.send(()).unwrap();
         let mut all = Vec::new();
         listener.accept().unwrap().0.read_to_end(&mut all).unwrap();
         all
     });
-    told.recv().unwrap();
+    receiver.recv().unwrap();
     let sent = pattern(bytes);
     let wanted = sent.clone();
     let started = Instant::now();

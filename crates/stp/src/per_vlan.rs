@@ -87,7 +87,7 @@ impl Bridge {
         let fresh = link.pvst_vlans.len() < SIMULATED_VLANS && link.pvst_vlans.insert(vlan);
         let Some(entity) = self.entities.get_mut(&0) else { return };
         if fresh {
-            entity.tell(now, port);
+            entity.announce(now, port);
         }
         let failure = entity.contradicts(port, bpdu);
         if let Some((root, superior)) = failure.filter(|_| vlan != VlanId::DEFAULT) {

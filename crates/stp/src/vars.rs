@@ -219,7 +219,7 @@ pub(crate) struct TreeVars {
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Counting {
     /// The best information that the bridge has sent about the recorded root.
-    pub told: Vector,
+    pub advertised: Vector,
     /// How often information followed that was no better, and when it last did.
     pub times: u8,
     pub last_ms: u64,
@@ -398,7 +398,7 @@ pub(crate) struct PortTreeVars {
     pub conveyed: Option<(Vector, u64)>,
     /// The best information that the port has sent as a designated port and that the neighbour may still act
     /// on: since the last agreement, or since the port became designated.
-    pub told: Option<Vector>,
+    pub advertised: Option<Vector>,
     /// True when the port has agreed to other information since.
     pub promised: bool,
     /// Runs while agreements may be in flight that answer what the port conveyed, or agreed to, before.
@@ -454,7 +454,7 @@ impl PortTreeVars {
             rcvd_info_while: Timer::Zero,
             dispute_while: Timer::Zero,
             conveyed: None,
-            told: None,
+            advertised: None,
             promised: false,
             stale_while: Timer::Zero,
             information: Default::default(),

@@ -114,8 +114,8 @@ fn refused_frames_are_counted_and_told_once_a_second() {
         assert_eq!(sim.inject(0, port(3), &frame(hello_0)), Err(BpduError::HelloTime));
         sim.run(1);
     }
-    let told = sim.events.iter().filter(|(_, _, event)| matches!(event, Event::Rejected { .. })).count();
-    assert_eq!(told, 3);
+    let rejected = sim.events.iter().filter(|(_, _, event)| matches!(event, Event::Rejected { .. })).count();
+    assert_eq!(rejected, 3);
     let summary = &sim.nodes[0].bridge.port_summaries(sim.now)[2];
     assert_eq!(summary.counters.rejected(BpduError::HelloTime), 2500);
     sim.lines("expect A is root\nexpect tree");

@@ -357,7 +357,7 @@ fn stp_takes_its_time_and_acknowledges() {
          expect C.a root discarding
          run 35s
          expect C.a root forwarding
-         expect event TopologyChange                 # told to the root with TCN BPDUs
+         expect event TopologyChange                 # reported to the root with TCN BPDUs
          expect flush B.a
          run 60s
          expect tree",

@@ -352,7 +352,7 @@ const MAX_NOTICES: usize = 5;
 
 fn static_routes(old: &Config, next: &Config, notices: &mut Vec<String>) -> Result<(), Refused> {
     let known: BTreeSet<&StaticRoute> = old.routes.iter().collect();
-    let mut told = Vec::new();
+    let mut found = Vec::new();
     for route in next.routes.iter().filter(|route| !known.contains(route)) {
         if let Some(egress) = &route.interface {
             let vrf = next.interfaces.get(egress).and_then(|interface| interface.layer3.vrf.as_ref());
@@ -366,25 +366,25 @@ fn static_routes(old: &Config, next: &Config, notices: &mut Vec<String>) -> Resu
             }
         }
         if let (Some(via), None) = (route.via, &route.interface)
-            && told.len() <= MAX_NOTICES
+            && found.len() <= MAX_NOTICES
             && connected(next, route.vrf.as_deref(), via).is_none()
         {
-            told.push(format!(
+            found.push(format!(
                 "next hop {via} is in no subnet of an interface: the route to {} is used once it is",
                 route.prefix
             ));
         }
         if let Some(track) = route.track.filter(|track| !next.tracks.contains_key(track))
-            && told.len() <= MAX_NOTICES
+            && found.len() <= MAX_NOTICES
         {
-            told.push(format!("track {track} is not configured: the route to {} waits for it", route.prefix));
+            found.push(format!("track {track} is not configured: the route to {} waits for it", route.prefix));
         }
     }
-    if told.len() > MAX_NOTICES {
-        told.truncate(MAX_NOTICES);
-        told.push("there are more such routes".into());
+    if found.len() > MAX_NOTICES {
+        found.truncate(MAX_NOTICES);
+        found.push("there are more such routes".into());
     }
-    notices.append(&mut told);
+    notices.append(&mut found);
     Ok(())
 }
 

@@ -32,7 +32,7 @@ const BPDUS_PER_TREE_ON_A_PORT: u32 = 8;
 pub struct Spanning {
     bridge: Bridge,
     /// The state of each link that was last reported to the bridge.
-    told: BTreeMap<PortId, bool>,
+    reported: BTreeMap<PortId, bool>,
 }
 
 /// The state of a port's link.
@@ -238,11 +238,11 @@ pub fn next(
             Some(snapshot) => Bridge::restore(now, wanted, snapshot.clone()),
             None => Bridge::new(now, wanted),
         };
-        return Ok(Some(Spanning { bridge: bridge?, told: BTreeMap::new() }));
+        return Ok(Some(Spanning { bridge: bridge?, reported: BTreeMap::new() }));
     };
     let mut next = old.clone();
     if *next.bridge.config() != wanted {
-        next.told.retain(|port, _| wanted.ports.contains_key(port));
+        next.reported.retain(|port, _| wanted.ports.contains_key(port));
         next.bridge.handle_config(now, wanted)?;
     }
     next.clear(now, &change.cleared);
@@ -289,7 +289,7 @@ impl Spanning {
 
     /// The links whose state has not been reported to the bridge. `medium` returns the speed in Mbit/s
     /// and the duplex of a link that came up.
-    pub fn untold(
+    pub fn unreported(
         &self,
         config: &Config,
         facts: &Facts,
@@ -300,7 +300,7 @@ impl Spanning {
         for (name, interface) in switchports(config) {
             let Some(port) = ports.get(name) else { continue };
             let up = !interface.shutdown && facts.usable(name).is_some_and(LinkFacts::forwards);
-            if self.told.get(&port) == Some(&up) {
+            if self.reported.get(&port) == Some(&up) {
                 continue;
             }
             let (speed_mbps, duplex) = if up { medium(name) } else { (None, Duplex::Full) };
@@ -311,7 +311,7 @@ impl Spanning {
     /// Tells the bridge which links have changed.
     pub fn links(&mut self, now: u64, changes: &[LinkChange]) {
         for LinkChange { port, up, speed_mbps, duplex } in changes {
-            self.told.insert(*port, *up);
+            self.reported.insert(*port, *up);
             self.bridge.handle_link(now, *port, *up, *speed_mbps, *duplex);
         }
     }

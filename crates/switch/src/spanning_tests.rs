@@ -30,7 +30,7 @@ impl Sim {
     }
     fn links(&mut self, now: u64) {
         let Self { config, ports, facts, spanning, .. } = self;
-        let changes = spanning.untold(config, facts, ports, &mut |_| (Some(1000), Duplex::Full));
+        let changes = spanning.unreported(config, facts, ports, &mut |_| (Some(1000), Duplex::Full));
         spanning.links(now, &changes);
     }
     fn plain(&self) -> PlaneState {

@@ -112,9 +112,9 @@ impl Switch {
         self.spanning = running.map(Box::new);
     }
     /// The links whose state has not been reported to the bridge; see [`Spanning::untold`].
-    pub fn untold_links(&self, medium: &mut dyn FnMut(&str) -> (Option<u32>, Duplex)) -> Vec<LinkChange> {
+    pub fn unreported_links(&self, medium: &mut dyn FnMut(&str) -> (Option<u32>, Duplex)) -> Vec<LinkChange> {
         let spanning = self.spanning.as_deref();
-        spanning.map_or(Vec::new(), |it| it.untold(&self.config, &self.facts, &self.ports, medium))
+        spanning.map_or(Vec::new(), |it| it.unreported(&self.config, &self.facts, &self.ports, medium))
     }
     /// The identity of this switch.
     #[must_use]

@@ -296,7 +296,7 @@ impl Device {
             Some(at) => Answer::Refused(Refused { at, ..refused(Code::Fault, "a fault was planned".into()) }),
             None => self.carry_out(now, &pending, &mut effects),
         };
-        self.tell(effects);
+        self.publish(effects);
         if running.cut {
             if let Some(session) = self.sessions.get_mut(&pending.session) {
                 session.closed = true;
@@ -427,7 +427,7 @@ impl Device {
     pub fn link(&mut self, port: PortId, up: bool) {
         let news = if up { self.up.insert(port) } else { self.up.remove(&port) };
         if news {
-            self.tell(Effects { events: vec![Event::Link(port, up)], ..Effects::default() });
+            self.publish(Effects { events: vec![Event::Link(port, up)], ..Effects::default() });
         }
     }
 
@@ -443,7 +443,7 @@ impl Device {
         let mut effects = Effects::default();
         self.chip.segments(now, port, frame, segments::longest(pending, frame), &mut effects);
         self.leave(now, port, &mut effects, (pending, frame.len()));
-        self.tell_pending(effects, (pending, frame.len()));
+        self.publish_pending(effects, (pending, frame.len()));
     }
 
     /// Handles a frame from the CPU: sends it out of a port unchanged, or through the pipeline.
@@ -473,7 +473,7 @@ impl Device {
             }
         }
         self.leave(now, to, &mut effects, (pending, frame.len()));
-        self.tell_pending(effects, (pending, frame.len()));
+        self.publish_pending(effects, (pending, frame.len()));
     }
 
     /// Has copies leave of a frame that came with `pending` on it and had a length.
@@ -506,10 +506,10 @@ impl Device {
         self.chip.count_tail_drop(port, len);
     }
 
-    fn tell(&mut self, effects: Effects) {
-        self.tell_pending(effects, (&NOTHING, 0));
+    fn publish(&mut self, effects: Effects) {
+        self.publish_pending(effects, (&NOTHING, 0));
     }
-    fn tell_pending(&mut self, effects: Effects, came: (&Offload, usize)) {
+    fn publish_pending(&mut self, effects: Effects, came: (&Offload, usize)) {
         for event in effects.events {
             let wanted = if matches!(event, Event::Link(..)) { wants::LINKS } else { wants::LEARNING };
             self.notify(wanted, &Notice::Event(event));

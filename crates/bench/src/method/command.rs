@@ -135,7 +135,7 @@ pub struct Rfc2889Args {
 #[command(
     about = "Loads up to twice the saturating one, in steps: rate, latency, processors",
     long_about = "Finds the load that saturates each device (the greatest at which it loses no more than \
-        --loss-tolerance), then offers parts of it through 200 %, and tells what is forwarded, how late, and how busy each \
+        --loss-tolerance), then offers parts of it through 200 %, and reports what is forwarded, how late, and how busy each \
         processor is. A device that loses no throughput past the knee keeps 100 % of the most it forwards."
 )]
 pub struct OverloadArgs {

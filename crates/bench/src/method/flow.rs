@@ -239,7 +239,7 @@ mod tests {
             assert_eq!(pairs(pattern, ports), expected, "{pattern:?}");
             let flows = Flows::of(pattern, ports, &template());
             let ids: std::collections::BTreeSet<u16> = flows.0.iter().map(|f| f.stream.id).collect();
-            assert_eq!(ids.len(), flows.0.len(), "streams are told apart");
+            assert_eq!(ids.len(), flows.0.len(), "streams are distinguished");
             for port in 0..ports {
                 let sent: f64 = flows.0.iter().filter(|f| f.from == port).map(|f| f.share).sum();
                 assert!(sent == 0.0 || (sent - 1.0).abs() < 1e-9, "{pattern:?}: port {port} sends {sent}");

@@ -204,9 +204,9 @@ mod tests {
             // between two others.
             histogram.record(0);
             histogram.record(VALUE_MAX);
-            let told = histogram.percentile(50.0).unwrap_or(0);
-            let error = (told as f64 - value as f64).abs() / value as f64;
-            assert!(error <= 1.0 / 64.0, "{value} told as {told}");
+            let reported = histogram.percentile(50.0).unwrap_or(0);
+            let error = (reported as f64 - value as f64).abs() / value as f64;
+            assert!(error <= 1.0 / 64.0, "{value} reported as {reported}");
         };
         for value in [1, 31, 32, 63, 64, 65, 999, 1000, 1_000_003, 123_456_789_012 / 2] {
             check(value);

@@ -148,7 +148,7 @@ impl PortTester {
                 xsk::XdpSocket::new(port.ifindex())?;
             }
         }
-        self.ways = self.ports.iter().map(|_| (way, format!("{} as told", ports::describe(way)))).collect();
+        self.ways = self.ports.iter().map(|_| (way, format!("{} as requested", ports::describe(way)))).collect();
         Ok(())
     }
 

@@ -92,29 +92,29 @@ pub fn main(args: &Args) -> Result<ExitCode> {
 /// When something breaks, or on ctrl-C.
 pub fn run(core: usize, checks: &mut Vec<Check>) -> Result<()> {
     let setup = Setup { count_at: Some(CountAt::Xdp), cores: vec![core], ..Setup::new()? };
-    let mut tell = |check: Check| {
+    let mut report = |check: Check| {
         println!("{}", line(&check));
         checks.push(check);
     };
     let mut wire = TestBed::wire(&setup)?;
-    tell(Check {
+    report(Check {
         what: "tester".to_owned(),
         expected: String::new(),
         found: wire.about().engine,
         right: None,
     });
-    rates(&mut wire, &mut tell)?;
+    rates(&mut wire, &mut report)?;
     let own = own_latency(&mut wire)?;
-    tell(Check {
+    report(Check {
         what: "own latency over a wire".to_owned(),
         expected: "median below 1 us".to_owned(),
         found: show(&own),
         right: Some(own.percentile(50.0).is_some_and(|ns| (ns as f64) < LATENCY_ERROR_NS)),
     });
     drop(wire);
-    counts(&setup, &mut tell)?;
-    delays(&setup, &mut tell)?;
-    fallbacks(&setup, &mut tell)
+    counts(&setup, &mut report)?;
+    delays(&setup, &mut report)?;
+    fallbacks(&setup, &mut report)
 }
 
 /// The latency of the tester itself: over a wire, at 10,000 frames/s.
@@ -127,13 +127,13 @@ pub fn own_latency(wire: &mut TestBed) -> Result<Histogram> {
     Ok(outcome.latency())
 }
 
-fn rates(wire: &mut TestBed, tell: &mut impl FnMut(Check)) -> Result<()> {
+fn rates(wire: &mut TestBed, report: &mut impl FnMut(Check)) -> Result<()> {
     for (what, verify, stamp) in
         [("", false, false), (", stamped", false, true), (", stamped and verified", true, true)]
     {
         let stream = Stream { verify, stamp, ..wire.stream(0, 1, 1) };
         let seen = best(wire, stream, StreamOutcome::rx_pps)?;
-        tell(Check {
+        report(Check {
             what: format!("64-byte frames from one core{what}"),
             expected: format!("{:.1} Mpps or more", RATE_PPS / 1e6),
             found: format!("{:.3} Mpps sent, {:.3} received", seen.tx_pps() / 1e6, seen.rx_pps() / 1e6),
@@ -144,7 +144,7 @@ fn rates(wire: &mut TestBed, tell: &mut impl FnMut(Check)) -> Result<()> {
         let stream = Stream { rate_pps: Some(rate), ..wire.stream(0, 1, 1) };
         let seen = best(wire, stream, |s| -(s.tx_pps() / f64::from(rate) - 1.0).abs())?;
         let error = seen.tx_pps() / f64::from(rate) - 1.0;
-        tell(Check {
+        report(Check {
             what: format!("paced at {rate} frames/s"),
             expected: "within 1 %".to_owned(),
             found: format!("{:.1}/s, {:+.3} %, {} lost", seen.tx_pps(), error * 100.0, seen.lost()),
@@ -175,7 +175,7 @@ fn impaired(setup: &Setup, impairment: Impairment) -> Result<TestBed> {
     TestBed::with("impaired", setup, false, |bed| Ok(Box::new(Impaired::up(bed, impairment)?)))
 }
 
-fn counts(setup: &Setup, tell: &mut impl FnMut(Check)) -> Result<()> {
+fn counts(setup: &Setup, report: &mut impl FnMut(Check)) -> Result<()> {
     let frames = 20_000;
     for (what, impairment, rate, expected) in [
         ("a dropper of 1 in 10", Impairment::Drop(10), 100_000, [2000, 0, 0, 0]),
@@ -186,7 +186,7 @@ fn counts(setup: &Setup, tell: &mut impl FnMut(Check)) -> Result<()> {
         ("a reorderer of 1 in 10", Impairment::Reorder(10), 10_000, [1, 0, 1999, 0]),
     ] {
         if matches!(impairment, Impairment::Reorder(_)) && os::cores() < 2 {
-            tell(Check {
+            report(Check {
                 what: what.to_owned(),
                 expected: String::new(),
                 found: "needs a second core".to_owned(),
@@ -202,7 +202,7 @@ fn counts(setup: &Setup, tell: &mut impl FnMut(Check)) -> Result<()> {
         let show = |[lost, twice, late, spoiled]: [u64; 4]| {
             format!("{lost} lost, {twice} twice, {late} late, {spoiled} spoiled")
         };
-        tell(Check {
+        report(Check {
             what: format!("{what}, {frames} frames"),
             expected: show(expected),
             found: show(found),
@@ -212,7 +212,7 @@ fn counts(setup: &Setup, tell: &mut impl FnMut(Check)) -> Result<()> {
     Ok(())
 }
 
-fn delays(setup: &Setup, tell: &mut impl FnMut(Check)) -> Result<()> {
+fn delays(setup: &Setup, report: &mut impl FnMut(Check)) -> Result<()> {
     for micros in [10, 50, 500] {
         let delay = Duration::from_micros(micros);
         let mut bed = impaired(setup, Impairment::Delay(delay))?;
@@ -224,7 +224,7 @@ fn delays(setup: &Setup, tell: &mut impl FnMut(Check)) -> Result<()> {
             (seen.latency.min().unwrap_or(0) as f64, seen.latency.percentile(50.0).unwrap_or(0) as f64);
         // A median is only as precise as its bucket.
         let width = truth / 64.0;
-        tell(Check {
+        report(Check {
             what: format!("a delay line of {micros} us"),
             expected: format!("within {:.0} ns and the bucket ({width:.0} ns)", LATENCY_ERROR_NS),
             found: format!(
@@ -248,7 +248,7 @@ fn delays(setup: &Setup, tell: &mut impl FnMut(Check)) -> Result<()> {
     let stream = Stream { rate_pps: Some(2_000), stamp: true, ..bed.stream(0, 1, 1) };
     let seen = best(&mut bed, stream, |s| -s.latency.mean().unwrap_or(f64::MAX))?;
     let least = seen.latency.min().unwrap_or(0);
-    tell(Check {
+    report(Check {
         what: "a queue of 5 ms (a thread: late when the machine is busy)".to_owned(),
         expected: "5 ms and the thread's own time, below 100 us".to_owned(),
         found: show(&seen.latency),
@@ -258,11 +258,11 @@ fn delays(setup: &Setup, tell: &mut impl FnMut(Check)) -> Result<()> {
 }
 
 /// The other ways of sending, for machines and devices without live frames.
-fn fallbacks(setup: &Setup, tell: &mut impl FnMut(Check)) -> Result<()> {
+fn fallbacks(setup: &Setup, report: &mut impl FnMut(Check)) -> Result<()> {
     for (name, way) in [("AF_XDP", SendMethod::Xsk), ("packet socket", SendMethod::Socket)] {
         let mut wire = TestBed::wire(setup)?;
         if let Err(why) = wire.send_by(way) {
-            tell(Check {
+            report(Check {
                 what: name.to_owned(),
                 expected: String::new(),
                 found: format!("{why:#}"),
@@ -277,7 +277,7 @@ fn fallbacks(setup: &Setup, tell: &mut impl FnMut(Check)) -> Result<()> {
             -(s.tx_pps() / f64::from(rate) - 1.0).abs()
         })?;
         let error = paced.tx_pps() / f64::from(rate) - 1.0;
-        tell(Check {
+        report(Check {
             what: format!("{name}: 64-byte frames, and {rate} frames/s"),
             expected: "within 1 %, none lost".to_owned(),
             found: format!(

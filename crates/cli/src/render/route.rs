@@ -202,7 +202,7 @@ pub fn cef_summary(view: &CefSummary) -> String {
         out,
         "{prefixes} prefixes of both families, {failed} without room in the plane\n\
          {groups} groups and {adjacencies} neighbours in the plane, {starved} prefixes without one\n\
-         {changes} changes told to the plane\n\
+         {changes} changes written to the plane\n\
          {audits} comparisons with the kernel's tables, {overruns} after events were lost\n"
     );
     out

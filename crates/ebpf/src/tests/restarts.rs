@@ -49,9 +49,9 @@ fn pins_of_another_layout_are_built_anew() {
         plane.tables.meta.u32(0, offset_of!(Meta, abi)).store(abi::ABI + 1, Relaxed);
         drop(plane);
         let mut plane = EbpfPlane::open(options).expect("opened");
-        let told = format!("layout {}", abi::ABI + 1);
+        let note_text = format!("layout {}", abi::ABI + 1);
         assert!(
-            plane.capabilities.notes.iter().any(|note| note.contains(&told)),
+            plane.capabilities.notes.iter().any(|note| note.contains(&note_text)),
             "{:?}",
             plane.capabilities.notes
         );
@@ -240,7 +240,7 @@ fn tables_take_turns() {
         restart(false, SMALL, true, SMALL);
         let mut plane = EbpfPlane::open(options).expect("adopted");
         plane.route_synced().expect("published");
-        assert_eq!(held(&plane), NONE, "a VRF that is not told again");
+        assert_eq!(held(&plane), NONE, "a VRF that is not configured again");
         routes(&mut plane, false);
         assert_eq!(held(&plane), SMALL);
         assert_eq!(plane.route(&[RouteChange::VrfGone(VRF)]), []);

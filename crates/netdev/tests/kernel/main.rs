@@ -425,23 +425,23 @@ fn overrun_is_told() {
         // Cause more events than the receive buffer can hold, whatever size the kernel allows for it.
         let flip = |n: u32| LinkChange { mtu: Some(1300 + n % 2), ..LinkChange::of(p0) };
         let changes: Vec<_> = (0..6000).map(flip).collect();
-        let mut told = false;
+        let mut overrun = false;
         for burst in 1..=32 {
             for _ in 0..burst {
                 assert!(netdev.change(&changes).iter().all(Result::is_ok));
             }
             loop {
                 let batch = events.read();
-                told |= batch.contains(&Event::Overrun);
+                overrun |= batch.contains(&Event::Overrun);
                 if batch.is_empty() {
                     break;
                 }
             }
-            if told {
+            if overrun {
                 break;
             }
         }
-        assert!(told);
+        assert!(overrun);
         // The subscription continues after the loss.
         netdev.set_mtu(p0, 1234).unwrap();
         wait_for(&mut events, "mtu 1234", |e| matches!(e, Event::Link(l) if l.mtu == 1234));

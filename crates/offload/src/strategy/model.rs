@@ -63,7 +63,7 @@ impl Model {
                 .any(|(object, count)| self.layout.units(*object, *count).0 == self.learned)
     }
 
-    fn tell(&mut self, operations: &[Operation]) -> Result<(), lanyard_asic::sdk::Refused> {
+    fn send(&mut self, operations: &[Operation]) -> Result<(), lanyard_asic::sdk::Refused> {
         self.twin.commit(Timestamp::default(), operations, &mut Effects::default()).map(drop)
     }
 }
@@ -77,13 +77,13 @@ impl Strategy for Model {
             return Decision::Verify;
         }
         let operations: Vec<Operation> = writes.iter().map(|write| write.operation.clone()).collect();
-        match self.tell(&operations) {
+        match self.send(&operations) {
             Ok(()) => Decision::Accept,
             Err(refused) => Decision::Refuse(refused),
         }
     }
     fn wrote(&mut self, operations: &[Operation]) {
-        self.exact &= self.tell(operations).is_ok();
+        self.exact &= self.send(operations).is_ok();
     }
     fn distrust(&mut self) {
         self.exact = false;
@@ -112,7 +112,7 @@ impl Strategy for Model {
             self.sizes.iter().for_each(|(path, units)| _ = self.twin.resize(path, *units));
         }
         for operation in entries {
-            let _ = self.tell(std::slice::from_ref(operation));
+            let _ = self.send(std::slice::from_ref(operation));
         }
         self.exact = entries.len() <= 1;
     }

@@ -522,15 +522,15 @@ fn what_leaves() {
     assert_eq!(tags(&out.sent[0].1), "8100.20.6");
     assert_eq!(pipeline.adjacencies_used().collect::<Vec<_>>(), vec![(adjacency(2), now)]);
     let trace = pipeline.trace(port(3), &came);
-    let told: Vec<String> =
+    let described: Vec<String> =
         trace.stages.iter().map(|step| format!("{}: {}", step.stage, step.detail())).collect();
     assert!(
-        told.contains(
+        described.contains(
             &"route: for the router on vlan10; 10.0.20.77 is in 10.0.20.77/32: group 2; bucket 0 of 1 in group 2: \
               adjacency 2; to 0200.0000.004d out of vlan20, TTL 63"
                 .to_owned()
         ),
-        "{told:#?}"
+        "{described:#?}"
     );
 }
 
@@ -638,8 +638,8 @@ fn the_oracle_agrees() {
             if !matches!(verdict, Verdict::Dropped(reason) if reason.is_over_rate()) {
                 assert_eq!((trace.verdict, trace.egress), (verdict, out.sent.clone()));
             }
-            let told = trace.stages.iter().any(|step| step.detail().contains("out of rif"));
-            if verdict == Verdict::Forwarded && told {
+            let described = trace.stages.iter().any(|step| step.detail().contains("out of rif"));
+            if verdict == Verdict::Forwarded && described {
                 routed += 1;
                 for (_, sent) in &out.sent {
                     oracle.approves(&state.plane, at, &bytes, sent);

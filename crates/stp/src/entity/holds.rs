@@ -52,7 +52,7 @@ impl Entity {
     }
 
     /// Sends the port's BPDU again, as soon as the hold count allows.
-    pub(crate) fn tell(&mut self, now: u64, id: PortId) {
+    pub(crate) fn announce(&mut self, now: u64, id: PortId) {
         let Some(p) = self.slot(id) else { return };
         self.now = now;
         self.ports[p].new_info = true;

@@ -108,7 +108,7 @@ fn disabled(e: &mut Entity, p: usize, t: usize) {
     tree.dispute_while = Timer::Zero;
     tree.stale_while = Timer::Zero;
     tree.conveyed = None;
-    tree.told = None;
+    tree.advertised = None;
     tree.promised = false;
     tree.rcvd_info_while = Timer::Zero;
     tree.info_is = InfoIs::Disabled;
@@ -178,7 +178,7 @@ fn superior(e: &mut Entity, p: usize, t: usize) {
     tree.synced &= tree.agreed;
     // The neighbour's information is better than what this port has sent, so nothing sent before binds the
     // port.
-    tree.told = None;
+    tree.advertised = None;
     e.record_priority_and_times(p, t);
     e.updt_rcvd_info_while(p, t);
     e.ports[p].trees[t].info_is = InfoIs::Received;

@@ -289,7 +289,7 @@ fn enter(e: &mut Entity, p: usize, t: usize, state: State) {
                 if !tree.agreed {
                     // The port forwards because its timer has run out, so information that it sent earlier
                     // has aged out.
-                    tree.told = tree.told.map(|_| tree.designated_priority);
+                    tree.advertised = tree.advertised.map(|_| tree.designated_priority);
                 }
                 tree.agreed = send_rstp;
             }

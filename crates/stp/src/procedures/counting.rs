@@ -39,13 +39,13 @@ impl Entity {
         let counting = &self.trees[t].counting;
         !self.bridge.counting_guard
             || counting.hold.is_zero(self.now)
-            || Self::claimed(t, vector) != Self::claimed(t, &counting.told)
-            || *vector < counting.told
+            || Self::claimed(t, vector) != Self::claimed(t, &counting.advertised)
+            || *vector < counting.advertised
     }
 
     /// Records the information that the bridge is about to use: `held` is the root port's, `tells` what the bridge
     /// will send as a result. Returns true when the limit is reached and a hold has begun.
-    pub(crate) fn counts_to_infinity(&mut self, t: usize, held: &Vector, tells: &Vector) -> bool {
+    pub(crate) fn counts_to_infinity(&mut self, t: usize, held: &Vector, offer: &Vector) -> bool {
         if !self.bridge.counting_guard {
             return false;
         }
@@ -53,16 +53,16 @@ impl Entity {
         let tree = &mut self.trees[t];
         let before = tree.root_priority;
         let counting = &mut tree.counting;
-        let root = Self::claimed(t, tells);
-        let known = Self::claimed(t, &counting.told);
+        let root = Self::claimed(t, offer);
+        let known = Self::claimed(t, &counting.advertised);
         let held_back = !counting.hold.is_zero(now);
         let stale = !held_back && now >= counting.last_ms + MEMORY_MS;
-        if stale || root < known || (root == known && *tells <= counting.told) {
-            *counting = Counting { told: *tells, last_ms: now, ..Counting::default() };
+        if stale || root < known || (root == known && *offer <= counting.advertised) {
+            *counting = Counting { advertised: *offer, last_ms: now, ..Counting::default() };
             return false;
         }
         // Only information about the recorded root counts.
-        if root != known || *held < counting.told || *tells == before {
+        if root != known || *held < counting.advertised || *offer == before {
             return false;
         }
         counting.times += 1;

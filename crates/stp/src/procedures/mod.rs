@@ -129,8 +129,8 @@ const CONVEYED_LIFE_MS: u64 = 6000;
 impl crate::vars::PortTreeVars {
     /// True if an agreement that is received now refers to what the port holds, or to something worse.
     fn agreements_count(&self, now: u64) -> bool {
-        let told = self.conveyed.is_some_and(|(conveyed, _)| conveyed == self.designated_priority);
-        told && self.stale_while.is_zero(now)
+        let advertised = self.conveyed.is_some_and(|(conveyed, _)| conveyed == self.designated_priority);
+        advertised && self.stale_while.is_zero(now)
     }
 
     /// Records a transmission. When a designated port now conveys worse information than a moment ago, or has
@@ -146,8 +146,8 @@ impl crate::vars::PortTreeVars {
         }
         self.promised = false;
         self.conveyed = Some((self.designated_priority, now));
-        self.told =
-            Some(self.told.map_or(self.designated_priority, |told| told.min(self.designated_priority)));
+        self.advertised =
+            Some(self.advertised.map_or(self.designated_priority, |advertised| advertised.min(self.designated_priority)));
     }
 
     fn set_agreed(&mut self, agreed: bool) {

@@ -178,7 +178,7 @@ impl Entity {
             let agreed = rstp && p2p && same_root && tree.msg_flags.agreement;
             tree.set_agreed(agreed);
             if agreed && !designated {
-                tree.told = Some(tree.designated_priority);
+                tree.advertised = Some(tree.designated_priority);
             }
             if !internal {
                 let proposing = tree.proposing;
@@ -195,7 +195,7 @@ impl Entity {
         let agreed = p2p && same_root && same_regional_root && tree.msg_flags.agreement;
         tree.set_agreed(agreed);
         if agreed && !designated {
-            tree.told = Some(tree.designated_priority);
+            tree.advertised = Some(tree.designated_priority);
         }
     }
 

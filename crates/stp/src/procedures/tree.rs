@@ -130,10 +130,10 @@ impl Entity {
             if !active || !bound || !(tree.learn || tree.forward) {
                 continue;
             }
-            let infeasible = tree.told.is_some_and(|told| match (outside, root_internal) {
-                (false, _) => told <= held,
-                (true, true) => prefix(&told) < prefix(&held),
-                (true, false) => prefix(&told) <= prefix(&held),
+            let infeasible = tree.advertised.is_some_and(|advertised| match (outside, root_internal) {
+                (false, _) => advertised <= held,
+                (true, true) => prefix(&advertised) < prefix(&held),
+                (true, false) => prefix(&advertised) <= prefix(&held),
             });
             if infeasible {
                 let tree = &mut self.ports[p].trees[t];
@@ -151,8 +151,8 @@ impl Entity {
         let (mut best, mut root_port) = self.best_root(t);
         if let Some(p) = root_port {
             let held = self.ports[p].trees[t].port_priority;
-            let tells = Vector { designated_bridge: self.trees[t].bridge_id, ..best };
-            if self.counts_to_infinity(t, &held, &tells) {
+            let offer = Vector { designated_bridge: self.trees[t].bridge_id, ..best };
+            if self.counts_to_infinity(t, &held, &offer) {
                 (best, root_port) = self.best_root(t);
             }
         }

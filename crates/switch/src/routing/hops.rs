@@ -392,7 +392,7 @@ impl Hops {
             if let Some(adj) = self.adjs.get_mut(*member) {
                 adj.grouped += 1;
             }
-            self.tell_adj(around, *member, out);
+            self.program_adjacency(around, *member, out);
         }
         let buckets = self.buckets(around, slot);
         out.push(RouteChange::Group(group, Some(buckets.clone())));
@@ -411,7 +411,7 @@ impl Hops {
         let owners = buckets::lend(&set.owners, &set.members, &dead);
         owners.iter().filter_map(|owner| self.adjs.get(*owner)?.id).collect()
     }
-    fn tell_adj(&mut self, around: &Around, slot: u32, out: &mut Vec<RouteChange>) {
+    fn program_adjacency(&mut self, around: &Around, slot: u32, out: &mut Vec<RouteChange>) {
         let Some(adj) = self.adjs.get_mut(slot) else { return };
         let (Some(id), Some(rif)) = (adj.id, around.rif(adj.ifindex)) else { return };
         let value = Adjacency { rif, mac: around.mac(adj.ifindex, adj.address) };
@@ -435,12 +435,12 @@ impl Hops {
         for slot in &adjs {
             if let Some(around) = self.adjs.get(*slot).and_then(|adj| around(adj.vrf)) {
                 self.number(*slot);
-                self.tell_adj(around, *slot, out);
+                self.program_adjacency(around, *slot, out);
             }
         }
         for slot in sets {
             if let Some(around) = self.sets.get(slot).and_then(|set| around(set.vrf)) {
-                self.tell_set(around, slot, any_rif, out);
+                self.program_set(around, slot, any_rif, out);
             }
             self.retire_set(slot, out);
         }
@@ -470,7 +470,7 @@ impl Hops {
             self.parking(any_rif, out);
         }
     }
-    fn tell_set(&mut self, around: &Around, slot: u32, any_rif: Option<RifId>, out: &mut Vec<RouteChange>) {
+    fn program_set(&mut self, around: &Around, slot: u32, any_rif: Option<RifId>, out: &mut Vec<RouteChange>) {
         let Some(set) = self.sets.get(slot) else { return };
         let Some(group) = set.group.filter(|_| set.programmed > 0) else { return };
         let mut buckets = match set.outcome {

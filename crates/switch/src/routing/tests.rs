@@ -127,7 +127,7 @@ fn a_next_hop_dies_and_no_route_changes() {
 fn next_hop_objects() {
     let mut world = exact();
     world.probes.clear();
-    let tell = |world: &mut World, id: u32, attribute: &[u8], gone: bool| {
+    let next_hop = |world: &mut World, id: u32, attribute: &[u8], gone: bool| {
         let mut body = vec![2, 0, 0, 0, 0, 0, 0, 0, 8, 0, 1, 0];
         body.extend(id.to_ne_bytes());
         body.extend(attribute);
@@ -150,22 +150,22 @@ fn next_hop_objects() {
     let meets = |world: &World| world.plane.meets(ip("10.1.1.1"));
     assert_eq!(meets(&world), Meets::Up(TrapReason::RoutePolicy));
     let was = world.changes;
-    tell(&mut world, 1, &one(1, 1), false);
-    tell(&mut world, 2, &one(2, 1), false);
-    tell(&mut world, 9, &group(&[(1, 1), (2, 3)]), false);
+    next_hop(&mut world, 1, &one(1, 1), false);
+    next_hop(&mut world, 2, &one(2, 1), false);
+    next_hop(&mut world, 9, &group(&[(1, 1), (2, 3)]), false);
     let Meets::Send(ways) = meets(&world) else { panic!("a group") };
     assert_eq!(ways.len(), 2);
     let buckets = |world: &World| world.plane.groups.values().next().expect("a group").clone();
     let before = buckets(&world);
     assert!(world.changes > was);
     // A member is removed: the group changes, and other buckets keep their owners.
-    tell(&mut world, 9, &group(&[(1, 1)]), false);
-    tell(&mut world, 9, &group(&[(1, 1), (2, 3)]), false);
+    next_hop(&mut world, 9, &group(&[(1, 1)]), false);
+    next_hop(&mut world, 9, &group(&[(1, 1), (2, 3)]), false);
     let moved = before.iter().zip(buckets(&world)).filter(|(old, new)| **old != *new).count();
     assert!(moved <= before.len() / 2, "{moved}");
-    tell(&mut world, 9, &[4, 0, 4, 0], false);
+    next_hop(&mut world, 9, &[4, 0, 4, 0], false);
     assert_eq!(meets(&world), Meets::Drop);
-    tell(&mut world, 9, &[], true);
+    next_hop(&mut world, 9, &[], true);
     assert_eq!(meets(&world), Meets::Up(TrapReason::RoutePolicy), "until the audit finds the route gone");
     assert!(world.mirror.audit_wanted(VRF));
     world.check_clean();

@@ -168,7 +168,7 @@ struct PlaneRouter {
     plane: EbpfPlane,
     netns: Netns,
     routes: usize,
-    told_in: Duration,
+    written_in: Duration,
     _dir: TempDir,
 }
 
@@ -192,16 +192,16 @@ impl PlaneRouter {
             let _inside = netns.enter()?;
             EbpfPlane::open(&options)?
         };
-        let mut router = Self { plane, netns, routes: 0, told_in: Duration::ZERO, _dir: dir };
+        let mut router = Self { plane, netns, routes: 0, written_in: Duration::ZERO, _dir: dir };
         {
             let _inside = router.netns.enter()?;
             router.plane.apply(&state)?;
         }
-        router.tell(routes)?;
+        router.write(routes)?;
         Ok(router)
     }
 
-    fn tell(&mut self, routes: impl Iterator<Item = IpNet>) -> Result<()> {
+    fn write(&mut self, routes: impl Iterator<Item = IpNet>) -> Result<()> {
         let (adjacency, group) = (AdjacencyId::new(1), GroupId::new(1));
         let (adjacency, group) = adjacency.zip(group).context("numbers")?;
         let next = Adjacency { rif: rif(1)?, mac: Some(mac(NEIGHBOUR)) };
@@ -214,7 +214,7 @@ impl PlaneRouter {
         self.routes = changes.len() - 2;
         let start = Instant::now();
         let refused = self.plane.route(&changes);
-        self.told_in = start.elapsed();
+        self.written_in = start.elapsed();
         match refused.into_iter().next() {
             None => Ok(()),
             Some((at, why)) => Err(anyhow!("{:?}: {why}", changes[at])),
@@ -222,7 +222,7 @@ impl PlaneRouter {
     }
 
     fn detail(&self) -> String {
-        format!("{} routes, written in {} ms", self.routes, self.told_in.as_millis())
+        format!("{} routes, written in {} ms", self.routes, self.written_in.as_millis())
     }
 }
 

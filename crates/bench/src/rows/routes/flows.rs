@@ -143,7 +143,7 @@ impl Flows {
 
     /// Passes the gateway and the number of each datagram that has arrived to `tell`, and returns how many
     /// there were.
-    fn hear(&self, tell: &mut dyn FnMut(usize, usize)) -> usize {
+    fn hear(&self, each: &mut dyn FnMut(usize, usize)) -> usize {
         let mut count = 0;
         for (gateway, socket) in self.gateways.iter().enumerate() {
             // A device that goes down is reported once as an error, which ends this loop.
@@ -151,7 +151,7 @@ impl Flows {
                 let is = packet.frame.get(26..30) == Some(&SOURCE.octets()) && !packet.outgoing;
                 let number = packet.frame.get(NUMBER_AT..NUMBER_AT + 8).filter(|_| is);
                 let Some(number) = number.and_then(|bytes| bytes.try_into().ok()) else { continue };
-                tell(gateway, usize::try_from(u64::from_be_bytes(number)).unwrap_or(usize::MAX));
+                each(gateway, usize::try_from(u64::from_be_bytes(number)).unwrap_or(usize::MAX));
                 count += 1;
             }
         }
