@@ -21,7 +21,7 @@ fn rows<'a>(view: &'a Value, key: &str) -> &'a [Value] {
 fn two_hosts_talk_through_the_chip() {
     crate::check(|| {
         let rig = Rig::new(2, BRIDGE);
-        assert!(rig.said().contains("sw1 ready: 2 ports, plane asic"), "{}", rig.said());
+        assert!(rig.printed().contains("sw1 ready: 2 ports, plane asic"), "{}", rig.printed());
         rig.reaches(1, "10.0.0.2");
         let table = rig.show("show mac address-table dynamic");
         let at = |port: &str| rows(&table, "entries").iter().filter(|row| row["interface"] == port).count();

@@ -49,7 +49,7 @@ fn routes_that_do_not_fit_are_forwarded_by_the_kernel() {
         let (inside, outside) = (offload_of(&routes, "offloaded"), offload_of(&routes, "trapped"));
         assert!(ours(&inside) > 900 && ours(&outside) > 400, "{} {}", inside.len(), outside.len());
         wait_for("the alarm", || {
-            rig.said().contains("%RESOURCE-4-THRESHOLD: table tcam/routes").then_some(())
+            rig.printed().contains("%RESOURCE-4-THRESHOLD: table tcam/routes").then_some(())
         });
         // A host in a route of each place.
         for list in [&inside, &outside] {
@@ -71,7 +71,7 @@ fn routes_that_do_not_fit_are_forwarded_by_the_kernel() {
         wait_for("all routes to be in the chip", || (hidden() == 0).then_some(()));
         wait_for("the end of the alarm", || {
             rig.exec(&["show platform resources"]);
-            rig.said().contains("%RESOURCE-5-CLEARED: table tcam/routes").then_some(())
+            rig.printed().contains("%RESOURCE-5-CLEARED: table tcam/routes").then_some(())
         });
     });
 }

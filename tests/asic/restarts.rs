@@ -44,7 +44,7 @@ fn the_software_plane_takes_over_when_the_chip_is_killed() {
         let rig = Rig::new(2, BRIDGE);
         rig.reaches(1, "10.0.0.2");
         kill(Pid::from_raw(rig.chip()), Signal::SIGKILL).expect("the chip is there");
-        wait_for("the switch to say so", || rig.said().contains("%PLANE-2-CHIPDOWN").then_some(()));
+        wait_for("the switch to say so", || rig.printed().contains("%PLANE-2-CHIPDOWN").then_some(()));
         rig.reaches(1, "10.0.0.2");
         assert_eq!(rig.show("show mac address-table dynamic")["total"], 2);
         // A chip that is started again is used again.
@@ -54,14 +54,14 @@ fn the_software_plane_takes_over_when_the_chip_is_killed() {
         command.arg("--socket").arg(format!("{run}/asic.sock")).stderr(Stdio::null());
         let mut chip = rig.net.spawn(&mut command);
         let back =
-            wait_until(Duration::from_secs(20), || rig.said().contains("%PLANE-5-CHIPUP").then_some(()));
+            wait_until(Duration::from_secs(20), || rig.printed().contains("%PLANE-5-CHIPUP").then_some(()));
         if back.is_some() {
             rig.reaches(1, "10.0.0.2");
         }
         let _ = chip.kill();
         let _ = chip.wait();
-        assert!(back.is_some(), "{}", rig.said());
-        let downs = || rig.said().matches("%PLANE-2-CHIPDOWN").count();
+        assert!(back.is_some(), "{}", rig.printed());
+        let downs = || rig.printed().matches("%PLANE-2-CHIPDOWN").count();
         wait_for("the software plane again", || (downs() == 2).then_some(()));
         rig.reaches(1, "10.0.0.2");
     });

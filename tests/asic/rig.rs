@@ -56,7 +56,7 @@ impl Rig {
         command.args(["run", "--instance", &self.instance, "--plane", "asic", "--platform"]);
         command.arg(&self.platform).arg("--config").arg(self.directory.path().join("startup-config"));
         let mut daemon = Daemon::spawn_command(&self.net, &mut command, &self.directory.path().join("log"));
-        daemon.ready().unwrap_or_else(|said| panic!("lanyard run: {said}"));
+        daemon.ready().unwrap_or_else(|printed| panic!("lanyard run: {printed}"));
         self.daemon = Some(daemon);
     }
     /// kill -9 of the daemon.
@@ -69,12 +69,12 @@ impl Rig {
         std::fs::read_to_string(&file).expect(&file).trim().parse().expect("a number")
     }
     /// What the daemon has said on stderr.
-    pub fn said(&self) -> String {
-        self.daemon.as_ref().map(Daemon::said).unwrap_or_default()
+    pub fn printed(&self) -> String {
+        self.daemon.as_ref().map(Daemon::printed).unwrap_or_default()
     }
     /// Runs commands; they must be taken.
     pub fn exec(&self, commands: &[&str]) -> String {
-        cli(&self.instance, commands).unwrap_or_else(|said| panic!("{commands:?}: {said}"))
+        cli(&self.instance, commands).unwrap_or_else(|printed| panic!("{commands:?}: {printed}"))
     }
     /// Runs configuration lines; the refusal is the error.
     pub fn configure(&self, text: &str) -> Result<String, String> {
@@ -104,7 +104,7 @@ impl Drop for Rig {
     fn drop(&mut self) {
         let failed = std::thread::panicking();
         if failed {
-            eprintln!("---- what the daemon of {} said\n{}----", self.instance, self.said());
+            eprintln!("---- what the daemon of {} printed\n{}----", self.instance, self.printed());
             let log = format!("/run/lanyard/{}/chip.log", self.instance);
             eprintln!("---- the chip\n{}----", std::fs::read_to_string(log).unwrap_or_default());
         }

@@ -46,7 +46,7 @@ pub struct Traffic {
 }
 
 /// The contents of a frame's payload.
-struct Said {
+struct Stamp {
     from: usize,
     epoch: u32,
     number: u32,
@@ -56,10 +56,10 @@ fn payload(from: usize, epoch: u32, number: u32) -> Vec<u8> {
     [MARK, &[from as u8], &epoch.to_be_bytes(), &number.to_be_bytes()].concat()
 }
 
-fn read(payload: Option<&[u8]>) -> Option<Said> {
+fn read(payload: Option<&[u8]>) -> Option<Stamp> {
     let rest = payload?.get(..PAYLOAD)?.strip_prefix(MARK)?;
     let word = |at: usize| u32::from_be_bytes([rest[at], rest[at + 1], rest[at + 2], rest[at + 3]]);
-    Some(Said { from: rest[0].into(), epoch: word(1), number: word(5) })
+    Some(Stamp { from: rest[0].into(), epoch: word(1), number: word(5) })
 }
 
 /// The address of a host in a VLAN.
@@ -174,12 +174,12 @@ impl Traffic {
     pub fn check_one(&mut self, at: usize, bytes: &[u8]) {
         let is_ip = bytes.get(12..14) == Some(&[8, 0]);
         let at_payload = if is_ip { ROUTED_AT } else { BRIDGED_AT };
-        let Some(said) = read(bytes.get(at_payload..)) else { return };
-        let Said { from, epoch, number } = said;
+        let Some(printed) = read(bytes.get(at_payload..)) else { return };
+        let Stamp { from, epoch, number } = printed;
         assert_ne!(from, at, "frame {number} comes back to the host that has sent it");
         let routed = is_ip && bytes[6..12] != mac(from as u16);
         let allowed =
-            if routed { self.may_be_routed(at, &said, bytes) } else { self.may_be_bridged(at, &said) };
+            if routed { self.may_be_routed(at, &printed, bytes) } else { self.may_be_bridged(at, &printed) };
         let way = if routed { "routed" } else { "bridged" };
         assert!(
             allowed,
@@ -200,19 +200,19 @@ impl Traffic {
         *(if routed { &mut self.routed } else { &mut self.bridged }) += 1;
     }
 
-    fn may_be_bridged(&self, at: usize, said: &Said) -> bool {
-        self.history.allowed(said.epoch, |state| state.bridges(said.from, at))
+    fn may_be_bridged(&self, at: usize, printed: &Stamp) -> bool {
+        self.history.allowed(printed.epoch, |state| state.bridges(printed.from, at))
     }
 
     /// True when the source is the router's address in the destination's VLAN, and the time to live is one
     /// less.
-    fn may_be_routed(&self, at: usize, said: &Said, bytes: &[u8]) -> bool {
+    fn may_be_routed(&self, at: usize, printed: &Stamp, bytes: &[u8]) -> bool {
         let (vlan, to) = (u16::from(bytes[32]), usize::from(bytes[33]));
         let router = crate::model::index_of(vlan).map(|index| self.routers[index]);
         router.is_some_and(|router| bytes[6..12] == router)
             && bytes[..6] == mac(to as u16)
             && bytes[22] == TTL - 1
-            && self.history.allowed(said.epoch, |state| state.routes(said.from, to, vlan, at))
+            && self.history.allowed(printed.epoch, |state| state.routes(printed.from, to, vlan, at))
     }
 
     /// Ends the traffic; returns the number of frames sent.

@@ -49,8 +49,8 @@ fn below_another_root_and_prefix_twice() {
             .env_remove("MAKEFLAGS")
             .output()
             .expect("make runs");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "turn {turn}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "turn {turn}: {printed}");
         assert!(!root.join("opt/lanyard/libbpf.a").exists(), "libbpf went into the package");
         let unit = fs::read_to_string(root.join("opt/lanyard/lib/systemd/system/lanyard@.service"));
         let unit = unit.expect("the unit");

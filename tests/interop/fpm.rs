@@ -151,8 +151,8 @@ fn hostile_clients(plane: Plane) {
     waits(&bed, "the session's end", |view| view["client"].is_null());
     // Another program has the port, and a command that needs it is refused and changes nothing.
     let taken = bed.net.run(|| std::net::TcpListener::bind("127.0.0.1:2621")).expect("bound");
-    let said = bed.try_configure("fpm server port 2621").expect_err("refused");
-    assert!(said.contains("127.0.0.1:2621") && said.contains("in use"), "{said}");
+    let printed = bed.try_configure("fpm server port 2621").expect_err("refused");
+    assert!(printed.contains("127.0.0.1:2621") && printed.contains("in use"), "{printed}");
     assert!(bed.exec(&["show running-config"]).contains("\nfpm server\n"));
     drop(taken);
     bed.configure("fpm server port 2621");

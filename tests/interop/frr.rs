@@ -49,8 +49,8 @@ impl<'a> Frr<'a> {
     pub fn load(&self, configuration: &str) {
         let file = self.file("lines.conf");
         std::fs::write(&file, configuration).expect("written");
-        let said = self.vtysh(&["-f".as_ref(), file.as_os_str()]);
-        assert!(!said.contains("% "), "FRR refuses: {said}");
+        let printed = self.vtysh(&["-f".as_ref(), file.as_os_str()]);
+        assert!(!printed.contains("% "), "FRR refuses: {printed}");
     }
     /// The output of a `show` command.
     pub fn show(&self, command: &str) -> String {
@@ -91,9 +91,9 @@ impl<'a> Frr<'a> {
     }
     fn await_file(&self, name: &str) {
         let there = wait_until(PATIENCE, || self.file(name).exists().then_some(()));
-        assert!(there.is_some(), "{name} does not come: {}", self.said());
+        assert!(there.is_some(), "{name} does not come: {}", self.printed());
     }
-    fn said(&self) -> String {
+    fn printed(&self) -> String {
         let read = |(name, _): &(&str, Child)| {
             std::fs::read_to_string(self.file(&format!("{name}.log"))).unwrap_or_default()
         };
@@ -114,7 +114,7 @@ impl<'a> Frr<'a> {
 impl Drop for Frr<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("FRR: {}\n{}", self.said(), self.show("show ip route"));
+            eprintln!("FRR: {}\n{}", self.printed(), self.show("show ip route"));
         }
         for (_, child) in &mut self.daemons {
             let _ = child.kill();

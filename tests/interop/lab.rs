@@ -48,6 +48,6 @@ fn a_fabric(plane: Plane) {
         .stdin(Stdio::null())
         .output()
         .expect("unshare runs");
-    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert!(output.status.success(), "{said}");
+    let printed = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{printed}");
 }

@@ -23,13 +23,13 @@ impl Dump {
         let mut child = net.spawn(&mut command);
         let (out, err) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
         let this = Self { child, seen: Arc::default() };
-        let mut said = BufReader::new(err);
+        let mut printed = BufReader::new(err);
         let mut line = String::new();
         while !line.contains("listening on") {
             line.clear();
-            assert_ne!(said.read_line(&mut line).unwrap(), 0, "tcpdump does not listen on {device}");
+            assert_ne!(printed.read_line(&mut line).unwrap(), 0, "tcpdump does not listen on {device}");
         }
-        std::thread::spawn(move || drop(std::io::copy(&mut said, &mut std::io::sink())));
+        std::thread::spawn(move || drop(std::io::copy(&mut printed, &mut std::io::sink())));
         let seen = this.seen.clone();
         // A line that begins with the time stands for a frame; lines with its bytes may follow.
         let is_frame = |line: &String| line.starts_with(|c: char| c.is_ascii_digit());

@@ -39,25 +39,25 @@ fn refusals_change_nothing(plane: Plane) {
         "no vlan 1",
         "ip route 10.0.0.0 255.0.255.0 10.0.0.1",
     ] {
-        let said = bed.try_configure(line).expect_err(line);
-        assert!(said.lines().any(|line| line.trim_start().starts_with('%')), "{line}: {said}");
+        let printed = bed.try_configure(line).expect_err(line);
+        assert!(printed.lines().any(|line| line.trim_start().starts_with('%')), "{line}: {printed}");
     }
     for command in
         ["show nonsense", "show interfaces p9", "show platform packet-trace interface p3 hex 00", "clear"]
     {
-        let said = crate::harness::daemon::cli(&bed.instance, &[command]).expect_err(command);
-        assert!(said.trim_start().starts_with('%'), "{command}: {said}");
+        let printed = crate::harness::daemon::cli(&bed.instance, &[command]).expect_err(command);
+        assert!(printed.trim_start().starts_with('%'), "{command}: {printed}");
     }
     assert_eq!(bed.show("show running-config"), before);
     bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
     // The first refusal ends the run: the commands before it are carried out, the following ones are not.
-    let said = crate::harness::daemon::cli(
+    let printed = crate::harness::daemon::cli(
         &bed.instance,
         &["configure terminal", "hostname a", "nonsense", "hostname b"],
     );
-    assert!(said.is_err() && bed.show("show version")["hostname"] == "a");
-    let said = lanyard(None, &["cli", "--instance", "there-is-none", "-c", "show version"]).unwrap_err();
-    assert!(said.contains("there-is-none"), "{said}");
+    assert!(printed.is_err() && bed.show("show version")["hostname"] == "a");
+    let printed = lanyard(None, &["cli", "--instance", "there-is-none", "-c", "show version"]).unwrap_err();
+    assert!(printed.contains("there-is-none"), "{printed}");
 }
 
 /// The classic commands of brctl; the instance is the bridge.
@@ -68,7 +68,7 @@ fn the_classic_bridge_procedure(plane: Plane) {
             ["brctl", "--instance", &bed.instance].into_iter().chain(line.split(' ')).collect();
         lanyard(None, &words)
     };
-    let must = |line: &str| brctl(line).unwrap_or_else(|said| panic!("brctl {line}: {said}"));
+    let must = |line: &str| brctl(line).unwrap_or_else(|printed| panic!("brctl {line}: {printed}"));
     must("addbr br0");
     must("addif br0 p1");
     must("addif br0 p2 p3");
@@ -100,8 +100,8 @@ fn the_classic_bridge_procedure(plane: Plane) {
 fn a_session_is_committed_or_aborted(plane: Plane) {
     let bed = Bed::new(plane, 3, TWO);
     let lines = ["configure session s", "interface p3", "switchport", "show diff", "abort"];
-    let said = bed.exec(&lines);
-    assert!(said.contains("interface p3"), "{said}");
+    let printed = bed.exec(&lines);
+    assert!(printed.contains("interface p3"), "{printed}");
     bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
     bed.exec(&["configure session s", "interface p3", "switchport", "commit"]);
     wait_for("the link to come up", || {
@@ -240,12 +240,12 @@ fn without_the_right_to_load(plane: Plane) {
         ];
         Daemon::spawn_command(&bed.net, command.args(words), &bed.file(log))
     };
-    let said = run("ebpf", "refused").ready().unwrap_err();
-    assert!(said.contains("plane ebpf is not available"), "{said}");
+    let printed = run("ebpf", "refused").ready().unwrap_err();
+    assert!(printed.contains("plane ebpf is not available"), "{printed}");
     let mut daemon = run("auto", "rootless");
     let ready = daemon.ready().unwrap();
     assert!(ready.contains("1 ports, plane soft"), "{ready}");
-    assert!(daemon.said().contains("ebpf is not available"), "{}", daemon.said());
+    assert!(daemon.printed().contains("ebpf is not available"), "{}", daemon.printed());
     assert_eq!(bed.show("show version")["plane"], "soft");
     lanyard(None, &["detach", "--instance", &bed.instance]).unwrap();
     daemon.end();

@@ -199,8 +199,8 @@ fn a_server_on_the_same_machine(plane: Plane) {
     let bed = bed(plane, "vlan 10\ninterface vlan 10\n ip address 10.0.10.254 255.255.255.0\n");
     let taken = bed.net.run(|| std::net::UdpSocket::bind("0.0.0.0:67").unwrap());
     bed.configure("interface vlan 10\nip helper-address 10.0.20.1");
-    let said = bed.exec(&["show ip dhcp relay"]);
-    assert!(said.contains("The relay does not work: UDP port 67"), "{said}");
+    let printed = bed.exec(&["show ip dhcp relay"]);
+    assert!(printed.contains("The relay does not work: UDP port 67"), "{printed}");
     drop(taken);
     // The next change tries again.
     bed.configure("interface vlan 10\nip helper-address 10.0.20.2");

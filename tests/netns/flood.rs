@@ -92,8 +92,8 @@ fn reserved_addresses(plane: Plane) {
     bed.configure("reserved-address 14 forward\nreserved-address 0 drop");
     bed.expect_at(1, &frame(reserved(14), mac(1)), &[2, 3]);
     bed.expect_drop(1, &frame(reserved(0), mac(1)), "reserved_address");
-    let said = bed.try_configure("reserved-address 1 forward").unwrap_err();
-    assert!(said.contains("PAUSE"), "{said}");
+    let printed = bed.try_configure("reserved-address 1 forward").unwrap_err();
+    assert!(printed.contains("PAUSE"), "{printed}");
     bed.expect_drop(1, &frame(reserved(1), mac(1)), "pause");
 }
 

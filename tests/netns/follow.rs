@@ -51,8 +51,8 @@ pub fn with_hosts(plane: Plane, more: &str) -> Option<Bed> {
     let bed = Bed::new(plane, 3, &format!("{CONFIG}{more}"));
     bed.chatter.set(true);
     bed.exact.set(false);
-    if let Err(said) = bed.try_cef("10.0.10.1") {
-        assert!(said.contains(&format!("plane {} does not route", plane.name())), "{said}");
+    if let Err(printed) = bed.try_cef("10.0.10.1") {
+        assert!(printed.contains(&format!("plane {} does not route", plane.name())), "{printed}");
         println!("skipped: plane {} does not route", plane.name());
         return None;
     }
@@ -71,7 +71,7 @@ impl Bed {
     }
     /// The plane's entry for an address: the action, and the next hops' interfaces.
     pub fn cef(&self, address: &str) -> (String, Vec<String>) {
-        let view = self.try_cef(address).unwrap_or_else(|said| panic!("show ip cef {address}: {said}"));
+        let view = self.try_cef(address).unwrap_or_else(|printed| panic!("show ip cef {address}: {printed}"));
         let entry = &view["entries"][0];
         let hops = entry["nexthops"].as_array().into_iter().flatten();
         let names = hops.filter_map(|hop| hop["interface"].as_str().map(str::to_owned)).collect();
@@ -137,13 +137,13 @@ fn hosts_across_vlans(plane: Plane) {
     let before = (bed.heard_by_kernel("vlan10"), bed.heard_by_kernel("vlan20"));
     bed.host(1).tcp(bed.host(2), "10.0.20.1", 4 << 20);
     bed.host(2).tcp(bed.host(1), "fd00:10::1", 4 << 20);
-    let heard = (bed.heard_by_kernel("vlan10") - before.0, bed.heard_by_kernel("vlan20") - before.1);
-    assert!(heard.0 < 100 && heard.1 < 100, "the kernel saw {heard:?} frames of 8 MB");
+    let received = (bed.heard_by_kernel("vlan10") - before.0, bed.heard_by_kernel("vlan20") - before.1);
+    assert!(received.0 < 100 && received.1 < 100, "the kernel saw {received:?} frames of 8 MB");
     // The first hop of a traceroute is the switch.
     let mut ping = std::process::Command::new("ping");
     ping.args(["-n", "-c", "1", "-W", "5", "-t", "1", "10.0.20.1"]);
-    let said = String::from_utf8_lossy(&bed.host(1).net.output(&mut ping).stdout).into_owned();
-    assert!(said.contains("10.0.10.254") && said.contains("Time to live exceeded"), "{said}");
+    let printed = String::from_utf8_lossy(&bed.host(1).net.output(&mut ping).stdout).into_owned();
+    assert!(printed.contains("10.0.10.254") && printed.contains("Time to live exceeded"), "{printed}");
     // On a path with a smaller MTU the sender gets an ICMP message.
     bed.configure("interface vlan 20\nmtu 1300");
     wait_for("the path MTU to be reported", || {
@@ -274,7 +274,10 @@ fn overrun(plane: Plane) {
     });
     wait_for("the last change", || (bed.cef("11.0.6.1").1 == ["vlan30"]).then_some(()));
     let programmed = summary("changes") - before[2];
-    assert!(programmed < 5_000, "{programmed} changes programmed of {COUNT} routes, one of which has changed");
+    assert!(
+        programmed < 5_000,
+        "{programmed} changes programmed of {COUNT} routes, one of which has changed"
+    );
     assert_eq!((bed.cef("11.0.7.1").0.as_str(), bed.cef(&last(COUNT)).0.as_str()), ("none", "forward"));
     println!("{programmed} changes programmed of {COUNT} routes");
 }

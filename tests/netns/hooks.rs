@@ -143,7 +143,7 @@ fn delivery(plane: Plane) {
 /// Changes by hosts and administrators after the start change how a port is forwarded, within a second.
 fn netdev_changes_are_followed(plane: Plane) {
     let bed = Bed::new(plane, 4, &format!("{CONFIG}interface range p1 - 2\n hook xdp\n"));
-    let said = |command: &str, text: &str| {
+    let printed = |command: &str, text: &str| {
         let began = std::time::Instant::now();
         crate::harness::wait_for(text, || bed.exec(&[command]).contains(text).then_some(()));
         println!("{text}: after {:?}", began.elapsed());
@@ -161,22 +161,22 @@ fn netdev_changes_are_followed(plane: Plane) {
     for host in [1, 2] {
         run(&bed.host(host).net, "ethtool", "-K eth0 gro on");
     }
-    said("show logging", "Interface p1: takes frames from XDP");
-    said("show logging", "Interface p2: takes frames from XDP");
+    printed("show logging", "Interface p1: takes frames from XDP");
+    printed("show logging", "Interface p2: takes frames from XDP");
     forwards(&bed);
     assert!(redirected(&bed, "p1") > 0, "XDP is not used");
     for host in [1, 2] {
         run(&bed.host(host).net, "ethtool", "-K eth0 gro off");
     }
-    said("show logging", "Interface p1: takes no more frames from XDP");
-    said("show logging", "Interface p2: takes no more frames from XDP");
+    printed("show logging", "Interface p1: takes no more frames from XDP");
+    printed("show logging", "Interface p2: takes no more frames from XDP");
     forwards(&bed);
-    said("show interfaces p3", "handed to the other end directly");
+    printed("show interfaces p3", "handed to the other end directly");
     run(&bed.net, "tc", "qdisc add dev p3 root tbf rate 50mbit burst 100k latency 10ms");
-    said("show interfaces p3", "Frames leave through the device: it has the queueing discipline tbf");
+    printed("show interfaces p3", "Frames leave through the device: it has the queueing discipline tbf");
     forwards(&bed);
     run(&bed.net, "tc", "qdisc del dev p3 root");
-    said("show interfaces p3", "handed to the other end directly");
+    printed("show interfaces p3", "handed to the other end directly");
 }
 
 /// A host that stops to take frames from XDP while nobody follows it gets them by TC before long; the next daemon uses XDP again.
@@ -308,8 +308,8 @@ fn captures_show_both_directions(plane: Plane) {
             bed.exec(&["show interfaces p2"]).contains("handed to the other end directly").then_some(())
         });
     }
-    let said = crate::harness::daemon::cli(&bed.instance, &["monitor capture interface lo"]).unwrap_err();
-    assert!(said.starts_with("% lo is not a port"), "{said}");
+    let printed = crate::harness::daemon::cli(&bed.instance, &["monitor capture interface lo"]).unwrap_err();
+    assert!(printed.starts_with("% lo is not a port"), "{printed}");
 }
 
 /// Another switch tags the frames: its eBPF plane leaves the tag out of band, where an XDP program does not
@@ -366,7 +366,7 @@ fn arrived(bed: &Bed, count: usize) -> Vec<(usize, Frame)> {
 fn the_soft_plane_has_no_hooks(plane: Plane) {
     let bed = Bed::new(plane, 4, CONFIG);
     assert_eq!(hook(&bed, "p1"), "soft");
-    let said = bed.try_configure("interface p1\nhook xdp").unwrap_err();
-    assert!(said.starts_with('%') && said.contains("soft"), "{said}");
+    let printed = bed.try_configure("interface p1\nhook xdp").unwrap_err();
+    assert!(printed.starts_with('%') && printed.contains("soft"), "{printed}");
     forwards(&bed);
 }

@@ -73,8 +73,8 @@ fn vrfs_isolate(plane: Plane) {
     assert!(arp["neighbors"].as_array().unwrap().iter().any(|n| n["interface"] == "vlan10"), "{arp}");
     let own = bed.show("show ip route");
     assert!(own["routes"].as_array().unwrap().iter().all(|r| r["prefix"] != "10.0.1.0/24"), "{own}");
-    let said = bed.exec(&[&format!("ping vrf {a} 10.9.0.1 repeat 2")]);
-    assert!(said.contains(" 0% packet loss"), "{said}");
+    let printed = bed.exec(&[&format!("ping vrf {a} 10.9.0.1 repeat 2")]);
+    assert!(printed.contains(" 0% packet loss"), "{printed}");
     let view = bed.show("show vrf");
     assert!(view["vrfs"].as_array().unwrap().iter().all(|vrf| vrf["present"] == true), "{view}");
     let brief = bed.exec(&["show ip interface brief"]);
@@ -86,8 +86,8 @@ fn vrfs_come_and_go(plane: Plane) {
     assert!(exists(&a) && exists(&b));
     bed.host(1).reaches("10.0.2.1");
     // As in IOS, an interface that moves to another VRF loses its addresses.
-    let said = bed.try_configure(&format!("interface vlan 20\nvrf forwarding {b}")).unwrap();
-    assert!(said.contains("% Interface Vlan20 IP addresses removed due to enabling VRF"), "{said}");
+    let printed = bed.try_configure(&format!("interface vlan 20\nvrf forwarding {b}")).unwrap();
+    assert!(printed.contains("% Interface Vlan20 IP addresses removed due to enabling VRF"), "{printed}");
     assert!(!bed.host(1).ping("-c 1 -W 1 10.0.2.1"));
     let refused = bed.try_configure("interface vlan 20\nip address 10.0.2.254/24").unwrap_err();
     assert!(refused.contains("overlaps with Vlan40"), "{refused}");
@@ -103,8 +103,8 @@ fn vrfs_come_and_go(plane: Plane) {
     // A namespace that Lanyard did not make is used, and not deleted.
     let foreign = name(&bed, "f");
     netns::create(&foreign).unwrap();
-    let said = bed.try_configure(&format!("vrf definition {foreign}")).unwrap();
-    assert!(said.contains("existed already"), "{said}");
+    let printed = bed.try_configure(&format!("vrf definition {foreign}")).unwrap();
+    assert!(printed.contains("existed already"), "{printed}");
     bed.configure(&format!("no vrf definition {foreign}"));
     let stayed = exists(&foreign);
     netns::delete(&foreign).unwrap();
@@ -350,16 +350,16 @@ fn redirects_and_broadcasts(plane: Plane) {
     bed.configure("interface vlan 10\nip redirects");
     assert_eq!(redirects(), ("1".into(), "1".into()));
     // A directed broadcast reaches the subnet only where it is configured.
-    let heard = || bed.host(1).ping("-c 1 -W 1 -b 10.0.20.255");
+    let received = || bed.host(1).ping("-c 1 -W 1 -b 10.0.20.255");
     bed.host(2).net.run(|| {
         lanyard_netdev::sysctl::set(&["ipv4", "icmp_echo_ignore_broadcasts"], "0").unwrap();
     });
-    assert!(!heard());
+    assert!(!received());
     bed.configure("interface vlan 10\nip directed-broadcast\ninterface vlan 20\nip directed-broadcast");
-    wait_for("an answer to a directed broadcast", || heard().then_some(()));
+    wait_for("an answer to a directed broadcast", || received().then_some(()));
     bed.configure("interface vlan 10\nno ip directed-broadcast\ninterface vlan 20\nno ip directed-broadcast");
     assert_eq!(sysctl("all", "bc_forwarding"), "0");
-    assert!(!heard());
+    assert!(!received());
     let refused = cli(&bed.instance, &["configure terminal", "interface vlan 10", "no ip unreachables"]);
     assert!(refused.unwrap_err().contains("not available"));
 }

@@ -256,8 +256,8 @@ fn netns_exec(plane: Plane) {
     assert!(table(&bed).is_superset(&before), "{:?}, before {before:?}", table(&bed));
     bed.end_daemon(Signal::SIGKILL);
     stream.end(two);
-    let said = bed.net.output(&mut name.lanyard(&["detach", "--instance", &bed.instance]));
-    assert!(said.status.success(), "{said:?}");
+    let printed = bed.net.output(&mut name.lanyard(&["detach", "--instance", &bed.instance]));
+    assert!(printed.status.success(), "{printed:?}");
     bed.detached.set(true);
     assert_eq!(crate::harness::check::left_behind(&bed), Vec::<String>::new());
 }
@@ -312,14 +312,14 @@ fn restart_keeps_the_configuration(plane: Plane) {
     for line in MUCH.lines().filter(|line| line.starts_with("interface") || line.starts_with("mac")) {
         assert!(before.contains(line), "{line} is not in\n{before}");
     }
-    let said = bed.exec(&["write memory"]);
-    assert!(said.contains("[OK]"), "{said}");
+    let printed = bed.exec(&["write memory"]);
+    assert!(printed.contains("[OK]"), "{printed}");
     bed.configure("hostname unsaved");
     let vlans = bed.show("show vlan");
     bed.end_daemon(Signal::SIGKILL);
     bed.exact.set(plane == Plane::ebpf);
     bed.start();
-    assert!(!bed.said().contains("refused"), "{}", bed.said());
+    assert!(!bed.printed().contains("refused"), "{}", bed.printed());
     assert_eq!(running(&bed), before);
     assert_eq!(bed.show("show vlan"), vlans);
     assert_eq!(bed.show("show startup-config")["text"].as_str(), Some(before.as_str()));
@@ -333,7 +333,7 @@ fn restart_from_its_own_running_config(plane: Plane) {
     std::fs::write(bed.config_file(), &before).unwrap();
     bed.exact.set(plane == Plane::ebpf);
     bed.start();
-    assert!(!bed.said().contains("refused"), "{}", bed.said());
+    assert!(!bed.printed().contains("refused"), "{}", bed.printed());
     assert_eq!(running(&bed), before);
 }
 
@@ -357,7 +357,7 @@ interface nowhere9
     let bed = Bed::without_switch(plane, 3, 1500);
     bed.net.ip("link add br0 type bridge\nlink set p3 master br0");
     std::fs::write(bed.config_file(), text).unwrap();
-    let said = lanyard(None, &["run", "--check", &bed.config_file().display().to_string()]).unwrap_err();
+    let printed = lanyard(None, &["run", "--check", &bed.config_file().display().to_string()]).unwrap_err();
     for place in [
         "line 2, column 1",
         "line 5, column 25",
@@ -365,10 +365,10 @@ interface nowhere9
         "line 9, column 6",
         "line 10, column 6",
     ] {
-        assert!(said.contains(place), "{place} is not in\n{said}");
+        assert!(printed.contains(place), "{place} is not in\n{printed}");
     }
     bed.start();
-    let said = bed.said();
+    let printed = bed.printed();
     let log = bed.show("show logging").to_string();
     // Lines that the netdevs contradict are refused with their line numbers; lines for a netdev that does not
     // exist are accepted.
@@ -380,11 +380,11 @@ interface nowhere9
         "line 10, ",
         "line 12, column 2",
     ] {
-        assert!(said.contains(place), "{place} is not in\n{said}");
+        assert!(printed.contains(place), "{place} is not in\n{printed}");
         assert!(log.contains(place), "{place} is not in\n{log}");
     }
-    assert!(said.contains("br0") && said.contains("lanyard: sw9 ready"), "{said}");
-    assert!(!said.contains("line 13") && !said.contains("line 14"), "{said}");
+    assert!(printed.contains("br0") && printed.contains("lanyard: sw9 ready"), "{printed}");
+    assert!(!printed.contains("line 13") && !printed.contains("line 14"), "{printed}");
     bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
     bed.net.ip("link delete br0");
 }
@@ -393,8 +393,8 @@ fn one_daemon_an_instance(plane: Plane) {
     let bed = Bed::new(plane, 2, "interface range p1 - 2\n switchport\n");
     let pid = bed.daemon.borrow().as_ref().unwrap().pid();
     let mut second = Daemon::spawn(&bed.net, &bed.instance, plane, None, &bed.file("second"));
-    let said = second.ready().unwrap_err();
-    assert!(said.contains("is running already") && said.contains(&pid.to_string()), "{said}");
+    let printed = second.ready().unwrap_err();
+    assert!(printed.contains("is running already") && printed.contains(&pid.to_string()), "{printed}");
     assert_eq!(second.end().code(), Some(1));
     // The attempt has not disturbed the running daemon: it forwards, and it answers.
     bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
@@ -418,10 +418,10 @@ fn restarted_without_its_startup_file(plane: Plane) {
     bed.start();
     stream.flows(two, 200);
     let loud = |why: &str| {
-        let (file, said) = (bed.config_file().display().to_string(), bed.said());
+        let (file, printed) = (bed.config_file().display().to_string(), bed.printed());
         let log = bed.show("show logging").to_string();
         for part in [file.as_str(), why, "LAST RUNNING CONFIGURATION"] {
-            assert!(said.contains(part) && log.contains(part), "{part} is not in\n{said}\n{log}");
+            assert!(printed.contains(part) && log.contains(part), "{part} is not in\n{printed}\n{log}");
         }
     };
     loud("No such file");
@@ -440,8 +440,8 @@ fn restarted_without_its_startup_file(plane: Plane) {
     std::fs::rename(&kept, bed.file("kept")).unwrap();
     let mut daemon =
         Daemon::spawn(&bed.net, &bed.instance, plane, Some(&bed.config_file()), &bed.file("refused"));
-    let said = daemon.ready().unwrap_err();
-    assert!(said.contains(&kept) && said.contains("lanyard detach"), "{said}");
+    let printed = daemon.ready().unwrap_err();
+    assert!(printed.contains(&kept) && printed.contains("lanyard detach"), "{printed}");
     stream.flows(two, 200);
     std::fs::rename(bed.file("kept"), &kept).unwrap();
     bed.start();
@@ -461,8 +461,8 @@ fn restarted_without_its_startup_file(plane: Plane) {
 fn started_without_its_startup_file(plane: Plane) {
     let bed = Bed::without_switch(plane, 2, 1500);
     bed.start();
-    let said = bed.said();
-    assert!(said.contains("No such file") && said.contains("default configuration"), "{said}");
+    let printed = bed.printed();
+    assert!(printed.contains("No such file") && printed.contains("default configuration"), "{printed}");
     bed.configure("interface range p1 - 2\nswitchport");
     bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
 }
@@ -485,9 +485,9 @@ fn restarted_with_a_bad_line(plane: Plane) {
     bed.start();
     stream.flows(two, 300);
     stream.end(two);
-    let said = bed.said();
-    assert!(said.contains("line 7, column 2") && said.contains("line 9, column 2"), "{said}");
-    assert!(said.contains("2 lines refused"), "{said}");
+    let printed = bed.printed();
+    assert!(printed.contains("line 7, column 2") && printed.contains("line 9, column 2"), "{printed}");
+    assert!(printed.contains("2 lines refused"), "{printed}");
     assert_eq!(table(&bed), before);
     let f = frame(BROADCAST, mac(1));
     bed.expect(1, &f, &[(2, f.clone()), (3, f.clone()), (4, f.vlan(10))]);
@@ -519,12 +519,12 @@ fn a_detach_that_fails_can_be_repeated(plane: Plane) {
     let nothing: Option<&str> = None;
     nix::mount::mount(Some("none"), inside.as_str(), Some("tmpfs"), nix::mount::MsFlags::empty(), nothing)
         .unwrap();
-    let said = bed.detach();
+    let printed = bed.detach();
     let record = format!("/run/lanyard/{}/record.json", bed.instance);
     let kept = std::path::Path::new(&record).exists();
     nix::mount::umount2(inside.as_str(), nix::mount::MntFlags::MNT_DETACH).unwrap();
-    let said = said.expect_err("the pins are busy");
-    assert!(said.contains("removing"), "{said}");
+    let printed = printed.expect_err("the pins are busy");
+    assert!(printed.contains("removing"), "{printed}");
     assert!(kept, "{record} is what the next detach goes by");
     bed.daemon.borrow_mut().take().expect("a daemon").end();
     bed.detach().unwrap();
@@ -549,8 +549,11 @@ fn no_soft_plane_over_a_live_one(plane: Plane) {
         }
         command.args(["run", "--instance", &bed.instance, "--plane", choice, "--config", &config]);
         let mut daemon = Daemon::spawn_command(&bed.net, &mut command, &bed.file(choice));
-        let said = daemon.ready().expect_err("frames would be forwarded twice");
-        assert!(said.contains("twice") && said.contains("lanyard detach --instance"), "{choice}: {said}");
+        let printed = daemon.ready().expect_err("frames would be forwarded twice");
+        assert!(
+            printed.contains("twice") && printed.contains("lanyard detach --instance"),
+            "{choice}: {printed}"
+        );
     }
     bed.start();
     bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3]);
@@ -617,7 +620,7 @@ fn killed_while_grace_periods_are_expedited(plane: Plane) {
             let mut daemon =
                 Daemon::spawn(&bed.net, &bed.instance, bed.plane, Some(&bed.config_file()), &bed.file("log"));
             bed.detached.set(false);
-            while !daemon.said().contains(" ready: ") {
+            while !daemon.printed().contains(" ready: ") {
                 if let Some(pid) = guardian(daemon.pid()) {
                     if with_guardian {
                         let pid = nix::unistd::Pid::from_raw(pid.cast_signed());

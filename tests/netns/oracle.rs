@@ -129,11 +129,11 @@ impl Oracle {
     fn await_links(&self) {
         for (at, host) in self.hosts.iter().enumerate() {
             let others = || self.hosts.iter().enumerate().filter(move |(other, _)| *other != at);
-            let mut heard = [false; PORTS];
+            let mut received = [false; PORTS];
             crate::harness::wait_for("the bridge to forward", || {
                 host.send(&frame(BROADCAST, mac(0xfff)));
-                others().for_each(|(other, host)| heard[other] |= host.next().is_some());
-                (heard.iter().filter(|heard| **heard).count() == PORTS - 1).then_some(())
+                others().for_each(|(other, host)| received[other] |= host.next().is_some());
+                (received.iter().filter(|received| **received).count() == PORTS - 1).then_some(())
             });
         }
     }

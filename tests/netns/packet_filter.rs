@@ -61,9 +61,9 @@ fn world(plane: Plane, before: &str) -> Bed {
 /// Runs a shell command in the switch's namespace; returns its output.
 fn run(bed: &Bed, command: &str) -> String {
     let output = bed.net.output(Command::new("sh").args(["-ec", command]));
-    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert!(output.status.success(), "{command}: {said}");
-    said
+    let printed = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{command}: {printed}");
+    printed
 }
 
 fn have(tool: &str) -> bool {
@@ -125,7 +125,7 @@ fn packet_filter(plane: Plane) {
         assert_eq!(wait_routed_by(&bed, family, "kernel"), reason);
         blocked(&bed, address);
     }
-    assert!(bed.said().contains(&format!("are routed by the kernel: {reason}")), "{}", bed.said());
+    assert!(bed.printed().contains(&format!("are routed by the kernel: {reason}")), "{}", bed.printed());
     let shown = bed.exec(&["show interfaces vlan 10"]);
     assert!(
         shown.contains(&format!("IPv4 packets received here are routed by the kernel: {reason}")),

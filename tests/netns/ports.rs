@@ -99,8 +99,8 @@ fn enslaved_elsewhere(plane: Plane) {
     // The kernel sends IPv6 frames there before the port belongs to the switch.
     bed.exact.set(false);
     bed.net.ip("link add br0 type bridge\nlink set p2 master br0\nlink set p2 up");
-    let said = bed.try_configure("interface p2\nswitchport").unwrap_err();
-    assert!(said.contains("p2") && said.contains("br0"), "{said}");
+    let printed = bed.try_configure("interface p2\nswitchport").unwrap_err();
+    assert!(printed.contains("p2") && printed.contains("br0"), "{printed}");
     assert_eq!(bed.netdev.link("p2").unwrap().master, Some(bed.net.index("br0")), "the bridge keeps it");
     bed.net.ip("link set p2 nomaster");
     bed.configure("interface p2\nswitchport");

@@ -218,14 +218,14 @@ fn traceroute(plane: Plane) {
         for probe in ["-U", "-I", "-T"] {
             let command = format!("traceroute -n -q 1 -w 2 -m 4 -s {from} {probe} {to}");
             // The kernel limits how often it answers a host, so repeat.
-            let mut said = String::new();
+            let mut printed = String::new();
             let found = crate::harness::wait_until(crate::harness::DEADLINE, || {
-                said = run(bed.host(1), &command);
+                printed = run(bed.host(1), &command);
                 let of = |line: &str| line.split_whitespace().nth(1).map(str::to_owned);
-                let found: Vec<String> = said.lines().skip(1).filter_map(of).collect();
+                let found: Vec<String> = printed.lines().skip(1).filter_map(of).collect();
                 (found == hops).then_some(())
             });
-            assert!(found.is_some(), "{command}: {said}");
+            assert!(found.is_some(), "{command}: {printed}");
         }
     }
     let last = datagram(&bed, 1, "10.0.10.1", "10.0.20.1", 1);
@@ -250,8 +250,8 @@ fn path_mtu(plane: Plane) {
         let known = run(bed.host(1), &format!("ip {family} route get {to}"));
         assert!(known.contains("mtu 1300"), "{known}");
         bed.by_the_plane(1, 50, to, || bed.host(1).tcp(bed.host(2), to, 4 << 20));
-        let said = run(bed.host(1), &format!("ping -n -c 1 -W 5 -M do -s 1400 {to}"));
-        assert!(said.contains("mtu") || said.contains("too long"), "{said}");
+        let printed = run(bed.host(1), &format!("ping -n -c 1 -W 5 -M do -s 1400 {to}"));
+        assert!(printed.contains("mtu") || printed.contains("too long"), "{printed}");
     }
     // The kernel fragments packets that may be fragmented.
     let (before, after) = (bed.routed(4), bed.host(4).ping("-c 3 -M dont -s 1400 10.0.20.1"));
@@ -296,8 +296,8 @@ fn neighbours_are_resolved(plane: Plane) {
         }
         let ping = format!("ping -n -c 1 -W 5 {to}");
         wait_for(&format!("{to}: {words}"), || {
-            let said = run(bed.host(1), &ping);
-            (said.contains(words) && said.contains(&format!("From {from}"))).then_some(())
+            let printed = run(bed.host(1), &ping);
+            (printed.contains(words) && printed.contains(&format!("From {from}"))).then_some(())
         });
     }
 }
@@ -332,8 +332,8 @@ fn neighbours_are_kept_by_use(plane: Plane) {
         bed.host(1).reaches(address);
     }
     let state = |address: &str| {
-        let said = run_in(&bed, &format!("neighbor show {address}"));
-        said.split_whitespace().last().unwrap_or("gone").to_owned()
+        let printed = run_in(&bed, &format!("neighbor show {address}"));
+        printed.split_whitespace().last().unwrap_or("gone").to_owned()
     };
     for (_, unused) in pairs {
         wait_for("the unused one to go stale", || (state(unused) == "STALE").then_some(()));
@@ -574,6 +574,6 @@ fn the_switch_itself(plane: Plane) {
         assert_eq!(listener.accept().unwrap().1, stream.unwrap().local_addr().unwrap(), "{address}");
     }
     // Its own packets use the same tables.
-    let said = bed.exec(&["ping 10.9.0.1 repeat 2", "ping ipv6 fd00:9::1 repeat 2"]);
-    assert_eq!(said.matches(" 0% packet loss").count(), 2, "{said}");
+    let printed = bed.exec(&["ping 10.9.0.1 repeat 2", "ping ipv6 fd00:9::1 repeat 2"]);
+    assert_eq!(printed.matches(" 0% packet loss").count(), 2, "{printed}");
 }

@@ -244,8 +244,8 @@ interface p4
     // The routed port itself still works, without a tag.
     switch.host(4).reaches("10.0.1.254");
     switch.host(4).reaches("10.0.100.1");
-    let said = router.exec(&["show ip interface brief"]);
-    assert!(said.contains("p1.100") && said.matches(" up ").count() >= 3, "{said}");
+    let printed = router.exec(&["show ip interface brief"]);
+    assert!(printed.contains("p1.100") && printed.matches(" up ").count() >= 3, "{printed}");
     // A tag without a subinterface reaches no interface.
     router.configure("interface p1.200\nencapsulation dot1q 201");
     assert!(!switch.host(3).ping("-c 1 -W 1 10.0.200.254"));

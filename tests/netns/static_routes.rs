@@ -137,7 +137,7 @@ fn two_instances(plane: Plane) {
         .unwrap();
     let start = || {
         let mut daemon = Daemon::spawn(&bed.net, &second, plane, Some(&config), &bed.file("second-log"));
-        daemon.ready().unwrap_or_else(|said| panic!("the second switch: {said}"));
+        daemon.ready().unwrap_or_else(|printed| panic!("the second switch: {printed}"));
         daemon
     };
     let forwarding = || {

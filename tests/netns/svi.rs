@@ -38,8 +38,8 @@ fn the_switch_answers(plane: Plane) {
     bed.host(1).reaches("10.0.10.254");
     bed.host(1).reaches("fd00:10::254");
     bed.host(2).reaches("10.0.20.254");
-    let said = bed.exec(&["ping 10.0.10.1 repeat 2", "ping ipv6 fd00:20::1 repeat 2"]);
-    assert!(said.contains(" 0% packet loss"), "{said}");
+    let printed = bed.exec(&["ping 10.0.10.1 repeat 2", "ping ipv6 fd00:20::1 repeat 2"]);
+    assert!(printed.contains(" 0% packet loss"), "{printed}");
     let table = bed.show("show mac address-table self");
     assert_eq!(table["total"], 2, "{table}");
     let arp = bed.show("show arp");

@@ -145,8 +145,8 @@ fn changes_take_effect_at_once(plane: Plane) {
     bed.expect(3, &f, &[(4, f.vlan(20))]);
     bed.learned(mac(1), 20, None);
     // A refused line changes nothing.
-    let said = bed.try_configure("interface p4\nswitchport access vlan 4095").unwrap_err();
-    assert!(said.starts_with('%'), "{said}");
+    let printed = bed.try_configure("interface p4\nswitchport access vlan 4095").unwrap_err();
+    assert!(printed.starts_with('%'), "{printed}");
     bed.expect(3, &f, &[(4, f.vlan(20))]);
 }
 
@@ -228,8 +228,8 @@ fn service_tags(plane: Plane) {
     match bed.try_configure("interface p2\ndot1q tunneling ethertype 0x9100") {
         Ok(_) => assert_eq!(plane, Plane::soft),
         // The kernel cannot make such tags, and the plane reports that.
-        Err(said) => {
-            assert!(plane == Plane::ebpf && said.contains("0x9100") && said.contains("p2"), "{said}")
+        Err(printed) => {
+            assert!(plane == Plane::ebpf && printed.contains("0x9100") && printed.contains("p2"), "{printed}")
         }
     }
     let f = frame(BROADCAST, mac(1));

@@ -117,7 +117,7 @@ pub fn calm(bed: &Bed, instance: u64) -> (u64, String, Ports) {
 /// Waits until topology changes have been received everywhere; returns the trees afterwards.
 pub fn quiet(beds: &[Bed]) -> Vec<(u64, String, Ports)> {
     let all = || beds.iter().map(|bed| calm(bed, 0)).collect::<Vec<_>>();
-    wait_for("topology changes to have been heard of everywhere", || {
+    wait_for("topology changes to have been received of everywhere", || {
         let before = all();
         heard_again(beds);
         (all() == before).then_some(before)

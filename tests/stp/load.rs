@@ -32,7 +32,7 @@ fn traps(bed: &Bed) -> (u64, u64) {
 }
 
 /// The number of BPDUs that a port has received, from `show spanning-tree detail`.
-fn heard(bed: &Bed, port: &str) -> u64 {
+fn received(bed: &Bed, port: &str) -> u64 {
     let text = bed.exec(&[&format!("show spanning-tree interface {port} detail")]);
     let line = text.lines().find_map(|line| line.trim_start().strip_prefix("BPDU: sent "));
     let count = line.and_then(|line| line.rsplit(' ').next()).and_then(|count| count.parse().ok());
@@ -83,10 +83,10 @@ fn a_storm_of_bpdus_is_its_senders_own_trouble(plane: Plane) {
     };
     meanwhile(1, storm, || {
         wait_for("the storm to be policed", || (traps(&beds[1]).1 > policed + 1000).then_some(()));
-        let start = heard(&beds[1], "left");
-        wait_for("the root to be heard all the same", || {
+        let start = received(&beds[1], "left");
+        wait_for("the root to be received all the same", || {
             far.send(&frame(near.mac, far.mac));
-            (heard(&beds[1], "left") >= start + HELLOS).then_some(())
+            (received(&beds[1], "left") >= start + HELLOS).then_some(())
         });
         near.drain();
         let sent = frame(BROADCAST, far.mac);
@@ -121,12 +121,12 @@ fn a_busy_machine_is_no_change_of_the_topology(plane: Plane) {
     };
     meanwhile(2 * cores, busy, || {
         let ports = [(1, "left"), (2, "right")];
-        let start: Vec<u64> = ports.iter().map(|(at, port)| heard(&beds[*at], port)).collect();
+        let start: Vec<u64> = ports.iter().map(|(at, port)| received(&beds[*at], port)).collect();
         let done = wait_until(Duration::from_secs(120), || {
-            let now = ports.iter().map(|(at, port)| heard(&beds[*at], port));
+            let now = ports.iter().map(|(at, port)| received(&beds[*at], port));
             start.iter().zip(now).all(|(start, now)| now >= start + 2 * HELLOS).then_some(())
         });
-        assert!(done.is_some(), "hellos are not heard");
+        assert!(done.is_some(), "hellos are not received");
     });
     for (bed, before) in beds.iter().zip(before) {
         assert_eq!(calm(bed, 0), before);

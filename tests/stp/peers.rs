@@ -51,7 +51,7 @@ impl Beyond {
     pub fn hears(&self, bed: &Bed, what: &str) {
         let start = Instant::now();
         let sent = frame(BROADCAST, bed.host(1).mac);
-        let heard = wait_until(DEADLINE, || {
+        let received = wait_until(DEADLINE, || {
             bed.host(1).send(&sent);
             while let Ok(packet) = self.0.receive() {
                 if packet?.frame == sent.0 {
@@ -60,7 +60,7 @@ impl Beyond {
             }
             None
         });
-        assert!(heard.is_some(), "no frame gets through {what}");
+        assert!(received.is_some(), "no frame gets through {what}");
         println!("{what}: frames flow after {:?}", start.elapsed());
     }
 }

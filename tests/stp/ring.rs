@@ -123,7 +123,7 @@ fn killed_daemons(beds: &Beds) {
         (0..100).for_each(|_| pass());
         let (config, log) = (victim.config_file(), victim.file("log"));
         let daemon = Daemon::spawn(&victim.net, &victim.instance, victim.plane, Some(&config), &log);
-        while !daemon.said().contains(" ready: ") {
+        while !daemon.printed().contains(" ready: ") {
             pass();
         }
         victim.adopt(daemon);
@@ -132,12 +132,12 @@ fn killed_daemons(beds: &Beds) {
         heard_again(beds);
         for (before, after) in before.iter().zip(beds.iter().map(|bed| calm(bed, 0))) {
             // A daemon starts with the count at the last change of a role, which may be lower; the count must not grow.
-            let said = || {
+            let printed = || {
                 let what = ["show clock", "show spanning-tree detail", "show logging"];
                 let lines = beds.iter().map(|bed| format!("{}\n{}", bed.instance, bed.exec(&what)));
                 lines.collect::<String>()
             };
-            assert!(after.0 <= before.0, "{}: {after:?}, before {before:?}\n{}", victim.instance, said());
+            assert!(after.0 <= before.0, "{}: {after:?}, before {before:?}\n{}", victim.instance, printed());
             assert_eq!((&after.1, &after.2), (&before.1, &before.2));
         }
     }

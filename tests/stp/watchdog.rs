@@ -60,16 +60,16 @@ impl<'a> Loops<'a> {
         self.from.send(&this);
         self.sent.push(this.clone());
         wait_for("a broadcast at the other host of the switch", || {
-            while let Some(heard) = self.to.next() {
-                if self.sent.contains(&heard) {
-                    assert!(!self.seen.contains(&heard), "a broadcast arrived twice: a loop");
-                    self.seen.push(heard);
+            while let Some(received) = self.to.next() {
+                if self.sent.contains(&received) {
+                    assert!(!self.seen.contains(&received), "a broadcast arrived twice: a loop");
+                    self.seen.push(received);
                 }
             }
             self.seen.contains(&this).then_some(())
         });
-        while let Some(heard) = self.from.next() {
-            assert!(!self.sent.contains(&heard), "a broadcast came back to its sender: a loop");
+        while let Some(received) = self.from.next() {
+            assert!(!self.sent.contains(&received), "a broadcast came back to its sender: a loop");
         }
     }
     /// Sends broadcasts until `done`.
@@ -93,8 +93,8 @@ fn edges_only(dead: &Bed, neighbour: &Bed) {
     neighbour.host(1).drain();
     let mut loops = Loops::at(dead);
     (0..20).for_each(|_| loops.probe());
-    while let Some(heard) = neighbour.host(1).next() {
-        assert!(!loops.sent.contains(&heard), "a frame left at a trunk that should be blocked");
+    while let Some(received) = neighbour.host(1).next() {
+        assert!(!loops.sent.contains(&received), "a frame left at a trunk that should be blocked");
     }
 }
 
@@ -159,9 +159,9 @@ fn a_ring_whose_middle_dies(plane: Plane) {
     let found = wait_until(2 * DEADLINE, || {
         let this = frame(BROADCAST, last.host(1).mac);
         last.host(1).send(&this);
-        wait_for("a broadcast at the root", || beds[0].host(1).next().filter(|heard| *heard == this));
-        while let Some(heard) = last.host(1).next() {
-            assert_ne!(heard, this, "a broadcast came back to its sender: a loop");
+        wait_for("a broadcast at the root", || beds[0].host(1).next().filter(|received| *received == this));
+        while let Some(received) = last.host(1).next() {
+            assert_ne!(received, this, "a broadcast came back to its sender: a loop");
         }
         forwards(last, &["left", "right"]).then_some(())
     });
@@ -186,7 +186,7 @@ fn a_tree_for_each_vlan(plane: Plane) {
     let arrives = |n: usize| {
         let this = frame(BROADCAST, first.host(n).mac);
         first.host(n).send(&this);
-        wait_until(Duration::from_millis(300), || second.host(n).next().filter(|heard| *heard == this))
+        wait_until(Duration::from_millis(300), || second.host(n).next().filter(|received| *received == this))
             .is_some()
     };
     wait_for("a frame in each VLAN", || (arrives(1) && arrives(2)).then_some(()));
@@ -269,7 +269,7 @@ fn without_spanning_tree_the_plane_goes_on(plane: Plane) {
     while end.elapsed() < Duration::from_secs(5) {
         let this = frame(BROADCAST, beds[0].host(1).mac);
         beds[0].host(1).send(&this);
-        wait_for("a frame over the trunk", || beds[1].host(1).next().filter(|heard| *heard == this));
+        wait_for("a frame over the trunk", || beds[1].host(1).next().filter(|received| *received == this));
     }
 }
 
@@ -288,7 +288,7 @@ fn xdp_ports_whose_daemon_dies(plane: Plane) {
     let arrives = |from: &Host, to: &Host| {
         let this = frame(to.mac, from.mac);
         from.send(&this);
-        wait_until(Duration::from_millis(200), || to.next().filter(|heard| *heard == this)).is_some()
+        wait_until(Duration::from_millis(200), || to.next().filter(|received| *received == this)).is_some()
     };
     wait_for("unicast frames over a trunk, both ways", || {
         (arrives(near, far) && arrives(far, near)).then_some(())
@@ -322,7 +322,7 @@ fn sighup_is_not_noticed(plane: Plane) {
         root.daemon.borrow().as_ref().unwrap().signal(Signal::SIGHUP);
         let this = frame(BROADCAST, root.host(1).mac);
         root.host(1).send(&this);
-        wait_for("a frame over the trunk", || other.host(1).next().filter(|heard| *heard == this));
+        wait_for("a frame over the trunk", || other.host(1).next().filter(|received| *received == this));
     }
     assert_eq!(quiet(&beds), before);
     assert_eq!(root.ask("show spanning-tree")["watchdog"]["expiries"], 0);
@@ -338,7 +338,7 @@ fn detach_disarms(plane: Plane) {
     root.net.ip("link add br0 type bridge stp_state 0\nlink set p1 master br0\nlink set t1 master br0\nlink set br0 up\nlink set p1 up\nlink set t1 up");
     other.configure("no spanning-tree mode\ninterface t2\nshutdown");
     wait_for("the host's link", || root.host(1).is_linked().then_some(()));
-    let mut heard = Duration::ZERO;
+    let mut received = Duration::ZERO;
     let begin = Instant::now();
     // A BPDU is valid for 3 s; after 5 s the watchdog would have acted.
     while begin.elapsed() < Duration::from_secs(5) {
@@ -347,10 +347,10 @@ fn detach_disarms(plane: Plane) {
         if wait_until(Duration::from_millis(200), || other.host(1).next().filter(|frame| *frame == this))
             .is_some()
         {
-            heard = begin.elapsed();
+            received = begin.elapsed();
         }
     }
-    assert!(heard > Duration::from_millis(4500), "the last frame arrived after {heard:?}");
+    assert!(received > Duration::from_millis(4500), "the last frame arrived after {received:?}");
     root.net.ip("link del br0");
     root.start();
 }

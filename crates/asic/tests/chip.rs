@@ -277,15 +277,15 @@ fn drivers_hear_of_learning_links_and_frames_for_the_cpu() {
     bench.device.frame(at, port(1), &frame(station(2), station(1)));
     let bpdu = frame(lanyard_types::MacAddr::BRIDGE_GROUP, station(1));
     bench.device.frame(at, port(1), &bpdu);
-    let heard = bench.until(10_001);
+    let received = bench.until(10_001);
     let header = CpuHeader { reason: Some(TrapReason::Bpdu), port: Some(port(1)), ..CpuHeader::default() };
     let [
         Incoming::Notice(Notice::Event(link)),
         Incoming::Notice(Notice::Event(Event::Learned(entry))),
         packet,
-    ] = &heard[..]
+    ] = &received[..]
     else {
-        unreachable!("{heard:?}")
+        unreachable!("{received:?}")
     };
     assert_eq!((*link, entry.mac, entry.port), (Event::Link(port(1), true), station(1), port(1)));
     assert_eq!(*packet, Incoming::Notice(Notice::Packet(header, bpdu)));

@@ -221,7 +221,7 @@ fn a_device_sends_what_the_specification_sends() {
         state.routes.iter().for_each(|change| pipeline.route(change).expect("a route"));
         let mut now = Timestamp::from_nanos(now.as_nanos() + 60_000_000_000);
         device.advance(now);
-        let (answers, _) = heard(&mut device, session);
+        let (answers, _) = received(&mut device, session);
         assert!(
             !answers.iter().any(|answer| matches!(answer, Answer::Refused(_))),
             "seed {seed}: {answers:?}"
@@ -248,7 +248,7 @@ fn a_device_sends_what_the_specification_sends() {
             wanted.sort();
             let what = format!("seed {seed} frame {at} port {port}: {bytes:02x?}");
             assert_eq!(left, wanted, "{what}");
-            let (_, packets) = heard(&mut device, session);
+            let (_, packets) = received(&mut device, session);
             assert!(
                 packets > 0 || !matches!(verdict, Verdict::Trapped(_)),
                 "{what}: it has not reached the CPU"
@@ -263,7 +263,7 @@ fn a_device_sends_what_the_specification_sends() {
 }
 
 /// What a session has been told: answers, and the number of frames.
-fn heard(device: &mut Device, session: u64) -> (Vec<Answer>, usize) {
+fn received(device: &mut Device, session: u64) -> (Vec<Answer>, usize) {
     let bytes: Vec<u8> = device.output(session).expect("a session").drain(..).collect();
     let (mut rest, mut answers, mut packets) = (&bytes[..], Vec::new(), 0);
     while let Some(length) = announced(rest).expect("messages") {

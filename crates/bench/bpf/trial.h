@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The structs that a trial's senders and judges share with user space (src/tester/abi.rs mirrors them): streams as
+/* The structs that a trial's senders and checkers share with user space (src/tester/abi.rs mirrors them): streams as
  * templates to be filled in, and the counts of each stream where it arrives. Sizes are asserted on both sides. */
 #ifndef LANYARD_BENCH_TRIAL_H
 #define LANYARD_BENCH_TRIAL_H

@@ -51,7 +51,7 @@ fn a_bridge_and_a_wire() {
     assert!(wire.contains(&"bpf:send"), "{wire:?}"); // beside a bridge it need not be among the largest
     let programs: Vec<&str> =
         results.series.iter().filter(|s| s.key.test == "BPF program").map(|s| s.key.case.as_str()).collect();
-    for name in ["send", "judge_tc", "judge_xdp", "wire_xdp"] {
+    for name in ["send", "check_tc", "check_xdp", "wire_xdp"] {
         assert!(programs.contains(&name), "{name} in {programs:?}");
     }
 }

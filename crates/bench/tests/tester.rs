@@ -161,17 +161,17 @@ fn without_the_right_to_load_bpf_there_are_sockets() {
     let path = report.to_str().unwrap();
     let measure =
         ["--tests", "throughput", "--sizes", "64", "--rounds", "1", "--window", "100", "--json", path];
-    let said = run(&[&["rfc2544", "--dut", "bridge,lanyard-tc"], &measure[..]].concat());
-    if said.contains("another lanyard bench is running") {
-        println!("skipped: {said}");
+    let printed = run(&[&["rfc2544", "--dut", "bridge,lanyard-tc"], &measure[..]].concat());
+    if printed.contains("another lanyard bench is running") {
+        println!("skipped: {printed}");
         return;
     }
-    assert!(said.contains("through sockets, for want of BPF"), "{said}");
-    assert!(said.contains("lanyard-tc: not measured to the end: loading a BPF"), "{said}");
+    assert!(printed.contains("through sockets, for want of BPF"), "{printed}");
+    assert!(printed.contains("lanyard-tc: not measured to the end: loading a BPF"), "{printed}");
     let text = std::fs::read_to_string(&report).unwrap();
     let report: serde_json::Value = serde_json::from_str(&text).unwrap();
     let bridge = &report["series"][0];
-    println!("{said}");
+    println!("{printed}");
     assert_eq!(bridge["device"], "bridge", "{text}");
     assert!(bridge["rounds"][0].as_f64().is_some_and(|pps| pps > 1_000.0), "{text}");
 }

@@ -125,7 +125,7 @@ pub(crate) fn summary(
 ) -> Result<view::CefSummary, CefError> {
     let id = routed_table(ctx, following, vrf)?;
     let usage = following.mirror.usage();
-    let heard = following.heard(vrf);
+    let received = following.received(vrf);
     let table = vrf.map(str::to_owned);
     let forwarder = |ipv6| {
         let (config, routers) = (ctx.switch.config(), ctx.switch.routers());
@@ -140,8 +140,8 @@ pub(crate) fn summary(
         starved: usage.starved,
         failed: usage.failed,
         changes: following.changes,
-        audits: heard.audits,
-        overruns: heard.overruns,
+        audits: received.audits,
+        overruns: received.overruns,
     })
 }
 pub(crate) fn exact(
@@ -180,7 +180,7 @@ fn header(flow: &view::Flow) -> IpHeader {
 mod tests {
     use super::*;
     use crate::core::Core;
-    use crate::testing::{Bench, Said, config, route};
+    use crate::testing::{Bench, FakeNotification, config, route};
     use lanyard_netdev::{Neighbour, NeighbourState};
     use lanyard_types::MacAddr;
 
@@ -191,9 +191,9 @@ mod tests {
         let mut core = bench.core();
         let text = "ip routing\ninterface eth1\n no switchport\n ip address 10.0.0.1 255.255.255.0";
         core.take(config(text)).expect("taken");
-        bench.kernel.say(Said::Link(Box::new(bench.kernel.get("eth1"))));
+        bench.kernel.say(FakeNotification::Link(Box::new(bench.kernel.get("eth1"))));
         for last in [8, 9] {
-            bench.kernel.say(Said::Neighbour(Neighbour {
+            bench.kernel.say(FakeNotification::Neighbour(Neighbour {
                 ifindex: 1,
                 addr: [10, 0, 0, last].into(),
                 mac: Some(MacAddr([2, 0, 0, 0, 0, last])),
@@ -202,7 +202,9 @@ mod tests {
                 proxy: false,
             }));
         }
-        bench.kernel.say(Said::Route(route("10.9.0.0/16", &[[10, 0, 0, 8], [10, 0, 0, 9]], 1), false));
+        bench
+            .kernel
+            .say(FakeNotification::Route(route("10.9.0.0/16", &[[10, 0, 0, 8], [10, 0, 0, 9]], 1), false));
         let turns = (0..100).take_while(|_| core.routing_turn()).count();
         assert!(turns < 100, "it comes to an end");
         (bench, core)

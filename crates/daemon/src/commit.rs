@@ -223,12 +223,12 @@ impl Core {
     fn apply(&mut self, next: &Config, state: &PlaneState) -> Result<(), CommitError> {
         self.following.apply(&mut self.ctx, state)?;
         self.layer3.install(&mut self.ctx, next)?;
-        self.heed_refusals(next)
+        self.check_refusals(next)
     }
 
     /// Refuses new static routes that a table of the chip has no room for, when its policy is `sync`. Waits for at most
     /// [`PLACED_WITHIN`] until it is known where they are.
-    fn heed_refusals(&mut self, next: &Config) -> Result<(), CommitError> {
+    fn check_refusals(&mut self, next: &Config) -> Result<(), CommitError> {
         if !next.chip.policies.values().any(|policy| *policy == TablePolicy::Sync) {
             return Ok(());
         }

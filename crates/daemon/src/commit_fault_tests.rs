@@ -331,8 +331,8 @@ fn a_static_route_that_is_not_put_back_is_said() {
     core.take(config(&next)).expect_err("refused");
     let want =
         "STATIC: the static route to 10.20.0.0/16 is not installed: the fault of the test: Cannot allocate";
-    let said = messages(&core.ctx).iter().filter(|text| text.starts_with(want)).count();
-    assert_eq!(said, 1, "{:?}", messages(&core.ctx));
+    let printed = messages(&core.ctx).iter().filter(|text| text.starts_with(want)).count();
+    assert_eq!(printed, 1, "{:?}", messages(&core.ctx));
 }
 
 #[test]
@@ -341,13 +341,14 @@ fn a_static_route_that_is_not_removed_is_said_once_and_tried_again() {
     bench.kernel.state().refused_routes.insert(net("10.20.0.0/16"), (0, libc::EBUSY));
     let without = ROUTED.replace("\nip route 10.20.0.0 255.255.0.0 10.3.0.2", "\n");
     core.take(config(&without)).expect("taken");
-    let said = |core: &Core| {
-        let said = "STATIC: the static route to 10.20.0.0/16 is not removed: the fault of the test: Device";
-        messages(&core.ctx).iter().filter(|text| text.starts_with(said)).count()
+    let printed = |core: &Core| {
+        let printed =
+            "STATIC: the static route to 10.20.0.0/16 is not removed: the fault of the test: Device";
+        messages(&core.ctx).iter().filter(|text| text.starts_with(printed)).count()
     };
-    assert_eq!(said(&core), 1, "{:?}", messages(&core.ctx));
+    assert_eq!(printed(&core), 1, "{:?}", messages(&core.ctx));
     event(&bench, &mut core);
-    assert_eq!(said(&core), 1);
+    assert_eq!(printed(&core), 1);
     let record = core.ctx.switch.record().routes.clone();
     assert!(record.iter().any(|route| route.prefix == net("10.20.0.0/16")), "{record:?}");
     bench.kernel.state().refused_routes.clear();

@@ -2,7 +2,7 @@
 //! memory.
 
 use super::*;
-use crate::testing::{Bench, Said, config, messages, route};
+use crate::testing::{Bench, FakeNotification, config, messages, route};
 use lanyard_netdev::{Event, Link, Neighbour, NeighbourState};
 use lanyard_switch::facts::{HostStack, Knob, LinkMode};
 use lanyard_types::MacAddr;
@@ -250,8 +250,8 @@ fn routes_of_the_kernel_are_in_the_plane_while_it_has_them() {
     };
     follow(&mut core);
     assert!(!core.following.syncs(), "the tables have been listed once");
-    bench.kernel.say(Said::Link(Box::new(bench.kernel.get("eth1"))));
-    bench.kernel.say(Said::Neighbour(Neighbour {
+    bench.kernel.say(FakeNotification::Link(Box::new(bench.kernel.get("eth1"))));
+    bench.kernel.say(FakeNotification::Neighbour(Neighbour {
         ifindex: 1,
         addr: [10, 0, 0, 9].into(),
         mac: Some(MacAddr([2, 0, 0, 0, 0, 9])),
@@ -259,10 +259,10 @@ fn routes_of_the_kernel_are_in_the_plane_while_it_has_them() {
         router: false,
         proxy: false,
     }));
-    bench.kernel.say(Said::Route(route("10.9.0.0/16", &[[10, 0, 0, 9]], 1), false));
+    bench.kernel.say(FakeNotification::Route(route("10.9.0.0/16", &[[10, 0, 0, 9]], 1), false));
     follow(&mut core);
     assert!(target(&mut core).starts_with("Group"), "{}", target(&mut core));
-    bench.kernel.say(Said::Route(route("10.9.0.0/16", &[[10, 0, 0, 9]], 1), true));
+    bench.kernel.say(FakeNotification::Route(route("10.9.0.0/16", &[[10, 0, 0, 9]], 1), true));
     follow(&mut core);
     assert!(!target(&mut core).starts_with("Group"), "{}", target(&mut core));
 }

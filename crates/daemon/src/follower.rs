@@ -6,7 +6,7 @@
 use crate::kernel::RouteSource;
 use crate::packet_filter::Watch;
 use lanyard_netdev::NeighbourState;
-use lanyard_netdev::follow::{Heard, Progress, Table};
+use lanyard_netdev::follow::{Notification, Progress, Table};
 use lanyard_switch::Router;
 use lanyard_switch::forwarding::PacketFilter;
 use lanyard_switch::routing::{Neighbour, Origin, Routing};
@@ -137,9 +137,9 @@ fn neighbour(known: &lanyard_netdev::Neighbour) -> Neighbour {
 }
 
 /// Handles one message of the kernel. `listed` says that it is part of a listing.
-fn take_in(mirror: &mut Routing, id: VrfId, seen: &mut Seen, heard: Heard<'_>, listed: bool) {
-    match heard {
-        Heard::Route { route, flags, gone, .. } => {
+fn take_in(mirror: &mut Routing, id: VrfId, seen: &mut Seen, received: Notification<'_>, listed: bool) {
+    match received {
+        Notification::Route { route, flags, gone, .. } => {
             let origin = match (listed, gone) {
                 (true, _) => Origin::Listed,
                 (false, true) => Origin::Gone,
@@ -147,16 +147,16 @@ fn take_in(mirror: &mut Routing, id: VrfId, seen: &mut Seen, heard: Heard<'_>, l
             };
             mirror.route(id, &route, origin);
         }
-        Heard::NextHop(object, _) if listed => mirror.listed_nexthop(id, &object),
-        Heard::NextHop(object, gone) => mirror.nexthop(id, &object, gone),
-        Heard::Neighbour(known, _) if known.proxy => {}
-        Heard::Neighbour(known, _) if listed => {
+        Notification::NextHop(object, _) if listed => mirror.listed_nexthop(id, &object),
+        Notification::NextHop(object, gone) => mirror.nexthop(id, &object, gone),
+        Notification::Neighbour(known, _) if known.proxy => {}
+        Notification::Neighbour(known, _) if listed => {
             mirror.listed_neighbour(id, known.ifindex, known.addr, neighbour(&known));
         }
-        Heard::Neighbour(known, gone) => {
+        Notification::Neighbour(known, gone) => {
             mirror.neighbour(id, known.ifindex, known.addr, (!gone).then(|| neighbour(&known)));
         }
-        Heard::Link(link, gone) => {
+        Notification::Link(link, gone) => {
             let up = link.admin_up && link.carrier && !gone;
             let child = link
                 .peer_ifindex
@@ -175,31 +175,31 @@ fn take_in(mirror: &mut Routing, id: VrfId, seen: &mut Seen, heard: Heard<'_>, l
                 }
             }
         }
-        Heard::Address(address, true) => {
+        Notification::Address(address, true) => {
             if let Some(list) = seen.addresses.get_mut(&address.ifindex) {
                 list.remove(&address.net.addr());
             }
             // The kernel removes routes with this source address without an event.
             mirror.overrun(id);
         }
-        Heard::Address(address, false) => {
+        Notification::Address(address, false) => {
             seen.addresses.entry(address.ifindex).or_default().insert(address.net.addr());
         }
-        Heard::Rule(rule, _) if listed => {
+        Notification::Rule(rule, _) if listed => {
             let (standard, others) = &mut seen.rules[usize::from(rule.ipv6)];
             match rule.standard {
                 Some(table) => drop(standard.insert(table)),
                 None => *others += 1,
             }
         }
-        Heard::Rule(rule, gone) => {
+        Notification::Rule(rule, gone) => {
             // From now on a packet's route depends on more than its destination. After a rule has been
             // removed, the rules are counted to see whether that is still so.
             seen.rules[usize::from(rule.ipv6)].1 += usize::from(!gone && rule.standard.is_none());
             seen.rules_changed = true;
         }
-        Heard::Forwarding(it) => drop(seen.forwarding.insert((it.ifindex, it.ipv6), it.on)),
-        Heard::Unreadable | Heard::Overrun => mirror.overrun(id),
+        Notification::Forwarding(it) => drop(seen.forwarding.insert((it.ifindex, it.ipv6), it.on)),
+        Notification::Unreadable | Notification::Overrun => mirror.overrun(id),
     }
 }
 
@@ -241,13 +241,16 @@ impl Follow {
     /// Reads events; returns their number.
     pub(crate) fn events(&mut self, mirror: &mut Routing) -> usize {
         let Self { id, follower, seen, tally, behind, .. } = self;
-        let count = follower.read(TURN, &mut |heard| {
-            if matches!(heard, Heard::Overrun) {
+        let count = follower.read(TURN, &mut |received| {
+            if matches!(received, Notification::Overrun) {
                 tally.overruns += 1;
                 *behind = true;
             }
-            seen.events += u64::from(matches!(heard, Heard::Link(..) | Heard::Address(..) | Heard::Rule(..)));
-            take_in(mirror, *id, seen, heard, false);
+            seen.events += u64::from(matches!(
+                received,
+                Notification::Link(..) | Notification::Address(..) | Notification::Rule(..)
+            ));
+            take_in(mirror, *id, seen, received, false);
         });
         self.behind &= count >= TURN;
         count
@@ -270,9 +273,9 @@ impl Follow {
         };
         let Self { id, follower, fresh, .. } = self;
         let mut count = 0;
-        let progress = follower.read_listing(TURN, &mut |heard| {
+        let progress = follower.read_listing(TURN, &mut |received| {
             count += 1;
-            take_in(mirror, *id, fresh, heard, true);
+            take_in(mirror, *id, fresh, received, true);
         });
         match progress {
             Ok(Progress::More) => return count > 0,

@@ -44,9 +44,9 @@ pub(crate) fn neighbour_message(last: u8, state: NeighbourState) -> lanyard_netd
     }
 }
 
-fn heard(seen: &mut Seen, heard: Heard<'_>, listed: bool) -> Routing {
+fn received(seen: &mut Seen, received: Notification<'_>, listed: bool) -> Routing {
     let mut mirror = Routing::default();
-    take_in(&mut mirror, ID, seen, heard, listed);
+    take_in(&mut mirror, ID, seen, received, listed);
     mirror
 }
 
@@ -55,25 +55,25 @@ fn a_virtual_router_is_one_while_it_has_an_address() {
     let mut seen = Seen::default();
     let macs =
         |seen: &Seen| seen.router(ID, &PacketFilter::default()).virtual_macs.get(&1).map_or(0, BTreeSet::len);
-    heard(&mut seen, Heard::Link(Box::new(macvlan(true)), false), false);
+    received(&mut seen, Notification::Link(Box::new(macvlan(true)), false), false);
     assert_eq!(macs(&seen), 0, "the backup has none");
     let own = link_local(macvlan(true).mac);
     assert_eq!(own, "fe80::200:5eff:fe00:107".parse::<IpAddr>().expect("an address"));
-    heard(&mut seen, Heard::Address(address(7, &format!("{own}/64")), false), false);
+    received(&mut seen, Notification::Address(address(7, &format!("{own}/64")), false), false);
     assert_eq!(macs(&seen), 0, "the one that the kernel gives it does not count");
-    heard(&mut seen, Heard::Address(address(7, "10.0.0.254/32"), false), false);
+    received(&mut seen, Notification::Address(address(7, "10.0.0.254/32"), false), false);
     assert_eq!(macs(&seen), 1);
-    heard(&mut seen, Heard::Link(Box::new(macvlan(false)), false), false);
+    received(&mut seen, Notification::Link(Box::new(macvlan(false)), false), false);
     assert_eq!(macs(&seen), 0, "it is down");
-    heard(&mut seen, Heard::Link(Box::new(macvlan(true)), false), false);
+    received(&mut seen, Notification::Link(Box::new(macvlan(true)), false), false);
     assert_eq!(macs(&seen), 1);
-    let mirror = heard(&mut seen, Heard::Address(address(7, "10.0.0.254/32"), true), false);
+    let mirror = received(&mut seen, Notification::Address(address(7, "10.0.0.254/32"), true), false);
     assert_eq!(macs(&seen), 0);
     assert!(mirror.audit_wanted(ID), "routes with this source address go without an event");
     // A macvlan of another namespace, and another kind of device.
     for other in [Link { peer_netnsid: Some(1), ..macvlan(true) }, Link { kind: None, ..macvlan(true) }] {
         let mut seen = Seen::default();
-        heard(&mut seen, Heard::Link(Box::new(other), false), false);
+        received(&mut seen, Notification::Link(Box::new(other), false), false);
         assert!(seen.children.is_empty());
     }
 }
@@ -84,27 +84,27 @@ fn a_device_that_goes_leaves_nothing() {
     let on = Forwarding { ipv6: false, ifindex: Some(7), on: true };
     let all = Forwarding { ifindex: None, ..on };
     for message in [
-        Heard::Link(Box::new(macvlan(true)), false),
-        Heard::Address(address(7, "10.0.0.254/32"), false),
-        Heard::Forwarding(on),
-        Heard::Forwarding(all),
+        Notification::Link(Box::new(macvlan(true)), false),
+        Notification::Address(address(7, "10.0.0.254/32"), false),
+        Notification::Forwarding(on),
+        Notification::Forwarding(all),
     ] {
-        heard(&mut seen, message, false);
+        received(&mut seen, message, false);
     }
     assert_eq!((seen.children.len(), seen.addresses.len(), seen.forwarding.len()), (1, 1, 2));
-    heard(&mut seen, Heard::Link(Box::new(macvlan(true)), true), false);
+    received(&mut seen, Notification::Link(Box::new(macvlan(true)), true), false);
     assert!(seen.children.is_empty() && seen.addresses.is_empty());
     assert_eq!(seen.forwarding.keys().collect::<Vec<_>>(), [&(None, false)]);
 }
 
 #[test]
 fn what_cannot_be_read_is_audited() {
-    for message in [Heard::Unreadable, Heard::Overrun] {
-        let mirror = heard(&mut Seen::default(), message, false);
+    for message in [Notification::Unreadable, Notification::Overrun] {
+        let mirror = received(&mut Seen::default(), message, false);
         assert!(mirror.audit_wanted(ID));
     }
     let proxy = lanyard_netdev::Neighbour { proxy: true, ..neighbour_message(9, NeighbourState::Permanent) };
-    assert!(!heard(&mut Seen::default(), Heard::Neighbour(proxy, false), false).audit_wanted(ID));
+    assert!(!received(&mut Seen::default(), Notification::Neighbour(proxy, false), false).audit_wanted(ID));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! Invariant: as a VRF, `None` is the switch's own network namespace, and a name is the VRF's. A read returns the
 //! kernel's present state, never a requested one.
 
-use lanyard_netdev::follow::{Heard, Progress, Table};
+use lanyard_netdev::follow::{Notification, Progress, Table};
 use lanyard_netdev::{Address, Event, Family, FilterWatch, Follower, Hook, Link, Neighbour, Route, Settings};
 use lanyard_switch::links::Netdevs;
 use lanyard_switch::{Facts, LinkFacts};
@@ -187,11 +187,11 @@ pub trait RouteSource {
     /// Descriptors that become readable when there are events, and when a listing has more entries.
     fn fds(&self) -> Vec<RawFd>;
     /// As [`Follower::read`].
-    fn read(&mut self, most: usize, each: &mut dyn FnMut(Heard<'_>)) -> usize;
+    fn read(&mut self, most: usize, each: &mut dyn FnMut(Notification<'_>)) -> usize;
     /// As [`Follower::list`].
     fn list(&mut self, table: Table) -> io::Result<()>;
     /// As [`Follower::read_listing`].
-    fn read_listing(&mut self, most: usize, each: &mut dyn FnMut(Heard<'_>)) -> io::Result<Progress>;
+    fn read_listing(&mut self, most: usize, each: &mut dyn FnMut(Notification<'_>)) -> io::Result<Progress>;
     /// As [`Follower::use_neighbours`].
     fn use_neighbours(&mut self, neighbours: &[(u32, IpAddr)]);
 }
@@ -200,13 +200,13 @@ impl RouteSource for Follower {
     fn fds(&self) -> Vec<RawFd> {
         vec![self.events_fd(), self.listing_fd()]
     }
-    fn read(&mut self, most: usize, each: &mut dyn FnMut(Heard<'_>)) -> usize {
+    fn read(&mut self, most: usize, each: &mut dyn FnMut(Notification<'_>)) -> usize {
         Self::read(self, most, each)
     }
     fn list(&mut self, table: Table) -> io::Result<()> {
         Self::list(self, table)
     }
-    fn read_listing(&mut self, most: usize, each: &mut dyn FnMut(Heard<'_>)) -> io::Result<Progress> {
+    fn read_listing(&mut self, most: usize, each: &mut dyn FnMut(Notification<'_>)) -> io::Result<Progress> {
         Self::read_listing(self, most, each)
     }
     fn use_neighbours(&mut self, neighbours: &[(u32, IpAddr)]) {

@@ -68,10 +68,10 @@ impl Watch {
     /// announced.
     pub(crate) fn turn(&mut self, now_ms: u64) -> bool {
         let mut new = BTreeSet::new();
-        let heard = self.kernel.events(&mut new);
-        self.stale |= heard;
+        let received = self.kernel.events(&mut new);
+        self.stale |= received;
         let due = now_ms >= self.due_ms();
-        if !heard && !due {
+        if !received && !due {
             return false;
         }
         self.announced.append(&mut new);
@@ -97,11 +97,12 @@ impl Watch {
             }
         }
         self.publish(unknown);
-        heard
+        received
     }
 
     fn publish(&mut self, unknown: Option<String>) {
-        let hooks: BTreeSet<forwarding::Hook> = self.announced.iter().chain(&self.legacy).map(model_hook).collect();
+        let hooks: BTreeSet<forwarding::Hook> =
+            self.announced.iter().chain(&self.legacy).map(model_hook).collect();
         if hooks != *self.filter.hooks || unknown != self.filter.unknown {
             self.filter = PacketFilter { hooks: Arc::new(hooks), unknown };
         }
@@ -129,7 +130,7 @@ mod tests {
     struct Filter {
         announced: BTreeSet<Hook>,
         /// Something was announced that only a listing shows.
-        heard: bool,
+        received: bool,
         listed: Option<BTreeSet<Hook>>,
         legacy: BTreeSet<Hook>,
         listings: usize,
@@ -151,7 +152,7 @@ mod tests {
         fn events(&mut self, new: &mut BTreeSet<Hook>) -> bool {
             let mut filter = self.0.borrow_mut();
             new.append(&mut filter.announced);
-            std::mem::take(&mut filter.heard)
+            std::mem::take(&mut filter.received)
         }
         fn list(&mut self) -> lanyard_netdev::Result<BTreeSet<Hook>> {
             let mut filter = self.0.borrow_mut();
@@ -186,7 +187,7 @@ mod tests {
         assert_eq!((owners(&watch).len(), filter.borrow().listings), (0, 1));
         let nft = hook("nft", HookPoint::Forwarding);
         filter.borrow_mut().announced.insert(nft.clone());
-        filter.borrow_mut().heard = true;
+        filter.borrow_mut().received = true;
         filter.borrow_mut().listed = None;
         assert!(watch.turn(10));
         assert_eq!(owners(&watch), ["nft"], "although it cannot be listed");
@@ -196,7 +197,7 @@ mod tests {
         filter.borrow_mut().listed = Some(BTreeSet::new());
         watch.turn(2010);
         assert_eq!(owners(&watch), ["nft"], "nothing was announced");
-        filter.borrow_mut().heard = true;
+        filter.borrow_mut().received = true;
         assert!(watch.turn(2020));
         assert_eq!(owners(&watch), Vec::<String>::new());
     }

@@ -91,7 +91,7 @@ impl Following {
         shown(id.map_or(Offload::None, |id| self.mirror.neighbour_offload(id, ifindex, address)))
     }
     /// The counters of following a namespace.
-    pub(crate) fn heard(&self, name: Option<&str>) -> Tally {
+    pub(crate) fn received(&self, name: Option<&str>) -> Tally {
         self.follows.get(&name.map(str::to_owned)).map(|follow| follow.tally).unwrap_or_default()
     }
 }
@@ -258,11 +258,11 @@ impl Following {
             return Turn::default();
         }
         let now_ms = ctx.clock.now_ms();
-        let (mut heard, mut listed) = (0, false);
+        let (mut received, mut listed) = (0, false);
         let Following { mirror, follows, gathered, .. } = self;
         for follow in follows.values_mut() {
-            heard += follow.events(mirror);
-            heard += usize::from(follow.watch.turn(now_ms));
+            received += follow.events(mirror);
+            received += usize::from(follow.watch.turn(now_ms));
             listed |= follow.listing(mirror, now_ms);
             // A listing may have been begun on a new socket.
             for fd in follow.follower.fds() {
@@ -279,7 +279,7 @@ impl Following {
         if routers_changed {
             ctx.switch.set_routers(routers);
         }
-        Turn { any: heard > 0 || listed || programmed, routers_changed, more: heard >= TURN || listed }
+        Turn { any: received > 0 || listed || programmed, routers_changed, more: received >= TURN || listed }
     }
     /// Logs which packets the kernel routes from now on, and which the plane routes again.
     pub(crate) fn log_forwarders(&mut self, ctx: &mut Context) {

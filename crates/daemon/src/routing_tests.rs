@@ -4,7 +4,7 @@
 use super::*;
 use crate::follower::tests::neighbour_message;
 use crate::follower::{AUDIT_GAP_MS, TRIES};
-use crate::testing::{Said, World, accept, config, messages, route};
+use crate::testing::{FakeNotification, World, accept, config, messages, route};
 use lanyard_netdev::NeighbourState;
 use lanyard_netdev::follow::{Rule, Table};
 use lanyard_types::MacAddr;
@@ -92,12 +92,12 @@ fn as_many_vrfs_as_the_plane_has() {
 fn the_plane_is_synced_once_everything_was_listed_and_told() {
     let (mut world, mut following) = world(ROUTED);
     assert!(following.syncs(), "what an adopted plane was left with stays until then");
-    world.kernel.say(Said::Neighbour(neighbour_message(9, NeighbourState::Reachable)));
-    world.kernel.say(Said::Route(route("10.9.0.0/16", &[[10, 0, 0, 9]], 1), false));
+    world.kernel.say(FakeNotification::Neighbour(neighbour_message(9, NeighbourState::Reachable)));
+    world.kernel.say(FakeNotification::Route(route("10.9.0.0/16", &[[10, 0, 0, 9]], 1), false));
     follow(&mut world, &mut following);
     assert!(!following.syncs());
     assert!(target(&mut world).starts_with("Group"), "{}", target(&mut world));
-    assert_eq!(following.heard(None).audits, 1);
+    assert_eq!(following.received(None).audits, 1);
     assert!(following.changes > 0);
     let prefix = "10.9.0.0/16".parse().expect("a prefix");
     assert_eq!(following.route_offload(None, prefix, 0, false), view::Offload::Offloaded);
@@ -118,7 +118,7 @@ fn a_listing_that_changes_interrupt_is_used_after_so_many_tries() {
         now_ms += AUDIT_GAP_MS;
         world.clock.set(now_ms);
     }
-    assert_eq!(following.heard(None).audits, u64::from(TRIES));
+    assert_eq!(following.received(None).audits, u64::from(TRIES));
     assert!(!following.syncs(), "its result is used as it is");
 }
 
@@ -137,15 +137,15 @@ fn a_table_that_cannot_be_listed() {
 fn a_loss_of_events_is_counted_and_audited_after_the_gap() {
     let (mut world, mut following) = world(ROUTED);
     follow(&mut world, &mut following);
-    world.kernel.say(Said::Overrun);
+    world.kernel.say(FakeNotification::Overrun);
     follow(&mut world, &mut following);
-    let heard = following.heard(None);
-    assert_eq!((heard.overruns, heard.audits), (1, 1), "not at once");
+    let received = following.received(None);
+    assert_eq!((received.overruns, received.audits), (1, 1), "not at once");
     let due_ms = following.follows[&None].next_audit_ms;
     assert!(following.next_ms(&world.ctx).is_some_and(|at_ms| at_ms <= due_ms));
     world.clock.set(due_ms);
     follow(&mut world, &mut following);
-    assert_eq!(following.heard(None).audits, 2);
+    assert_eq!(following.received(None).audits, 2);
 }
 
 /// While events that are older than the loss are waiting, a listing would be out of date.
@@ -154,21 +154,21 @@ fn an_audit_waits_for_the_events_before_it() {
     let (mut world, mut following) = world(ROUTED);
     follow(&mut world, &mut following);
     world.clock.set(following.follows[&None].next_audit_ms);
-    world.kernel.say(Said::Overrun);
+    world.kernel.say(FakeNotification::Overrun);
     for _ in 0..2 * TURN {
-        world.kernel.say(Said::Neighbour(neighbour_message(9, NeighbourState::Reachable)));
+        world.kernel.say(FakeNotification::Neighbour(neighbour_message(9, NeighbourState::Reachable)));
     }
     following.turn(&mut world.ctx);
     let own = &following.follows[&None];
     assert!(own.behind && own.stage.is_none(), "a turn reads at most {TURN} messages");
     follow(&mut world, &mut following);
-    assert_eq!((following.follows[&None].behind, following.heard(None).audits), (false, 2));
+    assert_eq!((following.follows[&None].behind, following.received(None).audits), (false, 2));
 }
 
 #[test]
 fn a_next_hop_that_is_not_known_is_asked_for() {
     let (mut world, mut following) = world(ROUTED);
-    world.kernel.say(Said::Route(route("10.9.0.0/16", &[[10, 0, 0, 9]], 1), false));
+    world.kernel.say(FakeNotification::Route(route("10.9.0.0/16", &[[10, 0, 0, 9]], 1), false));
     follow(&mut world, &mut following);
     let hop = IpAddr::from([10, 0, 0, 9]);
     assert_eq!(world.kernel.state().asked, [(1, hop)]);
@@ -177,7 +177,7 @@ fn a_next_hop_that_is_not_known_is_asked_for() {
         following.mirror.adjacency(found.buckets[0]).and_then(|(_, mac)| mac)
     };
     assert_eq!(mac(&mut world, &following), None);
-    world.kernel.say(Said::Neighbour(neighbour_message(9, NeighbourState::Reachable)));
+    world.kernel.say(FakeNotification::Neighbour(neighbour_message(9, NeighbourState::Reachable)));
     follow(&mut world, &mut following);
     assert_eq!(mac(&mut world, &following), Some(MacAddr([2, 0, 0, 0, 0, 9])));
     assert_eq!(world.kernel.state().asked.len(), 1, "asked once");
@@ -186,8 +186,8 @@ fn a_next_hop_that_is_not_known_is_asked_for() {
 #[test]
 fn a_router_interface_that_goes_takes_its_routes_along() {
     let (mut world, mut following) = world(ROUTED);
-    world.kernel.say(Said::Neighbour(neighbour_message(9, NeighbourState::Reachable)));
-    world.kernel.say(Said::Route(route("10.9.0.0/16", &[[10, 0, 0, 9]], 1), false));
+    world.kernel.say(FakeNotification::Neighbour(neighbour_message(9, NeighbourState::Reachable)));
+    world.kernel.say(FakeNotification::Route(route("10.9.0.0/16", &[[10, 0, 0, 9]], 1), false));
     follow(&mut world, &mut following);
     assert!(target(&mut world).starts_with("Group"));
     let bare = PlaneState { rifs: BTreeMap::new(), ..world.ctx.plane.state().clone() };
@@ -205,7 +205,7 @@ fn a_rule_beside_the_default_ones_leaves_the_table_to_the_kernel() {
     let policy = |world: &World| world.ctx.switch.routers().vrfs[&None].policy;
     follow(&mut world, &mut following);
     assert_eq!(policy(&world), [false, false]);
-    world.kernel.say(Said::Rule(Rule { ipv6: false, standard: None }, false));
+    world.kernel.say(FakeNotification::Rule(Rule { ipv6: false, standard: None }, false));
     let turn = following.turn(&mut world.ctx);
     assert!(turn.routers_changed);
     assert_eq!(policy(&world), [true, false], "at once, before anything is listed");
@@ -213,18 +213,18 @@ fn a_rule_beside_the_default_ones_leaves_the_table_to_the_kernel() {
     let logged = messages(&world.ctx);
     assert!(logged.iter().any(|text| text.starts_with("FORWARDER: ")), "{logged:?}");
     following.log_forwarders(&mut world.ctx);
-    assert_eq!(messages(&world.ctx), logged, "said once");
+    assert_eq!(messages(&world.ctx), logged, "printed once");
     // The rule is removed; the next listing shows whether others are left.
-    world.kernel.say(Said::Rule(Rule { ipv6: false, standard: None }, true));
+    world.kernel.say(FakeNotification::Rule(Rule { ipv6: false, standard: None }, true));
     following.turn(&mut world.ctx);
     assert_eq!(policy(&world), [true, false]);
     world.clock.set(20_000);
     follow(&mut world, &mut following);
     assert_eq!(policy(&world), [false, false]);
     // A rule that existed before is found by the listing.
-    let rule = (Table::Rules6, Said::Rule(Rule { ipv6: true, standard: None }, false));
+    let rule = (Table::Rules6, FakeNotification::Rule(Rule { ipv6: true, standard: None }, false));
     world.kernel.state().listed.push(rule);
-    world.kernel.say(Said::Overrun);
+    world.kernel.say(FakeNotification::Overrun);
     world.clock.set(30_000);
     follow(&mut world, &mut following);
     assert_eq!(policy(&world), [false, true]);

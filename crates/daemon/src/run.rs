@@ -252,15 +252,15 @@ pub fn check_file(path: &Path) -> Result<Vec<LineError>, FileError> {
 pub fn detach(instance: &str) -> Result<(), RunError> {
     check_instance(instance)?;
     if let Ok(mut client) = Client::connect(instance) {
-        let mut said = String::new();
+        let mut printed = String::new();
         let done = client.detach(&mut |piece| {
             if let Piece::Refusal(text) = piece {
-                said.push_str(text);
+                printed.push_str(text);
             }
             Ok(())
         })?;
         if done.refused {
-            return Err(RunError::Refused(said.trim_start_matches("% ").trim_end().to_owned()));
+            return Err(RunError::Refused(printed.trim_start_matches("% ").trim_end().to_owned()));
         }
         let paths = Paths::find(instance);
         // The daemon may still write while it ends.

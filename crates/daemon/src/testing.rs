@@ -4,7 +4,7 @@
 
 mod kernel;
 
-pub(crate) use kernel::{FakeKernel, Said};
+pub(crate) use kernel::{FakeKernel, FakeNotification};
 
 use crate::bus::Subscription;
 use crate::clock::Clock;

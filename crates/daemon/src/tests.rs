@@ -124,14 +124,14 @@ fn served<T: Send + 'static>(client: impl FnOnce(&Path) -> T + Send + 'static) -
 }
 
 fn exec(client: &mut Client, command: &str) -> (bool, String) {
-    let mut said = String::new();
+    let mut printed = String::new();
     let done = client.exec(command, &mut |piece| {
         if let Piece::Output(text) | Piece::Refusal(text) = piece {
-            said.push_str(text);
+            printed.push_str(text);
         }
         Ok(())
     });
-    (!done.expect("answered").refused, said)
+    (!done.expect("answered").refused, printed)
 }
 
 #[test]

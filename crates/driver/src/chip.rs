@@ -76,8 +76,8 @@ pub(crate) fn join(place: &Place, platform: &Platform) -> Result<(Client, Option
         if ended.is_some() || Instant::now() >= deadline {
             let _ = child.kill();
             let _ = child.wait();
-            let said = fs::read_to_string(&place.log).unwrap_or_default();
-            let last = said.lines().last().unwrap_or("it said nothing").to_owned();
+            let printed = fs::read_to_string(&place.log).unwrap_or_default();
+            let last = printed.lines().last().unwrap_or("it printed nothing").to_owned();
             return Err(format!("the chip does not answer at {}: {last}", place.socket.display()));
         }
         std::thread::sleep(POLL);

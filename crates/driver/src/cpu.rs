@@ -241,7 +241,7 @@ impl Shared {
         inner.traps.push_back(Trapped { port, reason, frame });
     }
 
-    fn heard(&self, event: Event) {
+    fn received(&self, event: Event) {
         match event {
             Event::Learned(entry) => self.push(PlaneEvent::FdbAdded(entry_of(&entry))),
             Event::Moved(entry, from) => self.push(PlaneEvent::FdbMoved { entry: entry_of(&entry), from }),
@@ -308,7 +308,7 @@ impl Drop for Carrier {
 impl Shared {
     fn take(&self, notice: Notice) {
         match notice {
-            Notice::Event(event) => self.heard(event),
+            Notice::Event(event) => self.received(event),
             Notice::Packet(header, frame) => self.deliver(header, frame),
         }
     }

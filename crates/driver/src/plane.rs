@@ -99,7 +99,7 @@ pub(crate) fn system(what: &str) -> impl FnOnce(String) -> PlaneError + use<> {
     let what = what.to_owned();
     move |cause| PlaneError::System { what, cause }
 }
-pub(crate) fn asked(error: SdkError) -> PlaneError {
+pub(crate) fn plane_error(error: SdkError) -> PlaneError {
     PlaneError::System { what: "asking the chip".into(), cause: error.to_string() }
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn manager_at(
 }
 
 pub(crate) fn connect(socket: &Path, name: &str) -> Result<Client, PlaneError> {
-    let mut client = Client::connect(socket, name).map_err(asked)?;
+    let mut client = Client::connect(socket, name).map_err(plane_error)?;
     client.set_patience(chip::PATIENCE);
     Ok(client)
 }
@@ -220,7 +220,7 @@ impl AsicPlane {
         let carrier = Carrier::start(connect(&socket, "cpu")?, self.shared.clone());
         self.carrier = Some(carrier.map_err(system("carrying frames of the CPU port"))?);
         if let (Some(kernel), Some((ifindex, name))) = (&self.kernel, &self.panel.cpu) {
-            self.client.number(&Request::CpuNetdev(name.clone())).map_err(asked)?;
+            self.client.number(&Request::CpuNetdev(name.clone())).map_err(plane_error)?;
             kernel.open(*ifindex)?;
         }
         let Ok(Answer::Ports(ports)) = self.client.ask(&Request::Ports) else {
@@ -303,11 +303,11 @@ impl AsicPlane {
     }
     /// Asks the chip.
     pub(crate) fn ask(&mut self, request: &Request) -> Result<Answer, PlaneError> {
-        self.client.ask(request).map_err(asked)
+        self.client.ask(request).map_err(plane_error)
     }
     /// Asks the chip for a number.
     pub(crate) fn ask_number(&mut self, request: &Request) -> Result<u64, PlaneError> {
-        self.client.number(request).map_err(asked)
+        self.client.number(request).map_err(plane_error)
     }
 
     /// The netdev at each port: what was said at the start, else the port's own.
@@ -358,7 +358,7 @@ impl Plane for AsicPlane {
         let trees = |list: Vec<&Operation>| list.into_iter().cloned().collect::<Vec<_>>();
         let (first, then) = (trees(first), trees(then));
         if !first.is_empty() {
-            self.client.commit(&first).map_err(asked)?;
+            self.client.commit(&first).map_err(plane_error)?;
         }
         if !lowered.setup.is_empty()
             && let Err(refusal) = self.manager.setup(&lowered.setup)
@@ -368,7 +368,7 @@ impl Plane for AsicPlane {
             return Err(error_of(&refusal));
         }
         if !then.is_empty() {
-            self.client.commit(&then).map_err(asked)?;
+            self.client.commit(&then).map_err(plane_error)?;
         }
         self.state = next;
         Ok(())
@@ -506,7 +506,7 @@ impl Plane for AsicPlane {
         }
         check_len(frame)?;
         let header = CpuHeader { to: Some(port), ..CpuHeader::default() };
-        self.client.packet(header, frame).map_err(asked)
+        self.client.packet(header, frame).map_err(plane_error)
     }
     fn trace(&mut self, port: PortId, frame: &[u8]) -> Result<Trace, PlaneError> {
         if !self.state.ports.contains_key(&port) {
@@ -516,7 +516,7 @@ impl Plane for AsicPlane {
         // The frame runs through a copy of the chip, made from the entries it reports. The chip itself
         // forwards nothing.
         let mut copy = Chip::new(&self.platform, self.client.welcome().salt);
-        let entries = self.client.entries().map_err(asked)?;
+        let entries = self.client.entries().map_err(plane_error)?;
         for part in entries.chunks(SETUP) {
             let done = copy.commit(Timestamp::default(), part, &mut Effects::default());
             done.map_err(|refused| system("copying the chip")(refused.to_string()))?;

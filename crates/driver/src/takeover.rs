@@ -5,7 +5,7 @@
 
 use crate::chip::{self, Software};
 use crate::lower;
-use crate::plane::{AsicPlane, SETUP, asked, connect, manager_at, system};
+use crate::plane::{AsicPlane, SETUP, connect, manager_at, plane_error, system};
 use crate::protocols::steps;
 use crate::routes::{Routing, error_of};
 use crate::settings;
@@ -81,7 +81,7 @@ impl AsicPlane {
         if list.is_empty() {
             return Ok(());
         }
-        self.client.commit(&list).map(drop).map_err(asked)
+        self.client.commit(&list).map(drop).map_err(plane_error)
     }
 
     fn drive_chip(&mut self, socket: PathBuf) -> Result<(), PlaneError> {

@@ -243,7 +243,7 @@ fn unicast_for_any_station_goes_straight_to_hosts_that_do_not_forward() {
         hello.resize(60, 0);
         wire.send(&hello).expect("sent");
         a.run("ip", &["neigh", "replace", "10.0.0.2", "lladdr", "02:00:00:00:01:02", "dev", "eth0"]);
-        let heard = |text: &str| {
+        let received = |text: &str| {
             let began = Instant::now();
             while began.elapsed() < PATIENCE {
                 match wire.receive() {
@@ -258,7 +258,7 @@ fn unicast_for_any_station_goes_straight_to_hosts_that_do_not_forward() {
         let to_station = |text: &str, device: bool| {
             let before = sent(&b);
             let taken = arrives(&at_a, &at_b, text, SILENCE);
-            assert!(heard(text), "{text}");
+            assert!(received(text), "{text}");
             assert_eq!(sent(&b) != before, device, "{text}");
             assert!(!taken || !device, "{text}: the host has taken it for its own");
         };

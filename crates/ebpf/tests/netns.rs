@@ -24,7 +24,7 @@ fn hosts_of_a_vlan_talk_and_others_do_not_hear() {
         let (at_a, at_b, at_c) = (a.socket(), b.socket(), c.socket());
         assert!(arrives(&at_a, &at_b, "there", PATIENCE));
         assert!(arrives(&at_b, &at_a, "and back", PATIENCE));
-        assert!(!arrives(&at_a, &at_c, "nowhere", SILENCE), "another VLAN heard it");
+        assert!(!arrives(&at_a, &at_c, "nowhere", SILENCE), "another VLAN received it");
         assert_eq!(fdb(plane), ["0200.0000.0001 10 1 dynamic", "0200.0000.0002 10 2 dynamic"]);
         assert_eq!(plane.fdb_dynamic(), 2);
         assert_eq!(plane.port_counters(port(3)).tx.frames, 0, "frames of another VLAN left port 3");

@@ -360,8 +360,8 @@ fn large_tables() {
             let addresses = [&ROUTER.0[..], &[2, 0, 0, 0, 9, 9], &[0x86, 0xdd]].concat();
             let frame = [&addresses[..], &[0x60, 0, 0, 0, 0, 0, 59, 64], &from, &to, &[0; 6]].concat();
             let trace = plane.trace(port(1), &frame).expect("a trace");
-            let said = trace.stages.iter().any(|step| step.detail().contains(want));
-            assert!(said, "{want}: {trace:?}");
+            let printed = trace.stages.iter().any(|step| step.detail().contains(want));
+            assert!(printed, "{want}: {trace:?}");
         }
     });
 }

@@ -91,8 +91,8 @@ pub fn run(options: Options) -> Result<ExitCode> {
     if !nix::unistd::geteuid().is_root() {
         return rootless();
     }
-    if let Some(said) = netns::rights()? {
-        eprintln!("note: {said}");
+    if let Some(printed) = netns::rights()? {
+        eprintln!("note: {printed}");
     }
     if Command::new("ping").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
         bail!("`ping` is missing; install the package iputils-ping");

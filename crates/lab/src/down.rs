@@ -169,8 +169,8 @@ fn detach(node: &NodeState) -> Result<bool> {
             .with_context(|| format!("can't run {}", program.display()))
     })?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("`lanyard detach --instance {}` failed: {}", node.netns, said.trim());
+        let printed = String::from_utf8_lossy(&output.stderr);
+        bail!("`lanyard detach --instance {}` failed: {}", node.netns, printed.trim());
     }
     Ok(true)
 }

@@ -132,12 +132,12 @@ fn run(folder: &Path, netns: &str, daemon: &str, module: bool) -> Result<()> {
     if module {
         command.args(["-M", "dplane_fpm_nl"]);
     }
-    said(netns, &mut command, daemon).map(drop)
+    printed(netns, &mut command, daemon).map(drop)
 }
 
 /// Runs a command in the namespace to its end and returns its output; a failure contains what it
 /// printed.
-fn said(netns: &str, command: &mut Command, what: &str) -> Result<String> {
+fn printed(netns: &str, command: &mut Command, what: &str) -> Result<String> {
     let output = netns::within(Place::Named(netns), || {
         command.stdin(Stdio::null()).output().with_context(|| format!("can't run {what}"))
     })?;
@@ -163,7 +163,7 @@ fn wait(folder: &Path, files: &[String]) -> Result<()> {
 /// Makes the daemons read their configuration.
 fn load(folder: &Path, netns: &str) -> Result<()> {
     let mut command = Command::new("vtysh");
-    let text = said(netns, command.arg("-b").args(vtysh_options(folder)), "vtysh -b")?;
+    let text = printed(netns, command.arg("-b").args(vtysh_options(folder)), "vtysh -b")?;
     let refused: Vec<&str> = text.lines().filter(|line| line.contains("% ")).collect();
     if !refused.is_empty() {
         bail!("FRR refuses its configuration:\n{}", refused.join("\n"));

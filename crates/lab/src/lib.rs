@@ -132,10 +132,10 @@ fn up(file: &Path, options: up::Options) -> Result<ExitCode> {
             eprintln!("note: {} ({}:{})", note.message, lab.origin, note.pos.line);
         }
     }
-    if let Some(said) = netns::rights()?
+    if let Some(printed) = netns::rights()?
         && !options.quiet
     {
-        eprintln!("note: {said}");
+        eprintln!("note: {printed}");
     }
     let interrupts = up::Interrupts::hold()?;
     let started = std::time::Instant::now();

@@ -67,7 +67,7 @@ pub fn batch(place: Place<'_>, lines: &[String], force: bool) -> Result<()> {
     }
     let mut text = lines.join("\n");
     text.push('\n');
-    let (status, said) = within(place, || {
+    let (status, printed) = within(place, || {
         let mut ip = Command::new("ip");
         if force {
             ip.arg("-force");
@@ -90,14 +90,15 @@ pub fn batch(place: Place<'_>, lines: &[String], force: bool) -> Result<()> {
     if status.success() {
         return Ok(());
     }
-    let failed = said
+    let failed = printed
         .lines()
         .find_map(|line| line.strip_prefix("Command failed -:")?.parse::<usize>().ok())
         .and_then(|number| lines.get(number.saturating_sub(1)));
-    let said = said.lines().filter(|line| !line.starts_with("Command failed")).collect::<Vec<_>>().join("; ");
+    let printed =
+        printed.lines().filter(|line| !line.starts_with("Command failed")).collect::<Vec<_>>().join("; ");
     match failed {
-        Some(line) => bail!("{said} (ip {line})"),
-        None => bail!("`ip -batch` failed: {said}"),
+        Some(line) => bail!("{printed} (ip {line})"),
+        None => bail!("`ip -batch` failed: {printed}"),
     }
 }
 

@@ -362,9 +362,9 @@ impl Builder<'_> {
         }
         // Ctrl-C also ends the command, which is not the command's failure.
         self.interrupts.check()?;
-        let said = [output.stdout, output.stderr].concat();
-        let said = quote(&String::from_utf8_lossy(&said));
-        bail!("{}: `{text}` failed: {}\n{said}", node.name, output.status)
+        let printed = [output.stdout, output.stderr].concat();
+        let printed = quote(&String::from_utf8_lossy(&printed));
+        bail!("{}: `{text}` failed: {}\n{printed}", node.name, output.status)
     }
 }
 

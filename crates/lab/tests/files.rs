@@ -26,14 +26,14 @@ fn check(path: &Path, good: bool) {
         Ok((_, notes)) => (true, notes),
         Err(problems) => (false, problems.remarks),
     };
-    let said: Vec<String> = remarks
+    let printed: Vec<String> = remarks
         .iter()
         .map(|remark| {
             let colon = if remark.field.is_empty() { "" } else { " " };
             format!("{}:{}{colon}{}: {}", remark.pos.line, remark.pos.column, remark.field, remark.message)
         })
         .collect();
-    assert!(said == wanted && accepted == good, "{}, accepted {accepted}:\n{said:#?}", path.display());
+    assert!(printed == wanted && accepted == good, "{}, accepted {accepted}:\n{printed:#?}", path.display());
 }
 
 #[test]

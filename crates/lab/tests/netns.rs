@@ -78,10 +78,10 @@ fn check(name: &str, script: &str) {
         .env("TESTS", concat!(env!("CARGO_MANIFEST_DIR"), "/tests"))
         .output();
     let output = output.expect("unshare runs");
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    said.lines().filter(|line| line.starts_with("skipped: ")).for_each(|line| println!("{name}: {line}"));
-    assert!(output.status.success(), "{name}: {}\n{said}", output.status);
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed);
+    printed.lines().filter(|line| line.starts_with("skipped: ")).for_each(|line| println!("{name}: {line}"));
+    assert!(output.status.success(), "{name}: {}\n{printed}", output.status);
 }
 
 fn program() -> Option<PathBuf> {
@@ -102,16 +102,16 @@ fn two_hosts_and_no_switch() {
         [ "$(lab list | tail -n +2 | awk '{print $2, $4, $5}')" = "a up t-a
 b up t-b" ] || fail "list: $(lab list)"
         lab list --json | grep -q '"state": "up"'
-        ! lab up two.yml 2> said || fail "built twice"
-        grep -q 'lab t is already up' said
+        ! lab up two.yml 2> printed || fail "built twice"
+        grep -q 'lab t is already up' printed
         # What runs in the lab goes with it.
         lab exec t b -- sleep 1000 &
         until ip netns pids t-b | grep -q .; do :; done
-        lab down two.yml 2> said
-        grep -q '1 process ended, 2 namespaces deleted' said || fail "$(cat said)"
+        lab down two.yml 2> printed
+        grep -q '1 process ended, 2 namespaces deleted' printed || fail "$(cat printed)"
         nothing_left
-        lab down two.yml 2> said
-        grep -q 'is not up; nothing to do' said
+        lab down two.yml 2> printed
+        grep -q 'is not up; nothing to do' printed
         nothing_left
     "#;
     check("two hosts", script);
@@ -121,21 +121,21 @@ b up t-b" ] || fail "list: $(lab list)"
 fn a_failure_undoes_the_lab() {
     let script = r#"
         two_hosts ', "echo before; false"'
-        ! lab up two.yml 2> said || fail "accepted"
-        grep -q 'b: `echo before; false` failed: exit status: 1' said || fail "$(cat said)"
-        grep -q '| before' said
+        ! lab up two.yml 2> printed || fail "accepted"
+        grep -q 'b: `echo before; false` failed: exit status: 1' printed || fail "$(cat printed)"
+        grep -q '| before' printed
         nothing_left
         # A namespace that is somebody else's stays.
         mkdir -p /run/netns; ip netns add t-b
-        ! lab up two.yml 2> said || fail "accepted"
-        grep -q 'the network namespace t-b exists already' said || fail "$(cat said)"
+        ! lab up two.yml 2> printed || fail "accepted"
+        grep -q 'the network namespace t-b exists already' printed || fail "$(cat printed)"
         [ "$(ls /run/netns)" = t-b ] || fail "$(ls /run/netns)"
         ip netns delete t-b
         nothing_left
         # Ctrl-C.
         two_hosts ', "kill -INT $PPID", "true"'
-        ! lab up two.yml 2> said || fail "accepted"
-        grep -q '^interrupted' said || fail "$(cat said)"
+        ! lab up two.yml 2> printed || fail "accepted"
+        grep -q '^interrupted' printed || fail "$(cat printed)"
         nothing_left
     "#;
     check("a failure", script);
@@ -148,23 +148,23 @@ fn a_crash_leaves_what_down_clears() {
         lab up two.yml && fail "not killed"
         [ "$(ls /run/netns | wc -l)" = 2 ] || fail "not half built"
         lab list | grep -q 'lab starting' || fail "$(lab list)"
-        ! lab up two.yml 2> said || fail "built over it"
-        grep -q 'lab t is half built; `lanyard lab down t` clears it away' said || fail "$(cat said)"
+        ! lab up two.yml 2> printed || fail "built over it"
+        grep -q 'lab t is half built; `lanyard lab down t` clears it away' printed || fail "$(cat printed)"
         lab down t
         nothing_left
         # The state is lost: the topology knows what to take down.
         two_hosts ""
         lab up two.yml; rm -r /run/lanyard
-        lab down two.yml 2> said
-        grep -q '2 namespaces deleted' said || fail "$(cat said)"
+        lab down two.yml 2> printed
+        grep -q '2 namespaces deleted' printed || fail "$(cat printed)"
         nothing_left
         # The file is lost: the name is enough. And so is the file when it has changed for the worse.
         lab up two.yml; rm two.yml; lab down t; nothing_left
         two_hosts ""; lab up two.yml; echo '}' > two.yml; lab down two.yml; nothing_left
         # A state file that is damaged, and one that is not there.
         two_hosts ""; lab up two.yml; echo '{' > /run/lanyard/labs/t.json
-        ! lab list 2> said || fail "no error"
-        grep -q 't.json is damaged' said || fail "$(cat said)"
+        ! lab list 2> printed || fail "no error"
+        grep -q 't.json is damaged' printed || fail "$(cat printed)"
         lab down two.yml; nothing_left
     "#;
     check("a crash", script);
@@ -174,8 +174,8 @@ fn a_crash_leaves_what_down_clears() {
 fn a_switch_lives_until_down() {
     let script = r#"
         one_switch
-        lab up sw.yml 2> said
-        grep -q 'ready: sw: 1 ports, plane soft' said || fail "$(cat said)"
+        lab up sw.yml 2> printed
+        grep -q 'ready: sw: 1 ports, plane soft' printed || fail "$(cat printed)"
         pid=$(lab list | awk '$2 == "sw" {print $(NF - 1)}')
         kill -0 "$pid"
         [ "$(ip netns identify "$pid")" = s-sw ] || fail "in the wrong namespace"
@@ -192,14 +192,14 @@ fn a_switch_lives_until_down() {
         grep -q 'detach --instance s-sw' detached || fail "not detached"
         # An instance of that name that is no lab's.
         mkdir -p /run/lanyard/s-sw
-        ! lab up sw.yml 2> said || fail "accepted"
-        grep -q 'a switch instance s-sw is there already' said || fail "$(cat said)"
+        ! lab up sw.yml 2> printed || fail "accepted"
+        grep -q 'a switch instance s-sw is there already' printed || fail "$(cat printed)"
         rm -r /run/lanyard
         # A switch that does not start: why, and nothing is left.
         touch broken
-        ! lab up sw.yml 2> said || fail "accepted"
-        grep -q 'switch sw ended at once: exit status: 3' said || fail "$(cat said)"
-        grep -q '| no such luck' said
+        ! lab up sw.yml 2> printed || fail "accepted"
+        grep -q 'switch sw ended at once: exit status: 3' printed || fail "$(cat printed)"
+        grep -q '| no such luck' printed
         nothing_left
         # A pid that is somebody else's by now is not ended.
         rm broken; lab up sw.yml; sleep 1000 & other=$!
@@ -216,8 +216,8 @@ fn a_switch_lives_until_down() {
 fn switches_that_do_not_do_what_they_are_told() {
     let script = r#"
         one_switch
-        lab up sw.yml --strict 2> said || fail "$(cat said)"
-        ! grep -q warning said || fail "$(cat said)"
+        lab up sw.yml --strict 2> printed || fail "$(cat printed)"
+        ! grep -q warning printed || fail "$(cat printed)"
         lab down s
         cat > refused <<'LOG'
 lanyard: %SYS-3-STARTUP: line 2, column 9: Invalid VLAN: vlan 5000
@@ -225,17 +225,17 @@ lanyard: %SYS-3-STARTUP: line 7, column 1: no such command: nonsense
 lanyard: %SYS-3-STARTUP: /run/lanyard/s-sw/lab.cfg: 2 lines refused, the rest is applied
 LOG
         echo 0 > ports
-        lab up sw.yml --quiet 2> said || fail "$(cat said)"
+        lab up sw.yml --quiet 2> printed || fail "$(cat printed)"
         cat > wanted <<'SAID'
 warning: sw: startup-config line 2, column 9: Invalid VLAN: vlan 5000
 warning: sw: startup-config line 7, column 1: no such command: nonsense
 SAID
-        head -n 2 said | diff wanted - || fail "$(cat said)"
-        grep -q 'warning: sw (sw.yml:4): the switch has no port' said || fail "$(cat said)"
-        [ "$(wc -l < said)" = 3 ] || fail "$(cat said)"
+        head -n 2 printed | diff wanted - || fail "$(cat printed)"
+        grep -q 'warning: sw (sw.yml:4): the switch has no port' printed || fail "$(cat printed)"
+        [ "$(wc -l < printed)" = 3 ] || fail "$(cat printed)"
         lab down s
-        ! lab up sw.yml --strict 2> said || fail "accepted"
-        grep -q '3 warnings, which --strict treats as errors' said || fail "$(cat said)"
+        ! lab up sw.yml --strict 2> printed || fail "accepted"
+        grep -q '3 warnings, which --strict treats as errors' printed || fail "$(cat printed)"
         nothing_left
     "#;
     check("warnings", script);
@@ -249,16 +249,16 @@ fn the_demo_tells_right_from_wrong() {
         ip -n probe link add x type vxlan id 1 dstport 4789 || { echo "skipped: no vxlan"; exit 0; }
         ip netns delete probe
         export LANYARD_BIN=$TESTS/kernel-switch
-        lab demo --seconds 1 > said 2>&1 || fail "$(cat said)"
-        grep -q 'As it should be' said || fail "$(cat said)"
-        grep -q 'h3v1  B     -       ·     ·     ·       ·     ·     ·' said || fail "$(cat said)"
-        grep -q 'h2v2  ·     ·       B     -     B       R     R     R' said || fail "$(cat said)"
-        grep -q 'output of show mac address-table' said
+        lab demo --seconds 1 > printed 2>&1 || fail "$(cat printed)"
+        grep -q 'As it should be' printed || fail "$(cat printed)"
+        grep -q 'h3v1  B     -       ·     ·     ·       ·     ·     ·' printed || fail "$(cat printed)"
+        grep -q 'h2v2  ·     ·       B     -     B       R     R     R' printed || fail "$(cat printed)"
+        grep -q 'output of show mac address-table' printed
         nothing_left
         export LEAK=1
-        ! lab demo --seconds 1 > said 2>&1 || fail "a leak passed: $(cat said)"
-        grep -q '24 answers are not as they should be' said || fail "$(cat said)"
-        grep -q 'h2v1 to h1v2 IPv4: bridged instead of no answer' said || fail "$(cat said)"
+        ! lab demo --seconds 1 > printed 2>&1 || fail "a leak passed: $(cat printed)"
+        grep -q '24 answers are not as they should be' printed || fail "$(cat printed)"
+        grep -q 'h2v1 to h1v2 IPv4: bridged instead of no answer' printed || fail "$(cat printed)"
         nothing_left
     "#;
     check("the demo", script);

@@ -29,8 +29,8 @@ fn alone() -> Option<MutexGuard<'static, ()>> {
     }
     let lock = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     // Run the program once to learn whether it can measure on this machine.
-    let said = text(&bench(&["rfc2544", "--ports", "no-such-a,no-such-b"]).stderr);
-    if let Some((_, why)) = said.split_once("cannot measure here: ") {
+    let printed = text(&bench(&["rfc2544", "--ports", "no-such-a,no-such-b"]).stderr);
+    if let Some((_, why)) = printed.split_once("cannot measure here: ") {
         println!("skipped: {}", why.trim());
         return None;
     }
@@ -136,8 +136,8 @@ fn a_link_that_goes_down_is_named_and_the_rest_kept() {
     let out =
         bench(&small(&["--dut-up", &up, "--dut-name", "mine", "--rounds", "1000", "--json", path(&file)]));
     assert_eq!(out.status.code(), Some(1), "{}", text(&out.stdout));
-    let said = text(&out.stderr);
-    assert!(said.contains("no device is left; the last was mine") && said.contains("rx1"), "{said}");
+    let printed = text(&out.stderr);
+    assert!(printed.contains("no device is left; the last was mine") && printed.contains("rx1"), "{printed}");
     let found = json(&file);
     assert!(found["devices"][0]["broken"].as_str().is_some_and(|why| why.contains("rx1")), "{found}");
     assert!(found["series"][0]["rounds"].as_array().is_some_and(|r| !r.is_empty()), "{found}");
@@ -178,8 +178,8 @@ fn what_cannot_be_measured_is_named() {
     let check = |arguments: &[&str], why: &str| {
         let out = bench(arguments);
         assert_eq!(out.status.code(), Some(1), "{arguments:?}: {}", text(&out.stdout));
-        let said = text(&out.stderr);
-        assert!(said.starts_with("lanyard: ") && said.contains(why), "{arguments:?}: {said}");
+        let printed = text(&out.stderr);
+        assert!(printed.starts_with("lanyard: ") && printed.contains(why), "{arguments:?}: {printed}");
     };
     check(&["rfc2544", "--ports", "no-such-a,no-such-b"], "no device no-such-a");
     check(&["rfc2889", "--dut", "brigde"], "no device `brigde`");

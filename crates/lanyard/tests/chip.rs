@@ -88,8 +88,11 @@ fn a_second_chip_at_the_socket_is_refused_and_a_dead_one_is_replaced() {
     let dir = tempfile::tempdir().expect("a directory");
     let socket = dir.path().join("sdk.sock");
     let (mut first, _) = Chip::start(asic(&appliance(), &socket));
-    let said = refused(&asic(&appliance(), &socket).output().expect("run"));
-    assert!(said.contains(&*socket.to_string_lossy()) && said.contains("a chip listens there"), "{said}");
+    let printed = refused(&asic(&appliance(), &socket).output().expect("run"));
+    assert!(
+        printed.contains(&*socket.to_string_lossy()) && printed.contains("a chip listens there"),
+        "{printed}"
+    );
     UnixStream::connect(&socket).expect("the first one has kept its socket");
     // What is killed cannot remove its socket; the next one takes the place.
     assert_eq!(first.ends_after(Signal::SIGKILL), None);
@@ -115,22 +118,22 @@ fn what_is_wrong_is_named_with_its_place() {
     ] {
         assert!(good.contains(from));
         std::fs::write(&file, good.replacen(from, to, 1)).expect("written");
-        let said = refused(&asic(&file, &socket).output().expect("run"));
+        let printed = refused(&asic(&file, &socket).output().expect("run"));
         for piece in [&*file.to_string_lossy(), line, reason] {
-            assert!(said.contains(piece), "{to}: {piece:?} in {said}");
+            assert!(printed.contains(piece), "{to}: {piece:?} in {printed}");
         }
     }
     let none = dir.path().join("none.toml");
-    let said = refused(&asic(&none, &socket).output().expect("run"));
-    assert!(said.contains("none.toml") && said.contains("No such file"), "{said}");
-    let said =
+    let printed = refused(&asic(&none, &socket).output().expect("run"));
+    assert!(printed.contains("none.toml") && printed.contains("No such file"), "{printed}");
+    let printed =
         refused(&asic(&appliance(), &socket).args(["--wire", "swp1=no-such-netdev"]).output().expect("run"));
-    assert!(said.contains("no-such-netdev"), "{said}");
-    let said = asic(&appliance(), &socket).args(["--wire", "swp1"]).output().expect("run");
-    assert_eq!(said.status.code(), Some(2));
+    assert!(printed.contains("no-such-netdev"), "{printed}");
+    let printed = asic(&appliance(), &socket).args(["--wire", "swp1"]).output().expect("run");
+    assert_eq!(printed.status.code(), Some(2));
     let faults = dir.path().join("faults");
     std::fs::write(&faults, "fail route at 1\nfail moon at 1\n").expect("written");
-    let said = refused(&asic(&appliance(), &socket).arg("--faults").arg(&faults).output().expect("run"));
-    assert!(said.contains("line 2") && said.contains("moon"), "{said}");
+    let printed = refused(&asic(&appliance(), &socket).arg("--faults").arg(&faults).output().expect("run"));
+    assert!(printed.contains("line 2") && printed.contains("moon"), "{printed}");
     assert!(!socket.exists(), "a chip that does not start makes no socket");
 }

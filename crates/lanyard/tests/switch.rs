@@ -91,18 +91,18 @@ impl Bed {
         let mut command = self.lanyard(&["run", "--plane", self.plane, "--config", path]);
         let mut child = command.stderr(Stdio::piped()).spawn().expect("started");
         let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-        let mut said = String::new();
+        let mut printed = String::new();
         self.switch = Some(child);
         for line in lines.by_ref().map_while(Result::ok) {
-            said.push_str(&line);
-            said.push('\n');
+            printed.push_str(&line);
+            printed.push('\n');
             if line.contains(" ready: ") {
                 // Keep reading, so that the switch never blocks on a full pipe.
                 std::thread::spawn(move || lines.for_each(drop));
-                return said;
+                return printed;
             }
         }
-        panic!("the switch did not start: {said}");
+        panic!("the switch did not start: {printed}");
     }
     /// `ip netns exec` calls exec, so the child process is the switch itself.
     fn stop(&mut self, signal: &str) {
@@ -122,8 +122,8 @@ impl Bed {
     /// Runs commands that must be accepted.
     fn done(&self, commands: &[&str]) -> String {
         let output = self.cli(commands);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{commands:?}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{commands:?}: {printed}");
         String::from_utf8(output.stdout).expect("text")
     }
     /// Runs commands, the last of which must be refused; returns the reason.
@@ -180,8 +180,8 @@ const TWO_VLANS: &str = "hostname sw1\nvlan 10\n name users\ninterface eth1\n sw
 fn bridges(plane: &'static str) {
     let Some(mut bed) = bed(3, plane) else { return };
     let before = ip(&["-n", &bed.name, "-br", "link"]).stdout;
-    let said = bed.start(Some(TWO_VLANS));
-    assert!(said.ends_with(&format!("lanyard: sw1 ready: 3 ports, plane {plane}\n")), "{said}");
+    let printed = bed.start(Some(TWO_VLANS));
+    assert!(printed.ends_with(&format!("lanyard: sw1 ready: 3 ports, plane {plane}\n")), "{printed}");
     eventually("hosts of a VLAN reach each other", || bed.pings(1, "10.0.0.2"));
     assert!(!bed.pings(1, "10.0.0.3"), "hosts of different VLANs do not");
     let table = bed.json("show mac address-table dynamic vlan 10");
@@ -235,10 +235,10 @@ fn bridges_on_soft() {
 #[test]
 fn netdevs_vanish_and_come_back() {
     let Some(mut bed) = bed(2, "soft") else { return };
-    let said = bed.start(Some(
+    let printed = bed.start(Some(
         "interface eth1\n switchport\ninterface eth2\n switchport\ninterface eth7\n switchport\n",
     ));
-    assert!(said.contains("interface eth7 is not present now"), "{said}");
+    assert!(printed.contains("interface eth7 is not present now"), "{printed}");
     eventually("forwards", || bed.pings(1, "10.0.0.2"));
     assert!(ip(&["-n", &bed.name, "link", "delete", "eth2"]).status.success());
     eventually("gone", || bed.interface("eth2")["mac"] == Value::Null);
@@ -264,15 +264,15 @@ fn refusals_change_nothing() {
         let words: Vec<&str> = ["-n", &bed.name].into_iter().chain(line.split(' ')).collect();
         assert!(ip(&words).status.success(), "{line}");
     }
-    let said = bed.start(Some(
+    let printed = bed.start(Some(
         "hostname sw1\nbogus line\ninterface ve1\n switchport\ninterface eth1\n switchport\nvlan 4095\n",
     ));
     for want in
         ["line 2, column 1: invalid input", "line 4, column 2: ve1 is enslaved to br0", "line 7, column 6"]
     {
-        assert!(said.contains(want), "{want}: {said}");
+        assert!(printed.contains(want), "{want}: {printed}");
     }
-    assert!(said.ends_with("lanyard: sw1 ready: 1 ports, plane soft\n"), "the rest is applied: {said}");
+    assert!(printed.ends_with("lanyard: sw1 ready: 1 ports, plane soft\n"), "the rest is applied: {printed}");
     assert!(bed.done(&["show logging"]).contains("line 4, column 2: ve1 is enslaved to br0"));
 
     let running = bed.done(&["show running-config"]);
@@ -315,8 +315,8 @@ fn a_crash_loses_nothing() {
     assert_eq!(bed_entries(&bed), before, "the same addresses at the same ports");
     assert!(ping.try_wait().expect("asked").is_none(), "the traffic went on all the while");
     let output = ping.wait_with_output().expect("ended");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.contains("400 received"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(printed.contains("400 received"), "{printed}");
 }
 
 /// Address and port of every dynamic entry.
@@ -378,9 +378,9 @@ fn usage() {
         (&["run", "--check", "/nonexistent"][..], 1, "/nonexistent"),
     ] {
         let output = run(arguments);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-        assert!(said.contains(want), "{arguments:?}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {printed}");
+        assert!(printed.contains(want), "{arguments:?}: {printed}");
     }
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("config");

@@ -44,7 +44,7 @@ const USE_BATCH: usize = 64;
 
 /// A message from the kernel.
 #[derive(Debug)]
-pub enum Heard<'a> {
+pub enum Notification<'a> {
     /// A route.
     Route {
         /// The route.
@@ -190,19 +190,19 @@ impl Follower {
 
     /// Passes up to about `most` events to `each` and returns their number. Fewer than `most` means
     /// that there is nothing more to read.
-    pub fn read(&mut self, most: usize, each: &mut dyn FnMut(Heard<'_>)) -> usize {
+    pub fn read(&mut self, most: usize, each: &mut dyn FnMut(Notification<'_>)) -> usize {
         let mut count = 0;
         while count < most {
             match self.events.receive() {
                 Ok(datagram) => for_each_message(datagram, |message| {
                     count += 1;
-                    heard(message.message_type(), message.flags(), message.payload(), each);
+                    notify(message.message_type(), message.flags(), message.payload(), each);
                 }),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                 // ENOBUFS, or another error that may have cost a message. The next read continues.
                 Err(_) => {
                     count += 1;
-                    each(Heard::Overrun);
+                    each(Notification::Overrun);
                 }
             }
         }
@@ -233,7 +233,11 @@ impl Follower {
     ///
     /// # Errors
     /// The kernel's reason, when it does not list this table; when an answer was lost.
-    pub fn read_listing(&mut self, most: usize, each: &mut dyn FnMut(Heard<'_>)) -> io::Result<Progress> {
+    pub fn read_listing(
+        &mut self,
+        most: usize,
+        each: &mut dyn FnMut(Notification<'_>),
+    ) -> io::Result<Progress> {
         let mut count = 0;
         let sequence = self.sequence;
         while count < most {
@@ -252,7 +256,7 @@ impl Follower {
                     NLMSG_DONE | NLMSG_ERROR => end = Some(code(message.payload())),
                     kind => {
                         count += 1;
-                        heard(kind, message.flags(), message.payload(), each);
+                        notify(kind, message.flags(), message.payload(), each);
                     }
                 }
             });
@@ -315,35 +319,37 @@ fn code(payload: &[u8]) -> i32 {
     payload.first_chunk().map_or(0, |bytes| i32::from_ne_bytes(*bytes)).min(0)
 }
 
-fn heard(kind: u16, flags: u16, body: &[u8], each: &mut dyn FnMut(Heard<'_>)) {
+fn notify(kind: u16, flags: u16, body: &[u8], each: &mut dyn FnMut(Notification<'_>)) {
     match kind {
         libc::RTM_NEWROUTE | libc::RTM_DELROUTE => match Route::new(body) {
-            Ok(route) => each(Heard::Route { route, flags, gone: kind == libc::RTM_DELROUTE }),
+            Ok(route) => each(Notification::Route { route, flags, gone: kind == libc::RTM_DELROUTE }),
             // Routes of another family, such as multicast routing and MPLS.
             Err(wire::Malformed::Family) => {}
-            Err(_) => each(Heard::Unreadable),
+            Err(_) => each(Notification::Unreadable),
         },
         wire::NEW_NEXTHOP | wire::DEL_NEXTHOP => match NextHopObject::new(body) {
-            Ok(object) => each(Heard::NextHop(object, kind == wire::DEL_NEXTHOP)),
-            Err(_) => each(Heard::Unreadable),
+            Ok(object) => each(Notification::NextHop(object, kind == wire::DEL_NEXTHOP)),
+            Err(_) => each(Notification::Unreadable),
         },
         libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => {
             let gone = kind == libc::RTM_DELNEIGH;
-            decode::neighbour(body).into_iter().for_each(|neighbour| each(Heard::Neighbour(neighbour, gone)));
+            decode::neighbour(body)
+                .into_iter()
+                .for_each(|neighbour| each(Notification::Neighbour(neighbour, gone)));
         }
         libc::RTM_NEWLINK | libc::RTM_DELLINK => {
             let gone = kind == libc::RTM_DELLINK;
-            decode::link(body).into_iter().for_each(|link| each(Heard::Link(Box::new(link), gone)));
+            decode::link(body).into_iter().for_each(|link| each(Notification::Link(Box::new(link), gone)));
         }
         libc::RTM_NEWADDR | libc::RTM_DELADDR => {
             let gone = kind == libc::RTM_DELADDR;
-            decode::address(body).into_iter().for_each(|address| each(Heard::Address(address, gone)));
+            decode::address(body).into_iter().for_each(|address| each(Notification::Address(address, gone)));
         }
         libc::RTM_NEWRULE | libc::RTM_DELRULE => {
             let gone = kind == libc::RTM_DELRULE;
-            rule(body).into_iter().for_each(|rule| each(Heard::Rule(rule, gone)));
+            rule(body).into_iter().for_each(|rule| each(Notification::Rule(rule, gone)));
         }
-        RTM_NEWNETCONF => forwarding(body).into_iter().for_each(|it| each(Heard::Forwarding(it))),
+        RTM_NEWNETCONF => forwarding(body).into_iter().for_each(|it| each(Notification::Forwarding(it))),
         _ => {}
     }
 }
@@ -493,7 +499,7 @@ mod tests {
         /// No input may panic.
         #[test]
         fn any_bytes(kind in prop::sample::select(vec![16u16, 20, 24, 25, 28, 32, 33, 80, 104, 105]), bytes in prop::collection::vec(any::<u8>(), 0..120)) {
-            heard(kind, 0, &bytes, &mut |heard| drop(format!("{heard:?}")));
+            notify(kind, 0, &bytes, &mut |notification| drop(format!("{notification:?}")));
         }
     }
 }

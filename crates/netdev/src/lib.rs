@@ -32,7 +32,7 @@ pub use error::{Error, Result};
 pub use ethtool::{Duplex, Feature, Settings, XdpAbility, XdpFeatures};
 pub use event::{Event, Events};
 pub use filter::{FilterWatch, Hook, HookPoint};
-pub use follow::{Follower, Heard};
+pub use follow::{Follower, Notification};
 pub use link::{LinkChange, NAME_MAX, Veth, is_valid_name};
 pub use model::*;
 pub use packet::{Packet, PacketRing, PacketSocket, RingFrame, RingShape, VNET_HEADER_LEN};

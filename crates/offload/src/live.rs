@@ -74,12 +74,12 @@ impl Live {
                 writing.queued.fetch_sub(more.len(), Ordering::Release);
             }
         };
-        let (said, incoming) = mpsc::channel();
+        let (printed, incoming) = mpsc::channel();
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new().name(name.into()).spawn(run).map_err(|error| text(&error))
         };
         spawn("lanyard-sdk-out", Box::new(writer))?;
-        spawn("lanyard-sdk-in", Box::new(move || read(receiver, &said)))?;
+        spawn("lanyard-sdk-in", Box::new(move || read(receiver, &printed)))?;
         Ok(Self {
             socket: socket.to_owned(),
             welcome,
@@ -99,7 +99,7 @@ impl Live {
         self.under_way.push_back(ticket);
         ticket
     }
-    fn heard(&mut self, incoming: Incoming) {
+    fn received(&mut self, incoming: Incoming) {
         match incoming {
             Incoming::Answer(_, answer) => {
                 // Answers arrive in the order of the requests.
@@ -120,9 +120,9 @@ impl Live {
     }
 }
 
-fn read(mut receiver: Receiver, said: &mpsc::Sender<Incoming>) {
+fn read(mut receiver: Receiver, printed: &mpsc::Sender<Incoming>) {
     while let Ok(incoming) = receiver.receive(None) {
-        if incoming.is_some_and(|incoming| said.send(incoming).is_err()) {
+        if incoming.is_some_and(|incoming| printed.send(incoming).is_err()) {
             return;
         }
     }
@@ -147,7 +147,7 @@ impl Hardware for Live {
     fn poll(&mut self, wait: bool) -> Option<(Ticket, Result<Answer, Failure>)> {
         loop {
             match self.incoming.try_recv() {
-                Ok(incoming) => self.heard(incoming),
+                Ok(incoming) => self.received(incoming),
                 Err(mpsc::TryRecvError::Disconnected) => {
                     self.gone();
                     break;
@@ -157,7 +157,7 @@ impl Hardware for Live {
         }
         while wait && self.answers.is_empty() && !self.under_way.is_empty() {
             match self.incoming.recv_timeout(PATIENCE) {
-                Ok(incoming) => self.heard(incoming),
+                Ok(incoming) => self.received(incoming),
                 // A chip that has stopped answering is treated like one that has ended.
                 Err(_) => self.gone(),
             }

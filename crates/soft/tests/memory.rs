@@ -218,9 +218,9 @@ fn protocols_have_trapped_frames_and_the_states_of_trees_to_themselves() {
     let mut part = plane.protocols().unwrap();
     let bpdu = Builder::new(MacAddr([1, 0x80, 0xc2, 0, 0, 0]), host(9)).ethertype(0x0027).build();
     ports.push(port(1), &bpdu);
-    let mut heard = Vec::new();
-    part.poll_traps(&mut |trapped| heard.push((trapped.port, trapped.reason, trapped.frame.len())));
-    assert_eq!(heard, [(port(1), TrapReason::Bpdu, bpdu.len())]);
+    let mut received = Vec::new();
+    part.poll_traps(&mut |trapped| received.push((trapped.port, trapped.reason, trapped.frame.len())));
+    assert_eq!(received, [(port(1), TrapReason::Bpdu, bpdu.len())]);
     assert!(!events(&mut plane).iter().any(|event| event.starts_with("trapped")));
 
     let held = |list: &[u16]| TreeStates {

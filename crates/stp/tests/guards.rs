@@ -136,7 +136,7 @@ fn bpdu_filter_of_an_interface_neither_sends_nor_hears() {
          set A.a bpdufilter
          link A.a B.a
          run 60s
-         expect A is root                            # B is better, and not heard
+         expect A is root                            # B is better, and not received
          expect A.a designated forwarding",
     );
     let view = sim.port_view("A.a", sim::vlan(1));

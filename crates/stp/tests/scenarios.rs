@@ -377,7 +377,7 @@ fn migration_to_stp_and_back() {
          run 1s
          expect A.a rapid
          run 4s
-         expect A.a stp                              # heard configuration BPDUs
+         expect A.a stp                              # received configuration BPDUs
          expect A.b rapid                            # the others do not mind
          expect C.a root forwarding
          run 60s

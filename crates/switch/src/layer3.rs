@@ -377,7 +377,8 @@ fn static_routes(old: &Config, next: &Config, notices: &mut Vec<String>) -> Resu
         if let Some(track) = route.track.filter(|track| !next.tracks.contains_key(track))
             && found.len() <= MAX_NOTICES
         {
-            found.push(format!("track {track} is not configured: the route to {} waits for it", route.prefix));
+            found
+                .push(format!("track {track} is not configured: the route to {} waits for it", route.prefix));
         }
     }
     if found.len() > MAX_NOTICES {

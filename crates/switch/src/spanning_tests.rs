@@ -141,7 +141,7 @@ fn a_restart_changes_nothing() {
         let resumed = next(now, None, Some(&snapshot), &to(wanted)).expect("as before").expect("on");
         let before = pair[at].state();
         pair[at].spanning = resumed;
-        assert_eq!(pair[at].state(), before, "before anything was heard");
+        assert_eq!(pair[at].state(), before, "before anything was received");
         pair[at].links(now);
         assert_eq!(run(&mut pair, now, now + 19_000), 0, "no port changes its state");
         assert_eq!(pair[at].state(), before);

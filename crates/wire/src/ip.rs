@@ -58,8 +58,8 @@ impl IpHeader {
     fn read_ipv4(bytes: &[u8], segmented: bool) -> Result<Self, InvalidHeader> {
         let fixed: &[u8; MIN_IPV4] = bytes.first_chunk().ok_or(InvalidHeader)?;
         let header_len = usize::from(fixed[0] & 15) * 4;
-        let said = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
-        let len = if said == 0 && segmented { bytes.len() } else { said };
+        let printed = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
+        let len = if printed == 0 && segmented { bytes.len() } else { printed };
         if fixed[0] >> 4 != 4 || header_len < MIN_IPV4 || len < header_len || len > bytes.len() {
             return Err(InvalidHeader);
         }
@@ -81,8 +81,8 @@ impl IpHeader {
 
     fn read_ipv6(bytes: &[u8], segmented: bool) -> Result<Self, InvalidHeader> {
         let fixed: &[u8; LEN_IPV6] = bytes.first_chunk().ok_or(InvalidHeader)?;
-        let said = usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
-        let len = if said == 0 && segmented { bytes.len() } else { LEN_IPV6 + said };
+        let printed = usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
+        let len = if printed == 0 && segmented { bytes.len() } else { LEN_IPV6 + printed };
         if fixed[0] >> 4 != 6 || len > bytes.len() {
             return Err(InvalidHeader);
         }

@@ -127,7 +127,7 @@ impl Bed {
     pub fn adopt(&self, daemon: Daemon) {
         self.detached.set(false);
         let daemon = self.daemon.borrow_mut().insert(daemon).ready();
-        daemon.unwrap_or_else(|said| panic!("lanyard run: {said}"));
+        daemon.unwrap_or_else(|printed| panic!("lanyard run: {printed}"));
     }
     /// Ends the daemon with `signal`, and waits for its end.
     pub fn end_daemon(&self, signal: nix::sys::signal::Signal) {
@@ -147,17 +147,17 @@ impl Bed {
         Ok(())
     }
     /// What the daemon has written to stderr.
-    pub fn said(&self) -> String {
-        self.daemon.borrow().as_ref().map(Daemon::said).unwrap_or_default()
+    pub fn printed(&self) -> String {
+        self.daemon.borrow().as_ref().map(Daemon::printed).unwrap_or_default()
     }
 
     /// Runs exec commands, which must be accepted.
     pub fn exec(&self, commands: &[&str]) -> String {
-        cli(&self.instance, commands).unwrap_or_else(|said| panic!("{commands:?}: {said}"))
+        cli(&self.instance, commands).unwrap_or_else(|printed| panic!("{commands:?}: {printed}"))
     }
     /// Runs configuration lines, which must be accepted.
     pub fn configure(&self, text: &str) {
-        self.try_configure(text).unwrap_or_else(|said| panic!("{text}: {said}"));
+        self.try_configure(text).unwrap_or_else(|printed| panic!("{text}: {printed}"));
     }
     /// Runs configuration lines; the refusal is the error.
     pub fn try_configure(&self, text: &str) -> Result<String, String> {
@@ -373,14 +373,14 @@ impl Drop for Bed {
         let failed = std::thread::panicking();
         let mut wrong = if failed { Vec::new() } else { check::end(self) };
         if failed {
-            eprintln!("---- what the daemon of {} said\n{}----", self.instance, self.said());
+            eprintln!("---- what the daemon of {} printed\n{}----", self.instance, self.printed());
         }
         self.client.replace(None);
         self.daemon.replace(None);
         if !self.detached.get()
-            && let Err(said) = self.detach()
+            && let Err(printed) = self.detach()
         {
-            wrong.push(format!("lanyard detach: {said}"));
+            wrong.push(format!("lanyard detach: {printed}"));
         }
         wrong.extend(check::left_behind(self));
         for place in ["/run/lanyard", "/var/lib/lanyard"] {

@@ -12,11 +12,11 @@ pub fn end(bed: &Bed) -> Vec<String> {
     let mut daemon = bed.daemon.borrow_mut();
     let Some(daemon) = daemon.as_mut() else { return wrong };
     if !daemon.alive() {
-        wrong.push(format!("the daemon has died: {}", daemon.said()));
+        wrong.push(format!("the daemon has died: {}", daemon.printed()));
         return wrong;
     }
-    if daemon.said().contains("panicked") {
-        wrong.push(format!("the daemon panicked: {}", daemon.said()));
+    if daemon.printed().contains("panicked") {
+        wrong.push(format!("the daemon panicked: {}", daemon.printed()));
     }
     // Hosts with addresses continue to send: repeat until no frame is under way.
     let mut found = Vec::new();

@@ -37,7 +37,7 @@ impl Daemon {
         Self { child, log: log.to_owned(), from }
     }
     /// What this daemon has written.
-    pub fn said(&self) -> String {
+    pub fn printed(&self) -> String {
         let text = std::fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(text.get(self.from..).unwrap_or_default()).into_owned()
     }
@@ -47,15 +47,15 @@ impl Daemon {
         let line = |text: &str| {
             text.lines().find(|l| l.starts_with("lanyard: ") && l.contains(" ready: ")).map(str::to_owned)
         };
-        let answer = wait_until(DEADLINE, || match line(&self.said()) {
+        let answer = wait_until(DEADLINE, || match line(&self.printed()) {
             Some(line) => Some(Ok(line)),
             None => self
                 .child
                 .try_wait()
                 .expect("a child")
-                .map(|status| Err(format!("{status}: {}", self.said()))),
+                .map(|status| Err(format!("{status}: {}", self.printed()))),
         });
-        answer.unwrap_or_else(|| Err(format!("not ready after {DEADLINE:?}: {}", self.said())))
+        answer.unwrap_or_else(|| Err(format!("not ready after {DEADLINE:?}: {}", self.printed())))
     }
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -84,7 +84,7 @@ impl Daemon {
     /// Waits for its end.
     pub fn end(&mut self) -> ExitStatus {
         let status = wait_until(DEADLINE, || self.child.try_wait().expect("a child"));
-        status.unwrap_or_else(|| panic!("the daemon does not end: {}", self.said()))
+        status.unwrap_or_else(|| panic!("the daemon does not end: {}", self.printed()))
     }
     /// Kills it with SIGKILL, and waits for its end.
     pub fn kill(&mut self) {

@@ -364,19 +364,19 @@ fn follow_stderr(process: &mut Reaped) -> Result<Receiver<String>> {
 
 fn wait_ready(lines: &Receiver<String>) -> Result<String> {
     let start = Instant::now();
-    let mut said = String::new();
+    let mut printed = String::new();
     while start.elapsed() < READY_LIMIT {
         check_interrupted()?;
         match lines.recv_timeout(Duration::from_millis(100)) {
             Ok(line) if line.contains(" ready: ") => return Ok(line),
             Ok(line) => {
-                let _ = writeln!(said, "  {line}");
+                let _ = writeln!(printed, "  {line}");
             }
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => bail!("lanyard ended before it was ready:\n{said}"),
+            Err(RecvTimeoutError::Disconnected) => bail!("lanyard ended before it was ready:\n{printed}"),
         }
     }
-    bail!("lanyard was not ready within {} s:\n{said}", READY_LIMIT.as_secs())
+    bail!("lanyard was not ready within {} s:\n{printed}", READY_LIMIT.as_secs())
 }
 
 fn startup_config(bed: &Bed, hook: Hook, ports: PortMode) -> String {

@@ -97,7 +97,7 @@ pub struct Rfc2544Args {
 #[command(
     about = "RFC 2889: meshed traffic, congestion, maximum forwarding rate, addresses, errored frames, broadcast",
     long_about = "Measures switches as RFC 2889, section 5, says, beside each other in one run. What veth makes \
-        meaningless (forward pressure, congested ports, check sequences) is said in the report. Ctrl-C ends it with what \
+        meaningless (forward pressure, congested ports, check sequences) is printed in the report. Ctrl-C ends it with what \
         it has."
 )]
 pub struct Rfc2889Args {

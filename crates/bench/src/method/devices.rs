@@ -282,9 +282,9 @@ impl Chosen {
             add(&name, made(args.reset, true, Some(CountAt::Tc), make))?;
         }
         if devices.up.is_empty() {
-            let said =
+            let printed =
                 |note: &DeviceNote| format!("{}: {}", note.name, note.broken.as_deref().unwrap_or_default());
-            let why: Vec<String> = devices.down.iter().map(said).collect();
+            let why: Vec<String> = devices.down.iter().map(printed).collect();
             bail!("no device to measure: {}", why.join("; "));
         }
         Ok(devices)
@@ -357,8 +357,8 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused_by_name() {
         let check = |line: &str, ports, routed, why: &str| {
-            let said = chosen(line, ports, routed).expect_err(why);
-            assert!(said.contains(why), "{line}: {said}");
+            let printed = chosen(line, ports, routed).expect_err(why);
+            assert!(printed.contains(why), "{line}: {printed}");
         };
         check("--dut brigde", 2, false, "no device `brigde`");
         check("--dut bridge,bridge", 2, false, "bridge is there twice");

@@ -182,7 +182,7 @@ struct Integrity {
 
 impl Integrity {
     /// A remark about these faults for the report, or `None` without any.
-    fn said(&self) -> Option<String> {
+    fn printed(&self) -> Option<String> {
         let kinds = [
             ("arrived twice", self.duplicated),
             ("arrived after a later one", self.reordered),
@@ -190,10 +190,10 @@ impl Integrity {
             ("arrived at a port to which they were not sent", self.strays),
             ("also arrived, but the tester had no time to check them", self.missed),
         ];
-        let said: Vec<String> =
+        let printed: Vec<String> =
             kinds.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{n} frames {what}")).collect();
-        let frames =
-            (!said.is_empty()).then(|| format!("of {} frames received, {}", self.received, said.join(", ")));
+        let frames = (!printed.is_empty())
+            .then(|| format!("of {} frames received, {}", self.received, printed.join(", ")));
         let stolen = (self.stolen > 0).then(|| {
             format!(
                 "in {} of {} trials the hypervisor took a processor; searches repeated those that lost frames",
@@ -478,8 +478,8 @@ impl<'a> Run<'a> {
         self.bar.finish_and_clear();
         for slot in &self.slots {
             self.results.parameter(&format!("trials_{}", slot.name), slot.integrity.trials);
-            if let Some(said) = slot.integrity.said() {
-                self.results.note(format!("{}: {said}", slot.name));
+            if let Some(printed) = slot.integrity.printed() {
+                self.results.note(format!("{}: {printed}", slot.name));
             }
         }
         // Take the devices down before anything is printed.

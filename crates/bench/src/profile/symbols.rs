@@ -271,7 +271,7 @@ fn part_of(name: &str) -> Part {
 fn program_part(name: &str) -> Option<Part> {
     let program = show(name.strip_prefix("bpf_prog_").map(|_| name)?);
     let ours =
-        ["bpf:send", "bpf:judge_xdp", "bpf:judge_tc", "bpf:generate", "bpf:receive_xdp", "bpf:receive_tc"];
+        ["bpf:send", "bpf:check_xdp", "bpf:check_tc", "bpf:generate", "bpf:receive_xdp", "bpf:receive_tc"];
     Some(if ours.contains(&program.as_str()) { Part::Tester } else { Part::Switch })
 }
 

@@ -503,8 +503,8 @@ mod tests {
         let mut noise = Noise::new(6);
         let a = run(&mut noise, 0.01, 3, &[("bridge", 1e6)]);
         let check = |b: &Results, options: &Options, why: &str| {
-            let said = compare(&a, b, options).expect_err(why).to_string();
-            assert!(said.contains(why), "{said}");
+            let printed = compare(&a, b, options).expect_err(why).to_string();
+            assert!(printed.contains(why), "{printed}");
         };
         let other = Results { bench: "overload".to_owned(), ..a.clone() };
         check(&other, &options(), "`bench rfc2544`, the second of `bench overload`");

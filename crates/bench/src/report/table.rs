@@ -106,16 +106,16 @@ type About = (String, Vec<String>);
 
 /// Each caveat once, with the figures to which it applies: `* CAVEAT (TEST: DEVICE PLACE, PLACE; ...)`.
 pub(super) fn caveats(results: &Results) -> Vec<String> {
-    let mut said: Vec<(&str, Vec<About>)> = Vec::new();
+    let mut printed: Vec<(&str, Vec<About>)> = Vec::new();
     for series in results.series.iter().filter(|series| !held_by_row(results, series)) {
         let whom = format!("{}: {}", series.key.title(), series.key.device);
         let place = series.key.at.map_or_else(String::new, |(axis, at)| format!(" {}", axis.show(at)));
         for caveat in &series.caveats {
-            let index = said.iter().position(|(text, _)| text == caveat).unwrap_or_else(|| {
-                said.push((caveat, Vec::new()));
-                said.len() - 1
+            let index = printed.iter().position(|(text, _)| text == caveat).unwrap_or_else(|| {
+                printed.push((caveat, Vec::new()));
+                printed.len() - 1
             });
-            let about = &mut said[index].1;
+            let about = &mut printed[index].1;
             match about.iter_mut().find(|(known, _)| *known == whom) {
                 Some((_, places)) if places.contains(&place) => {}
                 Some((_, places)) => places.push(place.clone()),
@@ -127,7 +127,7 @@ pub(super) fn caveats(results: &Results) -> Vec<String> {
     let line = |(text, all): &(&str, Vec<About>)| {
         format!("* {text} ({})", all.iter().map(about).collect::<Vec<_>>().join("; "))
     };
-    said.iter().map(line).collect()
+    printed.iter().map(line).collect()
 }
 
 pub(super) fn table(results: &Results) -> String {

@@ -53,8 +53,8 @@ fn files_that_are_something_else_are_named() {
     let check = |text: &str, why: &str| {
         let path = dir.path().join("x.json");
         std::fs::write(&path, text).expect("written");
-        let said = format!("{:#}", Results::load(&path).expect_err("refused"));
-        assert!(said.contains("x.json") && said.contains(why), "{said}");
+        let printed = format!("{:#}", Results::load(&path).expect_err("refused"));
+        assert!(printed.contains("x.json") && printed.contains(why), "{printed}");
     };
     check("hello", "not JSON");
     check("{}", "no `format`");
@@ -75,7 +75,7 @@ fn a_table_has_a_line_a_size_and_a_column_a_device() {
     {
         assert!(table.contains(piece), "{piece} in\n{table}");
     }
-    assert_eq!(table.matches("* the tester's limit").count(), 1, "said once\n{table}");
+    assert_eq!(table.matches("* the tester's limit").count(), 1, "printed once\n{table}");
 }
 
 #[test]

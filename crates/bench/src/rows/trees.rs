@@ -122,7 +122,7 @@ fn measure(
             up.iter().map(|switch| Ok((switch.cpu_time()?, bpdus(switch)?))).collect::<Result<Vec<_>>>()?;
         os::pause(Duration::from_secs(args.window))?;
         let elapsed = start.elapsed().as_secs_f64();
-        for ((switch, (cpu, heard)), (figures, detail)) in up.iter().zip(before).zip(&mut found) {
+        for ((switch, (cpu, received)), (figures, detail)) in up.iter().zip(before).zip(&mut found) {
             figures.push(switch.cpu_time()?.saturating_sub(cpu).as_secs_f64() / elapsed);
             *detail = format!("{:.0} BPDUs heard a second", (bpdus(switch)? - heard) as f64 / elapsed);
         }

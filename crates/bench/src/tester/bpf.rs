@@ -17,8 +17,8 @@ pub const RECEIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/receive.bpf
 pub const IMPAIR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/impair.bpf.o"));
 /// The object compiled from `send.bpf.c`.
 pub const SEND: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/send.bpf.o"));
-/// The object compiled from `judge.bpf.c`.
-pub const JUDGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/judge.bpf.o"));
+/// The object compiled from `checker.bpf.c`.
+pub const CHECKER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/checker.bpf.o"));
 /// The object compiled from `wire.bpf.c`.
 pub const WIRE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wire.bpf.o"));
 

@@ -1,5 +1,5 @@
 //! Receives the frames at a port through a packet socket, for users who may not load the BPF program that
-//! [`super::judge`] attaches.
+//! [`super::checker`] attaches.
 //!
 //! Read first: `lanyard_netdev::PacketRing`; `verdict` for the check of a frame. The kernel records when each frame
 //! arrived, so it does not matter when the frame is read. A packet socket receives copies: the frames go on to the
@@ -33,7 +33,7 @@ pub struct Listener {
 }
 
 struct Shared {
-    heard: Mutex<Heard>,
+    received: Mutex<Heard>,
     stop: AtomicBool,
 }
 
@@ -55,8 +55,8 @@ impl Listener {
             PacketRing::open(ifindex, RING).context("listening with a packet socket (CAP_NET_RAW?)")?
         };
         let socket = Arc::clone(ring.socket());
-        let heard = Heard { ring, verdicts: Verdicts::default(), missed: 0 };
-        let shared = Arc::new(Shared { heard: Mutex::new(heard), stop: AtomicBool::new(false) });
+        let received = Heard { ring, verdicts: Verdicts::default(), missed: 0 };
+        let shared = Arc::new(Shared { received: Mutex::new(received), stop: AtomicBool::new(false) });
         let (mine, senders) = (Arc::clone(&shared), senders.to_vec());
         let thread = thread::spawn(move || mine.run(&socket, &senders));
         Ok(Self { shared, thread: Some(thread) })
@@ -69,21 +69,21 @@ impl Listener {
     /// Never with a live socket.
     pub fn begin(&mut self, epoch: u32, verify: &[bool]) -> Result<()> {
         let flows = verify.iter().map(|verify| FlowAbi::empty(*verify)).collect();
-        let mut heard = self.shared.heard();
-        heard.verdicts = Verdicts { epoch, flows, unidentified: 0 };
-        heard.count_missed()?;
-        heard.missed = 0;
+        let mut received = self.shared.received();
+        received.verdicts = Verdicts { epoch, flows, unidentified: 0 };
+        received.count_missed()?;
+        received.missed = 0;
         Ok(())
     }
 
     /// The counts of the stream in `slot`.
     pub fn flow(&self, slot: usize) -> FlowAbi {
-        self.shared.heard().verdicts.flows.get(slot).copied().unwrap_or(FlowAbi::empty(false))
+        self.shared.received().verdicts.flows.get(slot).copied().unwrap_or(FlowAbi::empty(false))
     }
 
     /// Frames that could not be assigned to a stream.
     pub fn unidentified(&self) -> u64 {
-        self.shared.heard().verdicts.unidentified
+        self.shared.received().verdicts.unidentified
     }
 
     /// Frames that arrived and for which the ring had no room.
@@ -91,9 +91,9 @@ impl Listener {
     /// # Errors
     /// Never with a live socket.
     pub fn missed(&self) -> Result<u64> {
-        let mut heard = self.shared.heard();
-        heard.count_missed()?;
-        Ok(heard.missed)
+        let mut received = self.shared.received();
+        received.count_missed()?;
+        Ok(received.missed)
     }
 }
 
@@ -108,15 +108,15 @@ impl Drop for Listener {
 }
 
 impl Shared {
-    fn heard(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    fn received(&self) -> MutexGuard<'_, Heard> {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run(&self, socket: &OwnedFd, senders: &[usize]) {
         // If the thread can't be moved, it works on any core.
         let _elsewhere = Elsewhere::than(senders);
         while !self.stop.load(Ordering::Relaxed) {
-            if self.heard().take() {
+            if self.received().take() {
                 continue;
             }
             let mut waiting = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
@@ -125,7 +125,7 @@ impl Shared {
             if ready.is_err() || broken {
                 // The link is down. The watch over the trial ends the trial. The socket reports the error once,
                 // and the link may come up again.
-                self.heard().ring.clear_error();
+                self.received().ring.clear_error();
                 thread::sleep(Duration::from_millis(1));
             }
         }
@@ -142,10 +142,10 @@ impl Heard {
             return false;
         };
         let verdicts = &mut self.verdicts;
-        let judge = |frame: RingFrame<'_>| {
+        let checker = |frame: RingFrame<'_>| {
             verdicts.take(frame.bytes(), frame.arrived_ns().wrapping_sub(ahead_ns));
         };
-        self.ring.take(judge).is_some()
+        self.ring.take(checker).is_some()
     }
 
     fn count_missed(&mut self) -> Result<()> {

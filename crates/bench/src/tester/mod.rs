@@ -1,7 +1,7 @@
 //! The tester over network devices: [`PortTester`] runs trials between any devices of any namespaces.
 //!
-//! Read first: `trial.rs` for what a trial is; `bpf/send.bpf.c` and `bpf/judge.bpf.c`, which send and check the
-//! frames. `live`, `socket` and `xsk` are the ways to send, `judge` and `listen` the ways to receive; `template`
+//! Read first: `trial.rs` for what a trial is; `bpf/send.bpf.c` and `bpf/checker.bpf.c`, which send and check the
+//! frames. `live`, `socket` and `xsk` are the ways to send, `checker` and `listen` the ways to receive; `template`
 //! builds the frames. Invariant: a tester leaves nothing behind: its programs, sockets and threads end with it, and
 //! with each trial.
 
@@ -9,9 +9,9 @@ mod abi;
 mod answer;
 #[allow(missing_docs)] // the fields are documented where they are defined, in bpf/traffic.h
 pub mod bpf;
+mod checker;
 mod cpu;
 pub mod histogram;
-mod judge;
 mod listen;
 mod live;
 mod ports;
@@ -35,7 +35,7 @@ use crate::tester::traffic::{CountAt, FCS};
 use crate::tester::trial::{About, Gap, Offer, Outcome, StreamOutcome, Tester};
 use abi::{EPOCHS, FlowAbi, SLOTS_MAX};
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use judge::Judge;
+use checker::Checker;
 use live::LiveSender;
 use ports::Watch;
 use send::{Progress, Schedule, Sends};
@@ -96,7 +96,7 @@ type Sockets = Vec<(usize, SocketSender)>;
 /// A tester whose ports are network devices.
 pub struct PortTester {
     ports: Vec<Port>,
-    judges: Vec<Judge>,
+    checkers: Vec<Checker>,
     options: Options,
     ways: Vec<(SendMethod, String)>,
     live: BTreeMap<usize, LiveSender>,
@@ -121,15 +121,15 @@ impl PortTester {
         let refused = bpf::refused();
         let count_at = if refused.is_some() { CountAt::Socket } else { options.count_at };
         let options = Options { count_at, ..options };
-        let judges = ports
+        let checkers = ports
             .iter()
             .map(|port| {
-                Judge::new(port.netns(), port.ifindex(), options.count_at, &options.cores)
+                Checker::new(port.netns(), port.ifindex(), options.count_at, &options.cores)
                     .context(port.name().to_owned())
             })
             .collect::<Result<Vec<_>>>()?;
         let ways = ports.iter().map(|port| port.best_way(refused)).collect();
-        Ok(Self { ports, judges, options, ways, live: BTreeMap::new(), epoch: 0, own_latency_ns: None })
+        Ok(Self { ports, checkers, options, ways, live: BTreeMap::new(), epoch: 0, own_latency_ns: None })
     }
 
     /// Stores the latency that the tester itself adds: the median of a trial over a wire.
@@ -148,7 +148,8 @@ impl PortTester {
                 xsk::XdpSocket::new(port.ifindex())?;
             }
         }
-        self.ways = self.ports.iter().map(|_| (way, format!("{} as requested", ports::describe(way)))).collect();
+        self.ways =
+            self.ports.iter().map(|_| (way, format!("{} as requested", ports::describe(way)))).collect();
         Ok(())
     }
 
@@ -254,9 +255,9 @@ impl PortTester {
         let (mut last, mut quiet_since) = (0, begin);
         while begin.elapsed() < offer.settle && os::check_interrupted().is_ok() {
             let (mut seen, mut all) = (0, 0);
-            for judge in &self.judges {
+            for checker in &self.checkers {
                 for slot in 0..offer.streams.len() {
-                    let flow = judge.flow(slot)?;
+                    let flow = checker.flow(slot)?;
                     seen += flow.received;
                     all += flow.received + flow.duplicated + flow.corrupted;
                 }
@@ -277,16 +278,16 @@ impl PortTester {
         let mut streams = Vec::new();
         for (slot, (_, stream)) in offer.streams.iter().enumerate() {
             let progress = progress.iter().find(|p| p.slot == slot).context("a stream without a sender")?;
-            let flows = self.judges.iter().map(|judge| judge.flow(slot)).collect::<Result<Vec<_>>>()?;
+            let flows = self.checkers.iter().map(|checker| checker.flow(slot)).collect::<Result<Vec<_>>>()?;
             streams.push(stream_outcome(stream.id, progress, &flows, start_ns));
         }
-        let unidentified = self.judges.iter().map(Judge::unidentified).sum::<Result<u64>>()?;
-        let missed = self.judges.iter().map(Judge::missed).sum::<Result<u64>>()?;
+        let unidentified = self.checkers.iter().map(Checker::unidentified).sum::<Result<u64>>()?;
+        let missed = self.checkers.iter().map(Checker::missed).sum::<Result<u64>>()?;
         Ok(Outcome { streams, unidentified, missed, ..Default::default() })
     }
 }
 
-/// Combines the counts of one stream's sender with those of the judges at all ports.
+/// Combines the counts of one stream's sender with those of the checkers at all ports.
 fn stream_outcome(id: u16, progress: &Progress, flows: &[FlowAbi], start_ns: u64) -> StreamOutcome {
     let since = |ns: u64| Duration::from_nanos(ns.saturating_sub(start_ns));
     let sum = |of: fn(&FlowAbi) -> u64| flows.iter().map(of).sum();
@@ -359,8 +360,8 @@ impl PortTester {
         os::check_interrupted()?;
         self.epoch = (self.epoch + 1) % EPOCHS;
         let verify: Vec<bool> = offer.streams.iter().map(|(_, s)| s.verify).collect();
-        for judge in &mut self.judges {
-            judge.begin(self.epoch, &verify)?;
+        for checker in &mut self.checkers {
+            checker.begin(self.epoch, &verify)?;
         }
         let _elsewhere = os::Elsewhere::than(&self.options.cores)?;
         let (cores, mut sockets) = self.prepare(offer)?;

@@ -2,7 +2,7 @@
 //!
 //! Read first: `bpf/send.bpf.c`, which fills in templates inside the kernel; [`Template::frame`] does the same here,
 //! for sockets. RFC 768 and RFC 1071 for the checksums. Invariant: both make the same bytes of the same numbers (a
-//! test lets the kernel's judge check the frames of a socket, and the other way round).
+//! test lets the kernel's checker check the frames of a socket, and the other way round).
 
 use super::abi::{
     FILL, HEAD_MAX, SEND_CHECKSUM, SEND_DST_GROUP, SEND_DST_IP, SEND_DST_MAC, SEND_RANDOM, SEND_STAMP,

@@ -1,4 +1,4 @@
-//! Checks a frame that arrived in the same way as `bpf/judge.bpf.c`, for receivers outside the kernel.
+//! Checks a frame that arrived in the same way as `bpf/checker.bpf.c`, for receivers outside the kernel.
 //!
 //! Read first: RFC 4737, 3.3 (reordered), RFC 6479 (the window that distinguishes a duplicate from a late frame).
 //! Invariant: both give the same results for the same frames (`tests/tester.rs` and `tests/impaired.rs` run every check

@@ -1,7 +1,7 @@
 //! The kernel in memory.
 
 use crate::kernel::{FilterSource, Kernel, KernelError, Result, RouteSource};
-use lanyard_netdev::follow::{Heard, Progress, Rule, Table};
+use lanyard_netdev::follow::{Notification, Progress, Rule, Table};
 use lanyard_netdev::{Address, Duplex, Event, Family, Hook as FilterHook, Link, Neighbour, Route, Settings};
 use lanyard_switch::compile::pipeline_end_of;
 use lanyard_switch::facts::{HostStack, Knob, LinkMode, Namespace};
@@ -49,7 +49,7 @@ pub(crate) struct State {
     /// No namespace can be followed.
     pub(crate) unfollowable: bool,
     /// What listings of the routing sockets contain, besides netdevs and the default rules.
-    pub(crate) listed: Vec<(Table, Said)>,
+    pub(crate) listed: Vec<(Table, FakeNotification)>,
     /// Changes interrupt every listing.
     pub(crate) interrupted: bool,
     /// Every listing fails with this error number.
@@ -63,13 +63,13 @@ pub(crate) struct State {
     /// How often a table of routes was listed.
     pub(crate) dumps: usize,
     /// Messages that the routing sockets deliver next.
-    said: Vec<Said>,
+    printed: Vec<FakeNotification>,
     last_index: u32,
 }
 
 /// A message of a routing socket.
 #[derive(Debug, Clone)]
-pub(crate) enum Said {
+pub(crate) enum FakeNotification {
     Link(Box<Link>),
     Neighbour(Neighbour),
     /// The body of a route message, and whether the route was removed.
@@ -78,17 +78,17 @@ pub(crate) enum Said {
     Overrun,
 }
 
-impl Said {
-    fn deliver(self, each: &mut dyn FnMut(Heard<'_>)) {
+impl FakeNotification {
+    fn deliver(self, each: &mut dyn FnMut(Notification<'_>)) {
         match self {
-            Self::Link(link) => each(Heard::Link(link, false)),
-            Self::Neighbour(neighbour) => each(Heard::Neighbour(neighbour, false)),
+            Self::Link(link) => each(Notification::Link(link, false)),
+            Self::Neighbour(neighbour) => each(Notification::Neighbour(neighbour, false)),
             Self::Route(body, gone) => {
                 let route = lanyard_wire::rtnetlink::Route::new(&body).expect("a route");
-                each(Heard::Route { route, flags: 0, gone });
+                each(Notification::Route { route, flags: 0, gone });
             }
-            Self::Rule(rule, gone) => each(Heard::Rule(rule, gone)),
-            Self::Overrun => each(Heard::Overrun),
+            Self::Rule(rule, gone) => each(Notification::Rule(rule, gone)),
+            Self::Overrun => each(Notification::Overrun),
         }
     }
 }
@@ -114,8 +114,8 @@ impl FakeKernel {
         Event::Link(Box::new(link.clone()))
     }
     /// Makes the routing sockets deliver a message.
-    pub(crate) fn say(&self, said: Said) {
-        self.state().said.push(said);
+    pub(crate) fn say(&self, printed: FakeNotification) {
+        self.state().printed.push(printed);
     }
 }
 
@@ -419,13 +419,13 @@ impl RouteSource for FakeSource {
     fn fds(&self) -> Vec<RawFd> {
         Vec::new()
     }
-    fn read(&mut self, most: usize, each: &mut dyn FnMut(Heard<'_>)) -> usize {
+    fn read(&mut self, most: usize, each: &mut dyn FnMut(Notification<'_>)) -> usize {
         let mut state = self.kernel.state();
-        let count = state.said.len().min(most);
-        let said: Vec<Said> = state.said.drain(..count).collect();
+        let count = state.printed.len().min(most);
+        let printed: Vec<FakeNotification> = state.printed.drain(..count).collect();
         drop(state);
-        for said in said {
-            said.deliver(each);
+        for printed in printed {
+            printed.deliver(each);
         }
         count
     }
@@ -433,14 +433,14 @@ impl RouteSource for FakeSource {
         self.listing = Some(table);
         Ok(())
     }
-    fn read_listing(&mut self, _most: usize, each: &mut dyn FnMut(Heard<'_>)) -> io::Result<Progress> {
+    fn read_listing(&mut self, _most: usize, each: &mut dyn FnMut(Notification<'_>)) -> io::Result<Progress> {
         let table = self.listing.take();
         if let Some(errno) = self.kernel.state().unlistable {
             return Err(io::Error::from_raw_os_error(errno));
         }
         if table == Some(Table::Links) {
             for link in self.kernel.links(None).unwrap_or_default() {
-                each(Heard::Link(Box::new(link), false));
+                each(Notification::Link(Box::new(link), false));
             }
         }
         if let Some(ipv6) = [(Table::Rules4, false), (Table::Rules6, true)]
@@ -448,12 +448,12 @@ impl RouteSource for FakeSource {
             .find_map(|(of, ipv6)| (Some(of) == table).then_some(ipv6))
         {
             for standard in [255, 254] {
-                each(Heard::Rule(Rule { ipv6, standard: Some(standard) }, false));
+                each(Notification::Rule(Rule { ipv6, standard: Some(standard) }, false));
             }
         }
         let listed = self.kernel.state().listed.clone();
-        for (_, said) in listed.into_iter().filter(|(of, _)| Some(*of) == table) {
-            said.deliver(each);
+        for (_, printed) in listed.into_iter().filter(|(of, _)| Some(*of) == table) {
+            printed.deliver(each);
         }
         Ok(Progress::Done { consistent: !self.kernel.state().interrupted })
     }

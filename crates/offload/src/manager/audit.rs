@@ -90,7 +90,7 @@ impl<H: Hardware> Manager<H> {
         // Another manager may have given tables other sizes, and nobody has heard of what the chip has learned meanwhile.
         self.refresh();
         self.strategy.resync(&actual);
-        self.strategy.heard(&Event::Lost(1));
+        self.strategy.received(&Event::Lost(1));
         Ok(actual)
     }
 

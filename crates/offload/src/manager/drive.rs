@@ -165,7 +165,7 @@ impl<H: Hardware> Manager<H> {
             self.answered(ticket, outcome);
         }
         for event in self.hardware.events() {
-            self.strategy.heard(&event);
+            self.strategy.received(&event);
         }
     }
 

@@ -22,7 +22,7 @@ impl<H: Hardware> Manager<H> {
         let found = entries(&mut manager.hardware)?;
         manager.strategy.resync(&found);
         // What the chip has learned meanwhile nobody has heard of.
-        manager.strategy.heard(&Event::Lost(1));
+        manager.strategy.received(&Event::Lost(1));
         manager.adopt(&found);
         manager.held = true;
         Ok(manager)
@@ -45,7 +45,7 @@ impl<H: Hardware> Manager<H> {
         if !found.is_empty() {
             self.strategy.resync(&found);
             // What the chip has learned nobody has told the new one.
-            self.strategy.heard(&Event::Lost(1));
+            self.strategy.received(&Event::Lost(1));
         }
         Ok(())
     }

@@ -77,7 +77,7 @@ pub trait Strategy: std::fmt::Debug + Send {
     /// Called with the chip's configuration as it was read back.
     fn resync(&mut self, _entries: &[Operation]) {}
     /// Called with each event of the chip.
-    fn heard(&mut self, _event: &Event) {}
+    fn received(&mut self, _event: &Event) {}
     /// The most operations of a transaction that nobody waits for.
     fn chunk(&self) -> usize {
         1

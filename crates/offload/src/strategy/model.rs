@@ -116,7 +116,7 @@ impl Strategy for Model {
         }
         self.exact = entries.len() <= 1;
     }
-    fn heard(&mut self, event: &Event) {
+    fn received(&mut self, event: &Event) {
         self.has_learned |= matches!(event, Event::Learned(_) | Event::Lost(_));
     }
     fn chunk(&self) -> usize {

@@ -112,8 +112,8 @@ pub(super) fn run(
                 RifAttachment::Vlan { up, .. } | RifAttachment::Subinterface { up, .. } => Some(up),
                 RifAttachment::Port(_) => None,
             };
-            let asked = Asked { tables, id, rif, up };
-            asked.route(arrival, frame, ethertype, notes)
+            let ingress = Ingress { tables, id, rif, up };
+            ingress.route(arrival, frame, ethertype, notes)
         }
         (None, Some(_)) => Ok(Onward::Bridge),
         (None, None) => Ok(to_kernel(tables, TrapReason::HostStack, up, notes)),
@@ -149,14 +149,14 @@ fn to_kernel(tables: &Tables, reason: TrapReason, port: Option<PortId>, notes: &
 }
 
 /// The interface that received a frame for the router.
-struct Asked<'t> {
+struct Ingress<'t> {
     tables: &'t Tables,
     id: RifId,
     rif: &'t RifState,
     up: Option<PortId>,
 }
 
-impl Asked<'_> {
+impl Ingress<'_> {
     fn route(
         &self,
         arrival: &Arrival<'_>,

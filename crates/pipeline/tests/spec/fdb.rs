@@ -123,11 +123,11 @@ fn limits_refuse_and_count() {
         ("VLAN", set_vlan, &[(1, 1), (2, 2), (1, 3), (6, 3)], 3, Refusals { vlan: 1, ..Refusals::default() }),
         ("VLAN, a move goes on", set_vlan, &[(1, 1), (2, 2), (1, 2)], 2, Refusals::default()),
     ];
-    for (name, change, heard, learned, refused) in cases {
+    for (name, change, received, learned, refused) in cases {
         let mut state = base();
         change(&mut state);
         let mut p = pipeline(&state);
-        for (at, n) in heard {
+        for (at, n) in received {
             hear(&mut p, 0, *at, *n);
         }
         assert_eq!((p.fdb().dynamic(), p.fdb().refusals()), (learned, refused), "{name}");

@@ -29,10 +29,10 @@ fn next(e: &Entity, p: usize, t: usize) -> Option<State> {
     match tree.change {
         State::Inactive => tree.learn.then_some(State::Learning),
         State::Learning => {
-            let heard = tree.rcvd_tc || tcn || ack || tree.tc_prop;
+            let received = tree.rcvd_tc || tcn || ack || tree.tc_prop;
             if tree.role.active() && tree.forward && !port.oper_edge {
                 Some(State::Detected)
-            } else if heard {
+            } else if received {
                 Some(State::Learning)
             } else {
                 (!tree.role.active() && !tree.learn && !tree.learning).then_some(State::Inactive)

@@ -146,8 +146,10 @@ impl crate::vars::PortTreeVars {
         }
         self.promised = false;
         self.conveyed = Some((self.designated_priority, now));
-        self.advertised =
-            Some(self.advertised.map_or(self.designated_priority, |advertised| advertised.min(self.designated_priority)));
+        self.advertised = Some(
+            self.advertised
+                .map_or(self.designated_priority, |advertised| advertised.min(self.designated_priority)),
+        );
     }
 
     fn set_agreed(&mut self, agreed: bool) {

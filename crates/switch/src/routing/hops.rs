@@ -470,7 +470,13 @@ impl Hops {
             self.parking(any_rif, out);
         }
     }
-    fn program_set(&mut self, around: &Around, slot: u32, any_rif: Option<RifId>, out: &mut Vec<RouteChange>) {
+    fn program_set(
+        &mut self,
+        around: &Around,
+        slot: u32,
+        any_rif: Option<RifId>,
+        out: &mut Vec<RouteChange>,
+    ) {
         let Some(set) = self.sets.get(slot) else { return };
         let Some(group) = set.group.filter(|_| set.programmed > 0) else { return };
         let mut buckets = match set.outcome {

@@ -87,13 +87,13 @@ fn head_of_line_blocking_is_told_from_congestion() {
     assert_eq!(loss("free", "uncongested port"), [0.0]);
     assert!(loss("veth", "congested port").is_empty(), "nothing is made up");
     let notes = run.results.notes.join("\n");
-    for said in [
+    for printed in [
         "blocks: head-of-line blocking at 64 B",
         "free: no head-of-line blocking",
         "free: no back pressure",
         "5.5, congestion control: not measured: without a line rate",
     ] {
-        assert!(notes.contains(said), "{said} in\n{notes}");
+        assert!(notes.contains(printed), "{printed} in\n{notes}");
     }
 }
 
@@ -151,8 +151,8 @@ fn tests_that_need_more_ports_are_named() {
     measure(&mut run, &plan(&Test::ALL, &[64])).expect("what can be measured is");
     let notes = run.results.notes.join("\n");
     for test in Test::ALL {
-        let said = format!("{}: not measured: needs {} ports, there are 2", name(test), test.ports());
-        assert_eq!(notes.contains(&said), test.ports() > 2, "{said} in\n{notes}");
+        let printed = format!("{}: not measured: needs {} ports, there are 2", name(test), test.ports());
+        assert_eq!(notes.contains(&printed), test.ports() > 2, "{printed} in\n{notes}");
     }
     assert!(notes.contains("5.3, partially meshed multiple devices: not measured"), "{notes}");
     assert_eq!(rounds(&run, &key("maximum forwarding rate", "two ports", 64)).len(), 1);

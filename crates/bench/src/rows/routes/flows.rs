@@ -57,10 +57,10 @@ impl Flows {
             flows.send(number)?;
         }
         let (mut by_second, start) = (vec![false; flows.to.len()], Instant::now());
-        let mut heard = 0;
-        while heard < flows.to.len() {
-            ensure!(start.elapsed() < LIMIT, "{heard} of {} datagrams arrive", flows.to.len());
-            heard += flows.hear(&mut |gateway, number| {
+        let mut received = 0;
+        while received < flows.to.len() {
+            ensure!(start.elapsed() < LIMIT, "{received} of {} datagrams arrive", flows.to.len());
+            received += flows.hear(&mut |gateway, number| {
                 if let Some(second) = by_second.get_mut(number) {
                     *second = gateway == 1;
                 }

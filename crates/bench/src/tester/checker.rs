@@ -1,7 +1,7 @@
-//! Receives and checks the frames that arrive at one port: in the kernel by `bpf/judge.bpf.c`, or by a [`Listener`]
+//! Receives and checks the frames that arrive at one port: in the kernel by `bpf/checker.bpf.c`, or by a [`Listener`]
 //! where BPF is not available.
 //!
-//! Invariant: when a judge is dropped, its program is detached. While it exists, frames of a trial end here, and all
+//! Invariant: when a checker is dropped, its program is detached. While it exists, frames of a trial end here, and all
 //! others go on to the stack.
 
 use super::abi::{FlowAbi, JudgingAbi};
@@ -14,15 +14,15 @@ use libbpf_rs::{MapCore, MapFlags, Object};
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
 /// A receiver at a port that checks each frame.
-pub enum Judge {
+pub enum Checker {
     /// A BPF program in the kernel.
     Kernel(Box<Program>),
     /// A thread that reads a packet socket.
     Socket(Listener),
 }
 
-impl Judge {
-    /// Creates a judge at a port. If it is a thread, it stays off the cores that send.
+impl Checker {
+    /// Creates a checker at a port. If it is a thread, it stays off the cores that send.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -81,7 +81,7 @@ impl Judge {
     }
 }
 
-/// `bpf/judge.bpf.c`, attached.
+/// `bpf/checker.bpf.c`, attached.
 pub struct Program {
     object: Object,
     netns: Netns,
@@ -91,18 +91,18 @@ pub struct Program {
     _attached: Attached,
 }
 
-/// The number of streams for which a judge has room at first; more streams make it load its program again.
+/// The number of streams for which a checker has room at first; more streams make it load its program again.
 const CAPACITY: usize = 16;
 
 impl Program {
     fn with_capacity(netns: Netns, ifindex: u32, at: CountAt, capacity: usize) -> Result<Self> {
         let object =
-            bpf::load_sized(bpf::JUDGE, &[], &[("flows", capacity as u32)]).context("the receiver")?;
+            bpf::load_sized(bpf::CHECKER, &[], &[("flows", capacity as u32)]).context("the receiver")?;
         let attached = {
             let _inside = netns.enter()?;
             match at {
-                CountAt::Tc => bpf::attach_tc(&bpf::program(&object, "judge_tc")?, ifindex),
-                CountAt::Xdp => bpf::attach_xdp(&bpf::program(&object, "judge_xdp")?, ifindex),
+                CountAt::Tc => bpf::attach_tc(&bpf::program(&object, "check_tc")?, ifindex),
+                CountAt::Xdp => bpf::attach_xdp(&bpf::program(&object, "check_xdp")?, ifindex),
                 CountAt::Socket => bail!("a packet socket has no program"),
             }?
         };

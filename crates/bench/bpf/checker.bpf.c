@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The judge at a port of the tester, as an XDP and as a TC program. It counts the frames of each stream (missing,
+/* The checker at a port of the tester, as an XDP and as a TC program. It counts the frames of each stream (missing,
  * duplicate, late or corrupted ones, and the latency) and ends them there; other frames go on to the stack. Read RFC
  * 4737 section 3.3 for the definition of reordered, RFC 6479 for the window that distinguishes a duplicate from a
  * late frame. */
@@ -187,7 +187,7 @@ out:
 }
 
 /* Returns 1 if the frame was one of the tester's. */
-static __always_inline int judge(void *ctx, int skb, __u8 *frame, __u8 *end)
+static __always_inline int check(void *ctx, int skb, __u8 *frame, __u8 *end)
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct place place;
@@ -234,18 +234,18 @@ unidentified:
 }
 
 SEC("xdp.frags")
-int judge_xdp(struct xdp_md *ctx)
+int check_xdp(struct xdp_md *ctx)
 {
-	return judge(ctx, 0, (void *)(long)ctx->data, (void *)(long)ctx->data_end) ? XDP_DROP : XDP_PASS;
+	return check(ctx, 0, (void *)(long)ctx->data, (void *)(long)ctx->data_end) ? XDP_DROP : XDP_PASS;
 }
 
 SEC("tc")
-int judge_tc(struct __sk_buff *ctx)
+int check_tc(struct __sk_buff *ctx)
 {
 	/* The headers may be in a page: pull in as many of them as exist. */
 	if (ctx->data_end - ctx->data < HEADS && ctx->data_end - ctx->data < ctx->len)
 		bpf_skb_pull_data(ctx, ctx->len < HEADS ? ctx->len : HEADS);
-	return judge(ctx, 1, (void *)(long)ctx->data, (void *)(long)ctx->data_end) ? TC_ACT_SHOT : TC_ACT_OK;
+	return check(ctx, 1, (void *)(long)ctx->data, (void *)(long)ctx->data_end) ? TC_ACT_SHOT : TC_ACT_OK;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
