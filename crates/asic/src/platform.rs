@@ -429,7 +429,7 @@ fn line_of(text: &str, place: &str) -> usize {
             Some(("port", number)) => key(line) == "first" && value(line) == number,
             _ => key(line) == part || **line == format!("[{part}]") || **line == format!("[[{part}]]"),
         };
-        at = lines.iter().skip(at).position(|line| is_here(line)).map_or(at, |found| at + found);
+        at = lines.iter().skip(at).position(is_here).map_or(at, |found| at + found);
     }
     at + 1
 }

@@ -76,7 +76,7 @@ fn a_neighbour_is_shown_told_and_forgotten() {
     let mut listener = core.ctx.bus.subscribe(Topics::Events(kinds)).expect("room");
     hear(&bench, &mut core, "eth2", TrapReason::Lldp, neighbour(20));
     let shown = core.neighbours_of(Protocol::Lldp, None).neighbors;
-    let [known] = shown.as_slice() else { panic!("{shown:?}") };
+    let [known] = shown.as_slice() else { unreachable!("{shown:?}") };
     assert_eq!((known.interface.as_str(), known.chassis_id.as_str()), ("eth2", "02:00:00:00:00:09"));
     assert_eq!((known.port_id.as_str(), known.system_name.as_deref(), known.ttl_s), ("g1", Some("sw2"), 20));
     let only = InterfaceName::Netdev("eth1".into());

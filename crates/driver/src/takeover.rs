@@ -55,7 +55,7 @@ impl AsicPlane {
         for part in setup.chunks(SETUP) {
             manager.setup(part).map_err(|refusal| error_of(&refusal))?;
         }
-        Routing::copy(&mut self.manager, &mut manager)?;
+        Routing::copy(&self.manager, &mut manager)?;
         self.client = client;
         self.manager = manager;
         self.speeds.clear();

@@ -124,7 +124,7 @@ fn measure(
         let elapsed = start.elapsed().as_secs_f64();
         for ((switch, (cpu, received)), (figures, detail)) in up.iter().zip(before).zip(&mut found) {
             figures.push(switch.cpu_time()?.saturating_sub(cpu).as_secs_f64() / elapsed);
-            *detail = format!("{:.0} BPDUs heard a second", (bpdus(switch)? - heard) as f64 / elapsed);
+            *detail = format!("{:.0} BPDUs received a second", (bpdus(switch)? - received) as f64 / elapsed);
         }
     }
     Ok(found)
