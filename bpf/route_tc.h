@@ -98,7 +98,7 @@ static __always_inline int tc_packet(struct __sk_buff *skb, struct frame *f, str
 }
 
 /* Writes the next hop's addresses, and decrements the TTL. */
-static __always_inline bool tc_rewrite(struct __sk_buff *skb, struct packet *p, struct way *w, __u32 at)
+static __always_inline bool tc_rewrite(struct __sk_buff *skb, struct packet *p, struct next_hop *w, __u32 at)
 {
 	struct mac_words *mac = (void *)(long)skb->data;
 	struct ipv4 *ip = (void *)mac + at;
@@ -166,7 +166,7 @@ static __always_inline int tc_up(struct frame *f, __u32 reason)
 static __always_inline int tc_route(struct __sk_buff *skb, struct frame *f)
 {
 	struct packet p = {};
-	struct way w = {};
+	struct next_hop w = {};
 	__u32 at = tc_l3(skb, f);
 	__u16 type = tc_l3_type(skb, f, at);
 
@@ -181,7 +181,7 @@ static __always_inline int tc_route(struct __sk_buff *skb, struct frame *f)
 	p.rif = f->rif;
 	int end = tc_packet(skb, f, &p, at, type == ETH_IPV6);
 	if (!end)
-		end = route_way(&p, &w, skb, tc_flow_ports);
+		end = route_next_hop(&p, &w, skb, tc_flow_ports);
 	if (!end && f->gso && p.protocol != IP_TCP && !dry && tc_segments_exceed(skb, next_rif(w.next)))
 		end = TRAPPED(TRAP_ROUTE_MTU);
 	if (end)

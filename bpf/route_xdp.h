@@ -40,7 +40,7 @@ static __always_inline bool xdp_packet(struct xdp_md *ctx, struct frame *f, stru
 }
 
 /* Writes the next hop's addresses, after the tag that the packet leaves with. */
-static __always_inline bool xdp_rewrite(struct xdp_md *ctx, struct packet *p, struct way *w, bool tagged)
+static __always_inline bool xdp_rewrite(struct xdp_md *ctx, struct packet *p, struct next_hop *w, bool tagged)
 {
 	struct mac_words *mac = (void *)(long)ctx->data;
 	void *l3 = (void *)(long)ctx->data + (tagged ? 18 : 14), *end = (void *)(long)ctx->data_end;
@@ -63,9 +63,9 @@ static __always_inline bool xdp_rewrite(struct xdp_md *ctx, struct packet *p, st
 static __always_inline bool xdp_route(struct xdp_md *ctx, struct frame *f)
 {
 	struct packet p = { .rif = f->rif };
-	struct way w = {};
+	struct next_hop w = {};
 
-	if (!f->rif || !xdp_packet(ctx, f, &p) || route_way(&p, &w, ctx, xdp_flow_ports) || w.next & GROUP_BIT)
+	if (!f->rif || !xdp_packet(ctx, f, &p) || route_next_hop(&p, &w, ctx, xdp_flow_ports) || w.next & GROUP_BIT)
 		return false;
 	route_on(f, &w);
 	f->vlan = w.vlan;

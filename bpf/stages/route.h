@@ -2,7 +2,7 @@
 /* route: frames to the router's own addresses: header checks, longest match, next hop, rewrite (RFC 1812, 5.2 and
  * 5.3; RFC 8200; RFC 3704). crates/pipeline/src/stages/route.rs gives the order of the checks and the reasons.
  *
- * The hook reads the header into a `packet`, route_way() finds the next hop, and the hook rewrites the frame. All
+ * The hook reads the header into a `packet`, route_next_hop() finds the next hop, and the hook rewrites the frame. All
  * code for a usual packet is inlined, because a function's return is expensive, and its arguments by pointer are kept
  * in memory. */
 enum {
@@ -35,7 +35,7 @@ struct packet {
 };
 
 /* The next hop of a packet, and its egress. */
-struct way {
+struct next_hop {
 	__u64 next; /* the adjacency's word */
 	__u64 src;  /* the router's MAC address at the egress interface */
 	struct nh_word named;
@@ -241,7 +241,7 @@ static __always_inline void way_journal(__u32 target, __u32 bucket, __u32 count,
 
 /* Finds the next hop for a packet with a valid header. Returns 0, a drop reason, or minus the
  * reason for which the packet goes to the kernel. */
-static __always_inline int route_way(struct packet *p, struct way *w, void *ctx, flow_ports *ports_of)
+static __always_inline int route_next_hop(struct packet *p, struct next_hop *w, void *ctx, flow_ports *ports_of)
 {
 	struct ly_rif *in = ROW(rifs, p->rif);
 	__u32 vrf = in->vrf, urpf = in->flags >> LY_RIF_URPF_SHIFT >> (p->six ? 2 : 0) & 3;
@@ -443,7 +443,7 @@ static __always_inline bool rif_routes(__u32 rif, __u16 type)
 	return ROW(rifs, rif)->flags & (type == ETH_IPV4 ? LY_RIF_IPV4 : type == ETH_IPV6 ? LY_RIF_IPV6 : 0);
 }
 
-static __always_inline void write_macs(struct mac_words *mac, struct way *w)
+static __always_inline void write_macs(struct mac_words *mac, struct next_hop *w)
 {
 	mac->word[0] = w->next;
 	mac->word[1] = (w->next >> 32 & 0xffff) | (__u32)w->src << 16;
@@ -451,7 +451,7 @@ static __always_inline void write_macs(struct mac_words *mac, struct way *w)
 }
 
 /* Prepares a routed frame for the remaining stages. */
-static __always_inline void route_on(struct frame *f, struct way *w)
+static __always_inline void route_on(struct frame *f, struct next_hop *w)
 {
 	f->dst = w->next & KEY_MAC_MASK;
 	f->routed = 1;

@@ -10,15 +10,15 @@ use std::collections::BTreeSet;
 /// Chooses an index less than the given count.
 pub type Pick<'a> = &'a mut dyn FnMut(usize) -> usize;
 
-/// A line for each way in which a configuration line of a mode can end. Values are random and may be refused.
+/// A line for each path in which a configuration line of a mode can end. Values are random and may be refused.
 pub fn every_line(at: &ConfigMode, pick: Pick<'_>) -> Vec<String> {
-    ways(at).iter().map(|way| text(way, pick)).collect()
+    command_paths(at).iter().map(|path| text(path, pick)).collect()
 }
 
 /// A random line of a mode.
 pub fn line(at: &ConfigMode, pick: Pick<'_>) -> String {
-    let ways = ways(at);
-    ways.get(pick(ways.len())).map_or_else(String::new, |way| text(way, pick))
+    let command_paths = command_paths(at);
+    command_paths.get(pick(command_paths.len())).map_or_else(String::new, |path| text(path, pick))
 }
 
 /// Every keyword of every mode, sorted.
@@ -39,10 +39,10 @@ pub fn keywords() -> Vec<&'static str> {
     all.into_iter().collect()
 }
 
-type Way = Vec<&'static Node>;
+type CommandPath = Vec<&'static Node>;
 
 /// The paths to the nodes of a mode's own tree at which a configuration line may end.
-fn ways(at: &ConfigMode) -> Vec<Way> {
+fn command_paths(at: &ConfigMode) -> Vec<CommandPath> {
     let mut all = Vec::new();
     if let Some(own) = commands::config_root(at).first() {
         collect(own, &mut Vec::new(), &mut all);
@@ -50,7 +50,7 @@ fn ways(at: &ConfigMode) -> Vec<Way> {
     all
 }
 
-fn collect(nodes: &'static [Node], before: &mut Way, all: &mut Vec<Way>) {
+fn collect(nodes: &'static [Node], before: &mut CommandPath, all: &mut Vec<CommandPath>) {
     for node in nodes.iter().filter(|node| node.special == Special::None) {
         before.push(node);
         if matches!(node.run, Some(Run::Edit(_) | Run::Set(_))) {
@@ -61,9 +61,9 @@ fn collect(nodes: &'static [Node], before: &mut Way, all: &mut Vec<Way>) {
     }
 }
 
-fn text(way: &Way, pick: Pick<'_>) -> String {
-    let mut words: Vec<String> = way.iter().map(|node| word(node, pick)).collect();
-    for option in way.last().map_or(&[] as &[Node], |node| node.options) {
+fn text(path: &CommandPath, pick: Pick<'_>) -> String {
+    let mut words: Vec<String> = path.iter().map(|node| word(node, pick)).collect();
+    for option in path.last().map_or(&[] as &[Node], |node| node.options) {
         if pick(3) == 0 {
             words.push(word(option, pick));
             words.extend(option.next.first().map(|argument| word(argument, pick)));

@@ -245,7 +245,7 @@ impl Fpm {
                 failed: count(Offload::Failed),
             },
             next_hops: server.nexthops() as u64,
-            ways: server.next_hop_sets() as u64,
+            next_hop_sets: server.next_hop_sets() as u64,
             answers: counters.offloaded + counters.trapped + counters.failed,
             answers_read: server.updates_in_pairs().then_some(false),
             counters: named,

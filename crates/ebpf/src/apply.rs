@@ -18,7 +18,7 @@ use crate::watchdog;
 use lanyard_pipeline::state::{
     FdbTarget, GlobalState, PortKind, PortState, StpState, Tpid, TrapRate, VlanState,
 };
-use lanyard_plane::{Backend, Change, FdbFilter, Plane, PlaneError, PlaneState, changes, transact};
+use lanyard_plane::{ApplyChange, Change, FdbFilter, Plane, PlaneError, PlaneState, changes, transact};
 use lanyard_types::{InstanceId, MacAddr, PortId, TrapGroup, VlanId, VlanSet};
 use libbpf_rs::{MapCore, MapFlags};
 use std::collections::{BTreeMap, BTreeSet};
@@ -547,7 +547,7 @@ impl EbpfPlane {
     }
 }
 
-impl Backend for EbpfPlane {
+impl ApplyChange for EbpfPlane {
     fn change(&mut self, change: &Change) -> Result<(), PlaneError> {
         #[cfg(test)]
         self.chaos(change)?;

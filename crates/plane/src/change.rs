@@ -1,6 +1,6 @@
 //! The list of changes from one plane state to the next, and the transaction that applies it or undoes it.
 //!
-//! Invariant: [`transact`] leaves the backend at `next` or, when a step fails, where it was before the call
+//! Invariant: [`transact`] leaves the plane at `next` or, when a step fails, where it was before the call
 //! (each step is undone by its inverse, the last step first).
 
 use crate::PlaneError;
@@ -96,7 +96,7 @@ impl Change {
 }
 
 /// A plane's implementation of single changes.
-pub trait Backend {
+pub trait ApplyChange {
     /// Carries out one change.
     ///
     /// # Errors
@@ -167,11 +167,11 @@ pub fn changes(old: &PlaneState, next: &PlaneState) -> Vec<Change> {
 /// # Errors
 /// The failed step's error. If undoing a step fails too, its error is added to the text; the plane is then
 /// between two states.
-pub fn transact(backend: &mut dyn Backend, list: Vec<Change>) -> Result<(), PlaneError> {
+pub fn transact(plane: &mut dyn ApplyChange, list: Vec<Change>) -> Result<(), PlaneError> {
     for at in 0..list.len() {
-        let Err(error) = backend.change(&list[at]) else { continue };
+        let Err(error) = plane.change(&list[at]) else { continue };
         for done in list.into_iter().take(at).rev() {
-            if let Err(undo) = backend.change(&done.inverse()) {
+            if let Err(undo) = plane.change(&done.inverse()) {
                 return Err(PlaneError::Invalid(format!(
                     "{error}; and undoing an earlier step failed: {undo}"
                 )));
@@ -238,14 +238,14 @@ mod tests {
     use lanyard_pipeline::route::{RifAttachment, Urpf};
     use lanyard_types::VrfId;
 
-    /// A backend that only stores a state, and fails at one step.
+    /// A plane that only stores a state, and fails at one step.
     struct Chaos {
         state: PlaneState,
         fail_at: usize,
         step: usize,
     }
 
-    impl Backend for Chaos {
+    impl ApplyChange for Chaos {
         fn change(&mut self, change: &Change) -> Result<(), PlaneError> {
             self.step += 1;
             if self.step == self.fail_at {
@@ -315,9 +315,9 @@ mod tests {
     #[test]
     fn reaches_the_next_state() {
         let (old, next) = (state(0), state(3));
-        let mut backend = Chaos { state: old.clone(), fail_at: 0, step: 0 };
-        assert_eq!(transact(&mut backend, changes(&old, &next)), Ok(()));
-        assert_eq!(backend.state, next);
+        let mut plane = Chaos { state: old.clone(), fail_at: 0, step: 0 };
+        assert_eq!(transact(&mut plane, changes(&old, &next)), Ok(()));
+        assert_eq!(plane.state, next);
         assert!(changes(&next, &next).is_empty());
     }
 
@@ -343,15 +343,15 @@ mod tests {
         let next = state(&[(1, 10, true), (2, 10, true), (3, 20, true), (4, 20, true), (5, 10, false)]);
         let pairs = || (1..=5).flat_map(|a| (1..=5).map(move |b| (a, b)));
         for (from, to) in [(&old, &next), (&next, &old)] {
-            let mut backend = Chaos { state: from.clone(), fail_at: 0, step: 0 };
+            let mut plane = Chaos { state: from.clone(), fail_at: 0, step: 0 };
             for change in changes(from, to) {
-                backend.change(&change).expect("nothing fails");
+                plane.change(&change).expect("nothing fails");
                 for (a, b) in pairs() {
                     let allowed = meet(from, a, b) || meet(to, a, b);
-                    assert!(allowed || !meet(&backend.state, a, b), "{a} to {b} after {change:?}");
+                    assert!(allowed || !meet(&plane.state, a, b), "{a} to {b} after {change:?}");
                 }
             }
-            assert_eq!(backend.state, *to);
+            assert_eq!(plane.state, *to);
         }
     }
 
@@ -390,9 +390,9 @@ mod tests {
         let (old, next) = (state(0), state(3));
         let list = changes(&old, &next);
         for fail_at in 1..=list.len() {
-            let mut backend = Chaos { state: old.clone(), fail_at, step: 0 };
-            assert!(transact(&mut backend, list.clone()).is_err());
-            assert_eq!(backend.state, old, "step {fail_at}");
+            let mut plane = Chaos { state: old.clone(), fail_at, step: 0 };
+            assert!(transact(&mut plane, list.clone()).is_err());
+            assert_eq!(plane.state, old, "step {fail_at}");
         }
     }
 }

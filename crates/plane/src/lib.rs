@@ -14,7 +14,7 @@ pub use chip::{
 
 pub use protocols::{ProtocolPlane, Trapped, TreeStates};
 
-pub use change::{Backend, Change, changes, transact};
+pub use change::{ApplyChange, Change, changes, transact};
 pub use lanyard_pipeline::route::{
     Adjacency, BUCKETS, RifAttachment, RifState, RouteChange, RouteLookup, RouteTarget, Urpf,
 };

@@ -111,7 +111,7 @@ impl Switch {
     pub fn set_spanning(&mut self, running: Option<Spanning>) {
         self.spanning = running.map(Box::new);
     }
-    /// The links whose state has not been reported to the bridge; see [`Spanning::untold`].
+    /// The links whose state has not been reported to the bridge; see [`Spanning::unreported`].
     pub fn unreported_links(&self, medium: &mut dyn FnMut(&str) -> (Option<u32>, Duplex)) -> Vec<LinkChange> {
         let spanning = self.spanning.as_deref();
         spanning.map_or(Vec::new(), |it| it.unreported(&self.config, &self.facts, &self.ports, medium))

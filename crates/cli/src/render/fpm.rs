@@ -27,7 +27,7 @@ pub fn fpm(view: &Fpm) -> String {
         "Routes: {}; {} offloaded, {} trapped, {} failed",
         routes.total, routes.offloaded, routes.trapped, routes.failed
     );
-    let _ = writeln!(out, "Next-hop objects: {}; sets in use: {}", view.next_hops, view.ways);
+    let _ = writeln!(out, "Next-hop objects: {}; sets in use: {}", view.next_hops, view.next_hop_sets);
     let reads = match view.answers_read {
         Some(false) => "the client updates routes as FRR before 10 does, which ignores answers",
         _ => "FRR before 10 ignores them",

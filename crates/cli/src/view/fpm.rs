@@ -18,7 +18,7 @@ pub struct Fpm {
     /// The number of next-hop objects.
     pub next_hops: u64,
     /// The number of different sets of next hops that routes use.
-    pub ways: u64,
+    pub next_hop_sets: u64,
     /// The number of answers sent.
     pub answers: u64,
     /// False when the client is known not to read answers; FRR before 10 is recognised by how it updates

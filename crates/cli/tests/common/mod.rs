@@ -480,7 +480,7 @@ impl Services for Fake {
             since_s: Some(75),
             routes: view::FpmRoutes { total: 4, offloaded: 2, trapped: 1, failed: 1 },
             next_hops: 3,
-            ways: 2,
+            next_hop_sets: 2,
             answers: 5,
             answers_read: Some(false),
             counters: vec![("sessions", 1), ("routes_set", 6)],

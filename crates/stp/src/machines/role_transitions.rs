@@ -156,14 +156,14 @@ fn next_designated(e: &Entity, p: usize, t: usize) -> Option<State> {
     if t > 0 && !tree.agree && e.all_synced(p, t) {
         return Some(State::DesignatedAgreed);
     }
-    let unasked = e.unasked(p, t);
-    if !tree.forward && !tree.agreed && !tree.proposing && !unasked {
+    let needs_no_agreement = e.needs_no_agreement(p, t);
+    if !tree.forward && !tree.agreed && !tree.proposing && !needs_no_agreement {
         return Some(State::DesignatedPropose);
     }
     // A dispute lets no timer make the port forward for three hello times; the neighbour's agreement still
     // does.
     let by_timer = tree.fd_while.is_zero(e.now) && tree.dispute_while.is_zero(e.now);
-    let go = (by_timer || tree.agreed || unasked)
+    let go = (by_timer || tree.agreed || needs_no_agreement)
         && (rr_zero || !tree.re_root)
         && !tree.sync
         && !e.held_back(p, t);
@@ -197,7 +197,7 @@ fn sync_done(e: &Entity, p: usize, t: usize) -> bool {
     let port = &e.ports[p];
     let tree = &port.trees[t];
     let quiet = !tree.learning && !tree.forwarding;
-    (!tree.synced && (quiet || tree.agreed || e.unasked(p, t))) || (tree.sync && tree.synced)
+    (!tree.synced && (quiet || tree.agreed || e.needs_no_agreement(p, t))) || (tree.sync && tree.synced)
 }
 
 /// The condition of MASTER_DISCARD and DESIGNATED_DISCARD. A guard makes edge ports discard, too.
@@ -206,7 +206,7 @@ fn must_discard(e: &Entity, p: usize, t: usize) -> bool {
     let tree = &port.trees[t];
     let in_doubt =
         (tree.sync && !tree.synced) || (tree.re_root && !tree.rr_while.is_zero(e.now)) || tree.disputed;
-    ((in_doubt && !e.unasked(p, t)) || e.held_back(p, t)) && (tree.learn || tree.forward)
+    ((in_doubt && !e.needs_no_agreement(p, t)) || e.held_back(p, t)) && (tree.learn || tree.forward)
 }
 
 fn enter(e: &mut Entity, p: usize, t: usize, state: State) {

@@ -97,7 +97,7 @@ impl Entity {
     }
     /// True if no neighbour has to agree: for an edge port, and, in an MSTI, for a designated port out of the region.
     /// There the neighbour knows only the CIST, and [`Self::held_back`] enforces what the CIST demands.
-    pub(crate) fn unasked(&self, p: usize, t: usize) -> bool {
+    pub(crate) fn needs_no_agreement(&self, p: usize, t: usize) -> bool {
         let port = &self.ports[p];
         port.oper_edge || (t > 0 && port.boundary && port.trees[t].role == Role::Designated)
     }

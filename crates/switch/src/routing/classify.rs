@@ -68,15 +68,15 @@ fn set_key(route: &Route<'_>) -> Option<SetKey> {
     let mut hops = route.hops();
     let first = hops.next()?;
     let Some(second) = hops.next() else { return Some(SetKey::One(first.ifindex, first.via)) };
-    let mut ways: Vec<(u32, Option<IpAddr>, u32)> = Vec::new();
+    let mut members: Vec<(u32, Option<IpAddr>, u32)> = Vec::new();
     for hop in [first, second].into_iter().chain(hops) {
-        match ways.iter_mut().find(|way| (way.0, way.1) == (hop.ifindex, hop.via)) {
-            Some(way) => way.2 += hop.weight,
-            None => ways.push((hop.ifindex, hop.via, hop.weight)),
+        match members.iter_mut().find(|member| (member.0, member.1) == (hop.ifindex, hop.via)) {
+            Some(member) => member.2 += hop.weight,
+            None => members.push((hop.ifindex, hop.via, hop.weight)),
         }
     }
-    ways.sort_unstable();
-    Some(SetKey::Many(ways.into()))
+    members.sort_unstable();
+    Some(SetKey::Many(members.into()))
 }
 
 pub(super) fn value_of(object: &NextHopObject<'_>) -> Object {

@@ -239,12 +239,12 @@ impl Hops {
     /// The set without the next hops of `less`; `None` if none would be left.
     pub fn without(&self, slot: u32, less: &SetKey) -> Option<SetKey> {
         let SetKey::Many(hops) = &self.sets.get(slot)?.key else { return None };
-        let goes = |way: &(u32, Option<IpAddr>, u32)| match less {
-            SetKey::One(ifindex, via) => (way.0, way.1) == (*ifindex, *via),
-            SetKey::Many(less) => less.iter().any(|other| (other.0, other.1) == (way.0, way.1)),
+        let goes = |hop: &(u32, Option<IpAddr>, u32)| match less {
+            SetKey::One(ifindex, via) => (hop.0, hop.1) == (*ifindex, *via),
+            SetKey::Many(less) => less.iter().any(|other| (other.0, other.1) == (hop.0, hop.1)),
             SetKey::Object(_) | SetKey::Fpm(_) => true,
         };
-        let rest: Vec<_> = hops.iter().copied().filter(|way| !goes(way)).collect();
+        let rest: Vec<_> = hops.iter().copied().filter(|hop| !goes(hop)).collect();
         match rest[..] {
             [] => None,
             [(ifindex, via, _)] => Some(SetKey::One(ifindex, via)),

@@ -80,9 +80,9 @@ fn a_next_hop_dies_and_no_route_changes() {
     for (ifindex, gateway) in [(1, "10.0.1.1"), (2, "10.0.2.1"), (3, "10.0.3.1")] {
         world.neighbour(ifindex, gateway, Some((Some(1), false)));
     }
-    let ways = [(1, "10.0.1.1"), (2, "10.0.2.1"), (3, "10.0.3.1")];
+    let next_hops = [(1, "10.0.1.1"), (2, "10.0.2.1"), (3, "10.0.3.1")];
     for third in 0..=255u8 {
-        world.add(&Known::new(&format!("10.{third}.0.0/16"), &ways), false);
+        world.add(&Known::new(&format!("10.{third}.0.0/16"), &next_hops), false);
     }
     let before = vec![Meets::Drop; 8];
     world.probes.clear();
@@ -118,8 +118,8 @@ fn a_next_hop_dies_and_no_route_changes() {
     for state in [Some((None, true)), None] {
         world.neighbour(3, "10.0.3.1", state);
         world.settle(&before);
-        let Meets::Send(ways) = world.plane.meets(ip("10.1.1.5")) else { panic!("a group") };
-        assert_eq!(ways.iter().map(|(rif, _)| rif.get()).collect::<Vec<_>>(), [1, 2]);
+        let Meets::Send(next_hops) = world.plane.meets(ip("10.1.1.5")) else { panic!("a group") };
+        assert_eq!(next_hops.iter().map(|(rif, _)| rif.get()).collect::<Vec<_>>(), [1, 2]);
     }
 }
 
@@ -153,8 +153,8 @@ fn next_hop_objects() {
     next_hop(&mut world, 1, &one(1, 1), false);
     next_hop(&mut world, 2, &one(2, 1), false);
     next_hop(&mut world, 9, &group(&[(1, 1), (2, 3)]), false);
-    let Meets::Send(ways) = meets(&world) else { panic!("a group") };
-    assert_eq!(ways.len(), 2);
+    let Meets::Send(next_hops) = meets(&world) else { panic!("a group") };
+    assert_eq!(next_hops.len(), 2);
     let buckets = |world: &World| world.plane.groups.values().next().expect("a group").clone();
     let before = buckets(&world);
     assert!(world.changes > was);
@@ -179,24 +179,24 @@ fn ipv6_tells_of_members_one_by_one() {
     for (ifindex, gateway) in two {
         world.neighbour(ifindex, gateway, Some((Some(1), false)));
     }
-    let route = |ways: &[(u32, &str)]| Known { metric: 1024, ..Known::new("2001:db8::/32", ways) };
-    let ways = |world: &World| match world.plane.meets(ip("2001:db8::1")) {
-        Meets::Send(ways) => ways.len(),
+    let route = |next_hops: &[(u32, &str)]| Known { metric: 1024, ..Known::new("2001:db8::/32", next_hops) };
+    let next_hops = |world: &World| match world.plane.meets(ip("2001:db8::1")) {
+        Meets::Send(next_hops) => next_hops.len(),
         _ => 0,
     };
     world.feed(&route(&two[..1]), Origin::New(0));
     world.settle(&[]);
-    assert_eq!(ways(&world), 1);
+    assert_eq!(next_hops(&world), 1);
     // `ip route append`: the message describes the whole route.
     world.feed(&route(&two), Origin::New(wire::FLAG_APPEND));
     world.settle(&[]);
-    assert_eq!(ways(&world), 2);
+    assert_eq!(next_hops(&world), 2);
     world.feed(&route(&two[..1]), Origin::Gone);
     world.settle(&[]);
-    assert_eq!(ways(&world), 1);
+    assert_eq!(next_hops(&world), 1);
     world.feed(&route(&two[1..]), Origin::Gone);
     world.settle(&[]);
-    assert_eq!((ways(&world), world.plane.routes.contains_key(&net("2001:db8::/32"))), (0, false));
+    assert_eq!((next_hops(&world), world.plane.routes.contains_key(&net("2001:db8::/32"))), (0, false));
     // The same prefix on two links is two routes.
     for ifindex in [1, 2] {
         world.feed(&Known { metric: 256, ..Known::new("fd00:9::/64", &[(ifindex, "")]) }, Origin::New(0));

@@ -30,7 +30,7 @@ const HOSTS: [(u32, &str); 6] =
 
 /// A route of the simulated kernel, by number.
 fn kind_of(prefix: usize, metric: bool, what: usize) -> Known {
-    let ways: [&[(u32, &str)]; 9] = [
+    let next_hops: [&[(u32, &str)]; 9] = [
         &[(1, "")],
         &[(2, "")],
         &[(1, "10.0.1.5")],
@@ -41,7 +41,7 @@ fn kind_of(prefix: usize, metric: bool, what: usize) -> Known {
         &[],
         &[],
     ];
-    let mut route = Known::new(PREFIXES[prefix], ways[what.min(8)]);
+    let mut route = Known::new(PREFIXES[prefix], next_hops[what.min(8)]);
     route.metric = if metric { 10 } else { 0 };
     match what {
         7 => route.kind = wire::BLACKHOLE,

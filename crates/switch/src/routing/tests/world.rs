@@ -62,8 +62,8 @@ impl Fake {
             Some(RouteTarget::Connected(_)) => Meets::Up(TrapReason::Glean),
             Some(RouteTarget::Blackhole) => Meets::Drop,
             Some(RouteTarget::Group(id)) => {
-                let ways = self.groups[&id].iter().map(|id| self.adjacencies[id]);
-                Meets::Send(ways.map(|way| (way.rif, way.mac)).collect()).plain()
+                let next_hops = self.groups[&id].iter().map(|id| self.adjacencies[id]);
+                Meets::Send(next_hops.map(|hop| (hop.rif, hop.mac)).collect()).plain()
             }
         }
     }
@@ -82,7 +82,9 @@ impl Meets {
     /// Treats next hops of which none is resolved as gleaned.
     pub(super) fn plain(self) -> Self {
         match self {
-            Self::Send(ways) if ways.iter().all(|(_, mac)| mac.is_none()) => Self::Up(TrapReason::Glean),
+            Self::Send(next_hops) if next_hops.iter().all(|(_, mac)| mac.is_none()) => {
+                Self::Up(TrapReason::Glean)
+            }
             other => other,
         }
     }
@@ -91,8 +93,8 @@ impl Meets {
         match self {
             Self::Up(_) => true,
             Self::Drop => *a == Self::Drop || *b == Self::Drop,
-            Self::Send(ways) => ways.iter().all(|way| {
-                way.1.is_none() || [a, b].into_iter().any(|x| matches!(x, Self::Send(of) if of.contains(way)))
+            Self::Send(next_hops) => next_hops.iter().all(|hop| {
+                hop.1.is_none() || [a, b].into_iter().any(|x| matches!(x, Self::Send(of) if of.contains(hop)))
             }),
         }
     }
@@ -175,7 +177,7 @@ impl World {
             self.hand(&out, &before);
             self.settle(&before);
             assert!(
-                self.plane.adjacencies.values().all(|way| step.values().any(|rif| *rif == way.rif)),
+                self.plane.adjacencies.values().all(|hop| step.values().any(|rif| *rif == hop.rif)),
                 "a rif is let go of"
             );
         }
