@@ -19,6 +19,10 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
+/// How often a timer is created again after the kernel had no memory for it. The kernel does not wait for memory there
+/// (`bpf_timer_init`), so that the first attempt may fail while plenty can be freed.
+const CREATE_TRIES: u32 = 6;
+
 /// Restarts the timer of the watchdog `kind` (`enum ly_watchdog_kind`), or stops it.
 pub(crate) fn set(program: impl AsFd, kind: u16, after: Option<Duration>) -> Result<()> {
     let doing = || {
@@ -29,11 +33,19 @@ pub(crate) fn set(program: impl AsFd, kind: u16, after: Option<Duration>) -> Res
         }
     };
     let nanoseconds = after.map_or(0, |after| u64::try_from(after.as_nanos()).unwrap_or(u64::MAX).max(1));
-    let mut call = FdbCall { value: nanoseconds, port: kind, ..FdbCall::default() };
-    run_call(program, &mut call).map_err(|cause| system(doing(), cause))?;
-    match call.result {
-        0 => Ok(()),
-        errno => Err(system(doing(), std::io::Error::from_raw_os_error(-errno))),
+    let mut tries = 0;
+    loop {
+        let mut call = FdbCall { value: nanoseconds, port: kind, ..FdbCall::default() };
+        run_call(&program, &mut call).map_err(|cause| system(doing(), cause))?;
+        tries += 1;
+        match -call.result {
+            0 => return Ok(()),
+            // 1, 2, 4, 8 and 16 ms.
+            libc::ENOMEM if tries < CREATE_TRIES => {
+                std::thread::sleep(Duration::from_millis(1 << (tries - 1)))
+            }
+            errno => return Err(system(doing(), std::io::Error::from_raw_os_error(errno))),
+        }
     }
 }
 
