@@ -10,7 +10,7 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 20
+#define LY_ABI 21
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
@@ -53,6 +53,8 @@ enum ly_form { LY_UNTAGGED = 0, LY_DOT1Q = 1, LY_DOT1AD = 2, LY_FORMS = 4 };
 #define LY_PORT_WHOLE 0x4000  /* XDP receives each frame in one buffer: a veth whose MTU fits one */
 #define LY_PORT_XDP_SG 0x8000 /* accepts frames of several buffers from XDP */
 #define LY_PORT_LEASED 0x10000 /* LY_PORT_XDP_TX and _SG end when the control plane stops confirming them: a veth port */
+#define LY_PORT_LEASED_TAGS 0x20000 /* XDP sees tags only while the control plane keeps the driver from parsing them */
+#define LY_PORT_XDP_ENDED 0x40000   /* the lease of LY_PORT_LEASED_TAGS has ended: XDP passes all received frames to TC */
 #define LY_PORT_LAYER3 (LY_PORT_ROUTED | LY_PORT_SUB)
 #define LY_PORT_XDP_TX 0x40   /* accepts frames redirected by XDP (the port is in xdp_ports) */
 

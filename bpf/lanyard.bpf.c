@@ -148,7 +148,7 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 	}
 	if (xdp_leaves(&f))
 		return XDP_PASS;
-	if (stage_parse(&f) || stage_port(&f))
+	if (stage_parse(&f) || stage_port(&f) || f.port->flags & LY_PORT_XDP_ENDED)
 		return XDP_PASS;
 	if (f.port->flags & LY_PORT_PARTIAL && checksum_missing(ctx, &f))
 		return XDP_PASS;

@@ -72,7 +72,7 @@ __noinline int memo_take(__u64 dst, __u64 src, __u32 port_id, __u32 tag, __u32 l
 {
 	struct memo *m = LOOKUP(memos, 0);
 	struct frame f = { .dst = dst, .src = src, .port_id = port_id & (LY_PORTS - 1), .len = len };
-	const __u32 excluded = LY_PORT_LAYER3;
+	const __u32 excluded = LY_PORT_LAYER3 | LY_PORT_XDP_ENDED;
 
 	if (!m || !memo_near())
 		return 0;

@@ -9,6 +9,8 @@
  * Leases: a veth accepts frames from XDP only while its far end runs NAPI, and the owner of the far end may change
  * that. The kernel then drops such frames, after they were counted as sent. The control plane restarts the timer each
  * time it has checked the netdevs. When it expires, frames for veth ports take TC, which delivers them in both cases.
+ * Likewise XDP of a NIC sees VLAN tags only while tag parsing is off there, which others may change: frames that it
+ * receives take TC then, which sees the tags in both cases.
  *
  * Invariants: nothing here runs per frame; blocking changes bits that the stages read anyway. The timer lives as long
  * as its map is pinned, so it outlives every process. A pair is blocked in port_vlans before the flood sets lose the
@@ -70,12 +72,17 @@ static long watchdog_lease(__u32 port, struct watchdog_walk *walk)
 {
 	struct ly_port *row = ROW(ports, port);
 
-	if (!(*(volatile __u32 *)&row->flags & LY_PORT_LEASED))
+	__u32 flags = *(volatile __u32 *)&row->flags;
+	if (!(flags & (LY_PORT_LEASED | LY_PORT_LEASED_TAGS)))
+		return 0;
+	walk->blocked++;
+	if (flags & LY_PORT_LEASED_TAGS)
+		__sync_fetch_and_or(&row->flags, LY_PORT_XDP_ENDED);
+	if (!(flags & LY_PORT_LEASED))
 		return 0;
 	__sync_fetch_and_and(&row->flags, ~(LY_PORT_XDP_TX | LY_PORT_XDP_SG));
 	if (port < LY_XDP_FLOOD)
 		__sync_fetch_and_and(&ROW(global, 0)->xdp_flood, ~(1ULL << (port & 63)));
-	walk->blocked++;
 	return 0;
 }
 

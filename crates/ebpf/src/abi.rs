@@ -57,7 +57,7 @@ pub(crate) struct Structure {
 
 constants! {
     /// LY_ABI: the layout of the maps. Pins with another number cannot be adopted.
-    ABI: u32 = 20;
+    ABI: u32 = 21;
     PORTS: usize = 1024;
     PORT_WORDS: usize = PORTS / 64;
     VLANS: usize = 4096;
@@ -102,6 +102,10 @@ constants! {
     PORT_XDP_SG: u32 = 0x8000;
     /// [`PORT_XDP_TX`] and [`PORT_XDP_SG`] end when nobody confirms them.
     PORT_LEASED: u32 = 0x1_0000;
+    /// XDP sees tags only while the control plane keeps the driver from parsing them.
+    PORT_LEASED_TAGS: u32 = 0x2_0000;
+    /// The lease of [`PORT_LEASED_TAGS`] has ended: XDP passes all received frames to TC.
+    PORT_XDP_ENDED: u32 = 0x4_0000;
     /// Milliseconds after which a lease ends that has not been confirmed.
     LEASE_MS: u64 = 2000;
     PV_MEMBER: u8 = 0x01;

@@ -56,6 +56,8 @@ pub(crate) struct Seen {
     /// `None` if the kernel cannot report it (before Linux 6.3).
     pub xdp: Option<XdpAbility>,
     pub tags: Tags,
+    /// True if tag parsing can be turned on and off.
+    pub may_parse: bool,
     /// True if `rx-lro` is on.
     pub merges: bool,
     /// Whether [`GRO`] is on; `None` for a port that gains nothing from it: see [`gro_pays`].
@@ -157,9 +159,11 @@ impl fmt::Display for PassedBy {
 pub(crate) fn look(netdev: &Netdev, port: &PortState, link: &Link) -> Seen {
     let kind = Kind::of(link);
     let xdp = xdp_ability(netdev, link.ifindex);
-    let (mut tags, mut merges) = (Tags::InLine, false);
+    let (mut tags, mut may_parse, mut merges) = (Tags::InLine, false, false);
     if kind == Kind::Hardware || kind != Kind::Veth && port.hook == HookChoice::Xdp {
-        for feature in netdev.features(&link.name).unwrap_or_default().iter().filter(|feature| feature.on) {
+        let features = netdev.features(&link.name).unwrap_or_default();
+        may_parse = features.iter().any(|one| one.changeable && TAG_PARSING.contains(&one.name.as_str()));
+        for feature in features.iter().filter(|feature| feature.on) {
             if TAG_PARSING.contains(&feature.name.as_str()) {
                 tags = if feature.changeable && tags != Tags::AlwaysParsed {
                     Tags::Parsed
@@ -172,7 +176,7 @@ pub(crate) fn look(netdev: &Netdev, port: &PortState, link: &Link) -> Seen {
     }
     let far = look_at_far_end(netdev, link);
     let gro = gro_pays(kind, &far).then(|| netdev.feature(&link.name, GRO).ok().flatten()).flatten();
-    Seen { kind, mtu: link.mtu, xdp, tags, merges, gro, far }
+    Seen { kind, mtu: link.mtu, xdp, tags, may_parse, merges, gro, far }
 }
 
 /// Whether [`GRO`] should be on at a port. A new veth has it off. With it on, the kernel polls the
@@ -299,7 +303,16 @@ mod tests {
 
     fn seen(kind: Kind, features: u64, tags: Tags) -> Seen {
         let xdp = XdpAbility { features: XdpFeatures(features), reports_vlan_tag: false };
-        Seen { kind, mtu: 1500, xdp: Some(xdp), tags, merges: false, gro: None, far: Err(NoPeer::NotVeth) }
+        Seen {
+            kind,
+            mtu: 1500,
+            xdp: Some(xdp),
+            tags,
+            may_parse: false,
+            merges: false,
+            gro: None,
+            far: Err(NoPeer::NotVeth),
+        }
     }
 
     #[test]

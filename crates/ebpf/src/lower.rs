@@ -5,7 +5,7 @@
 
 use crate::abi;
 use crate::attach::Held;
-use crate::facts::{self, Kind, Peer, Seen};
+use crate::facts::{self, Kind, Peer, Seen, XdpForm};
 use crate::stages;
 use lanyard_netdev::XdpFeatures;
 use lanyard_pipeline::route::{RifAttachment, RifState, Urpf, VIRTUAL_MACS};
@@ -34,6 +34,8 @@ pub(crate) struct PortFacts {
     /// True if it accepts frames that XDP redirects only as long as its far end, which others own,
     /// runs NAPI.
     pub leased: bool,
+    /// True if its XDP sees VLAN tags only as long as nobody turns tag parsing on.
+    pub leased_tags: bool,
     /// True if XDP receives each of its frames in one buffer.
     pub whole: bool,
     /// XDP receives frames that may lack their transport checksum.
@@ -50,6 +52,7 @@ impl PortFacts {
             xdp_tx: seen.xdp.is_some_and(|xdp| xdp.features.has(XdpFeatures::NDO_XMIT)),
             xdp_sg: seen.xdp.is_some_and(|xdp| xdp.features.has(scattered)),
             leased: seen.kind == Kind::Veth,
+            leased_tags: held.xdp == Some(XdpForm::Plain) && seen.may_parse,
             whole: seen.kind == Kind::Veth && seen.mtu <= ONE_BUFFER_MTU,
             partial: held.xdp.is_some() && seen.kind.leaves_checksums(),
         }
@@ -84,6 +87,7 @@ impl Default for PortFacts {
             xdp_tx: false,
             xdp_sg: false,
             leased: false,
+            leased_tags: false,
             whole: false,
             partial: false,
         }
@@ -110,6 +114,7 @@ pub(crate) fn port_row(port: &PortState, ifindex: u32, facts: &PortFacts, rif: u
     flag(facts.xdp_tx, abi::PORT_XDP_TX);
     flag(facts.xdp_tx && facts.xdp_sg, abi::PORT_XDP_SG);
     flag(facts.leased, abi::PORT_LEASED);
+    flag(facts.leased_tags, abi::PORT_LEASED_TAGS);
     flag(facts.whole, abi::PORT_WHOLE);
     flag(port.tunnelled.stp, abi::PORT_TUNNEL_STP);
     flag(port.tunnelled.cdp, abi::PORT_TUNNEL_CDP);

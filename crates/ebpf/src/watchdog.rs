@@ -1,5 +1,5 @@
 //! The watchdogs: starting them, and processing their expiry (`bpf/watchdog.h`). The watchdog of spanning tree blocks
-//! ports; that of leases makes frames for veth ports take TC instead of XDP.
+//! ports; that of leases makes frames for veth ports, and frames from NICs that may parse tags, take TC instead of XDP.
 //!
 //! Invariant: from the moment the watchdog of spanning tree expires until the expiry has been acknowledged, no applied
 //! state lets a watched port forward. Afterwards the states contain the watched ports as discarding. [`crate::pairs`]
@@ -94,8 +94,15 @@ pub(crate) fn block_again(pairs: &Pairs, state: &mut PlaneState) {
 /// Ends the lease in a port's row that has just been written if leases have ended.
 pub(crate) fn end_lease_again(tables: &Tables, id: PortId) {
     let row = |offset| tables.ports.u32(id.index(), offset);
-    if leases_ended(tables) && row(offset_of!(Port, flags)).load(SeqCst) & abi::PORT_LEASED != 0 {
-        row(offset_of!(Port, flags)).fetch_and(!(abi::PORT_XDP_TX | abi::PORT_XDP_SG), SeqCst);
+    if !leases_ended(tables) {
+        return;
+    }
+    let flags = row(offset_of!(Port, flags));
+    if flags.load(SeqCst) & abi::PORT_LEASED != 0 {
+        flags.fetch_and(!(abi::PORT_XDP_TX | abi::PORT_XDP_SG), SeqCst);
+    }
+    if flags.load(SeqCst) & abi::PORT_LEASED_TAGS != 0 {
+        flags.fetch_or(abi::PORT_XDP_ENDED, SeqCst);
     }
 }
 

@@ -160,8 +160,8 @@ fn the_watchdog_blocks_watched_ports_and_no_others() {
     assert_eq!(all(&plane), [true; 4]);
 }
 
-/// Until nobody confirms leases all is as it was; then XDP sends nothing to veth ports, whatever is written, until they are
-/// confirmed again. Other ports go on to take frames from XDP.
+/// While leases are confirmed nothing changes. After they have ended, XDP sends nothing to veth ports and leaves the frames of
+/// NICs that may parse tags to TC, whatever is written, until the leases are confirmed again. Other ports stay as they were.
 #[test]
 fn leases_end_that_are_not_confirmed() {
     let Some(mut plane) = private() else { return };
@@ -171,15 +171,20 @@ fn leases_end_that_are_not_confirmed() {
     state.global.fdb_limit = 1000;
     state.vlans.insert(vlan, VlanState::default());
     let ports = [(1, true), (2, false), (70, true)];
+    let parses = |n| n == 2;
     for (n, leased) in ports {
         state.ports.insert(port(n), PortState::access(&format!("e{n}"), n.into(), vlan));
-        let facts = PortFacts { xdp_tx: true, xdp_sg: true, leased, ..PortFacts::default() };
+        let facts =
+            PortFacts { xdp_tx: true, xdp_sg: true, leased, leased_tags: parses(n), ..PortFacts::default() };
         plane.facts.insert(port(n), facts);
     }
     plane.apply(&state).expect("applied");
     let takes = |plane: &EbpfPlane| {
         let both = abi::PORT_XDP_TX | abi::PORT_XDP_SG;
         ports.map(|(n, _)| plane.tables.ports.get(port(n).index()).flags & both == both)
+    };
+    let left = |plane: &EbpfPlane| {
+        ports.map(|(n, _)| plane.tables.ports.get(port(n).index()).flags & abi::PORT_XDP_ENDED != 0)
     };
     let floods = |plane: &EbpfPlane| plane.tables.global.get(0).xdp_flood;
     let ends = |plane: &EbpfPlane| {
@@ -192,21 +197,21 @@ fn leases_end_that_are_not_confirmed() {
         }
     };
     plane.renew_leases().expect("renewed");
-    assert_eq!((takes(&plane), floods(&plane)), ([true; 3], 0b110));
+    assert_eq!((takes(&plane), floods(&plane), left(&plane)), ([true; 3], 0b110, [false; 3]));
     for _ in 0..3 {
         ends(&plane);
-        let ended = ([false, true, false], 0b100);
-        assert_eq!((takes(&plane), floods(&plane)), ended);
-        assert_eq!(plane.tables.watchdog.get(abi::WATCHDOG_LEASES.into()).blocked, 2);
+        let ended = ([false, true, false], 0b100, [false, true, false]);
+        assert_eq!((takes(&plane), floods(&plane), left(&plane)), ended);
+        assert_eq!(plane.tables.watchdog.get(abi::WATCHDOG_LEASES.into()).blocked, 3);
         assert!(!plane.watchdog_expired(), "the watchdog of spanning tree is another one");
         // Applying a state meanwhile starts no lease.
         let mut next = state.clone();
         next.ports.get_mut(&port(1)).expect("a port").isolated = true;
         next.global.fdb_limit = 2000;
         plane.apply(&next).expect("applied");
-        assert_eq!((takes(&plane), floods(&plane)), ended);
+        assert_eq!((takes(&plane), floods(&plane), left(&plane)), ended);
         plane.apply(&state).expect("applied");
         plane.renew_leases().expect("renewed");
-        assert_eq!((takes(&plane), floods(&plane)), ([true; 3], 0b110));
+        assert_eq!((takes(&plane), floods(&plane), left(&plane)), ([true; 3], 0b110, [false; 3]));
     }
 }
