@@ -6,7 +6,7 @@
 
 use lanyard_bench::bed::{Bed, Traffic, set_features};
 use lanyard_bench::dut::{Executable, Kind, PortMode};
-use lanyard_bench::os::{Netns, Pinned, cannot_measure, cores};
+use lanyard_bench::os::{Netns, Pinned, cannot_measure, cores, wait_until};
 use lanyard_bench::rows::forward::{Arm, FrameLoad, Load, SILENT, Settings, Sinks, Source};
 use lanyard_bench::tester::traffic::{CountAt, Generator, Hosts, Order, Receiver, Stream};
 use std::net::UdpSocket;
@@ -205,8 +205,11 @@ fn a_flood_reaches_every_port_once() {
     let _bridge = Kind::Bridge.up(&bed, &settings().lanyard, PortMode::Access).unwrap();
     let stream = Stream { dst: SILENT, ..Stream::new() };
     Generator::new(&bed.sender, "tx0", &stream).unwrap().with_copies(16).send(1000).unwrap();
-    let counts: Vec<u64> = (0..16).map(|n| receiver.arrivals_at(n).unwrap().frames).collect();
-    assert_eq!(counts, [1000; 16]);
+    let counts = || -> Vec<u64> { (0..16).map(|n| receiver.arrivals_at(n).unwrap().frames).collect() };
+    // The last copies may still be queued when the sender returns.
+    let all = |counts: &[u64]| counts.iter().all(|frames| *frames >= 1000);
+    let _ = wait_until("the copies to arrive", Duration::from_secs(10), || Ok(all(&counts())));
+    assert_eq!(counts(), [1000; 16]);
 }
 
 #[test]

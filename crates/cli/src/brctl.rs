@@ -117,7 +117,7 @@ fn usage(words: &[&str]) -> Refusal {
         words.first().and_then(|word| COMMANDS.iter().find(|(form, _)| form.split(' ').next() == Some(word)));
     match (known, words.first()) {
         (Some((form, _)), _) => format!("Incorrect number of arguments for command: brctl {form}").into(),
-        (None, Some(word)) => format!("never received of command [{}]", short(word)).into(),
+        (None, Some(word)) => format!("never heard of command [{}]", short(word)).into(),
         (None, None) => {
             let forms: Vec<&str> = COMMANDS.iter().map(|(form, _)| *form).collect();
             format!("brctl needs a command: {}", forms.join(", ")).into()

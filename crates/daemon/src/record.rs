@@ -83,7 +83,7 @@ mod tests {
         assert!(error.to_string().starts_with("/nonexistent/record.json: No such file"), "{error}");
         world.ctx.switch.set_record(coming.clone());
         assert!(!world.ctx.save_record() && !world.ctx.save_record());
-        assert_eq!(messages(&world.ctx).len(), 1, "printed once: {:?}", messages(&world.ctx));
+        assert_eq!(messages(&world.ctx).len(), 1, "logged once: {:?}", messages(&world.ctx));
         world.ctx.paths.run = run;
         assert!(world.ctx.save_record());
         assert_eq!(read(&world), Some(coming), "written once it can be");

@@ -460,9 +460,9 @@ mod tests {
             kernel.routes.borrow_mut().push(other(protocol));
             let shown = kernel.show();
             let refused = statics.sync(0, &kernel, &set(&[ONE]), &facts);
-            assert_eq!(refused.len(), 1, "it is printed that the route is refused");
+            assert_eq!(refused.len(), 1, "the refusal is reported");
             assert!(matches!(refused[0].cause, RouteTrouble::InTheWay(_)), "{refused:?}");
-            assert!(statics.sync(0, &kernel, &set(&[ONE]), &facts).is_empty(), "and printed once");
+            assert!(statics.sync(0, &kernel, &set(&[ONE]), &facts).is_empty(), "and reported once");
             statics.sync(0, &kernel, &BTreeSet::new(), &facts);
             assert_eq!(kernel.show(), shown);
             kernel.routes.borrow_mut().clear();

@@ -317,7 +317,11 @@ fn exceptions_pass_the_programs_behind() {
             Ok(link) => {
                 assert!(!arrives(&at_a, &at_near, "dropped", SILENCE), "the other program has not run");
                 drop(link);
-                assert!(arrives(&at_a, &at_near, "again", PATIENCE));
+                // The kernel may run the program for a little while after its link was closed.
+                let began = Instant::now();
+                while !arrives(&at_a, &at_near, "again", SILENCE) {
+                    assert!(began.elapsed() < PATIENCE, "nothing arrives without the other program");
+                }
             }
         }
     });
