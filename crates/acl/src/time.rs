@@ -47,7 +47,7 @@ impl Minute {
     /// The minute of a date; `None` when there is no such date. Years are 1993..=2035, as in IOS.
     #[must_use]
     pub fn of(year: u16, month: u8, day: u8, hour: u8, minute: u8) -> Option<Self> {
-        let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
         let length = match month {
             2 => 28 + u8::from(leap),
             4 | 6 | 9 | 11 => 30,
