@@ -103,6 +103,7 @@ const STRUCTURES_ALONE: &[&str] = &[
     "mac_words",
     "memo",
     "memo_row",
+    "next_hop",
     "nh_word",
     "packet",
     "reach",
@@ -110,7 +111,6 @@ const STRUCTURES_ALONE: &[&str] = &[
     "trap_short_record",
     "udp_ports",
     "watchdog_walk",
-    "way",
 ];
 
 /// Drop reasons that no program has: the soft plane receives by a ring, and that can overrun.
