@@ -10,7 +10,7 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 21
+#define LY_ABI 22
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
@@ -55,6 +55,7 @@ enum ly_form { LY_UNTAGGED = 0, LY_DOT1Q = 1, LY_DOT1AD = 2, LY_FORMS = 4 };
 #define LY_PORT_LEASED 0x10000 /* LY_PORT_XDP_TX and _SG end when the control plane stops confirming them: a veth port */
 #define LY_PORT_LEASED_TAGS 0x20000 /* XDP sees tags only while the control plane keeps the driver from parsing them */
 #define LY_PORT_XDP_ENDED 0x40000   /* the lease of LY_PORT_LEASED_TAGS has ended: XDP passes all received frames to TC */
+#define LY_PORT_SNOOP 0x80000 /* a member of a VLAN with multicast snooping */
 #define LY_PORT_LAYER3 (LY_PORT_ROUTED | LY_PORT_SUB)
 #define LY_PORT_XDP_TX 0x40   /* accepts frames redirected by XDP (the port is in xdp_ports) */
 
@@ -107,7 +108,7 @@ struct ly_vlan_ports {
 _Static_assert(sizeof(struct ly_vlan_ports) == 512, "ly_vlan_ports");
 
 /* watchdog[kind]: the state of a watchdog (bpf/watchdog.h) */
-enum ly_watchdog_kind { LY_WATCHDOG_TREES = 0, LY_WATCHDOG_LEASES = 1, LY_WATCHDOGS = 2 };
+enum ly_watchdog_kind { LY_WATCHDOG_TREES = 0, LY_WATCHDOG_LEASES = 1, LY_WATCHDOG_SNOOPING = 2, LY_WATCHDOGS = 4 };
 enum ly_watchdog_phase { LY_WATCHDOG_WAITS = 0, LY_WATCHDOG_BLOCKS = 1, LY_WATCHDOG_EXPIRED = 2 };
 
 struct ly_watchdog {
@@ -209,6 +210,45 @@ struct ly_usage {
 };
 _Static_assert(sizeof(struct ly_usage) == 24, "ly_usage");
 
+/* Multicast snooping (stages/snoop.h). snoop_vlans[vlan]; the index [2] is the family, enum ly_family. */
+enum ly_family { LY_IPV4 = 0, LY_IPV6 = 1 };
+#define LY_SNOOP_ON 0x01
+#define LY_SNOOP_ROUTERS 0x02 /* frames of unregistered groups go to the ports of routers only */
+#define LY_SNOOP_FLOOD_UNREGISTERED 1 /* flooded[]: for the time being these go to all ports, */
+#define LY_SNOOP_FLOOD_ALL 2          /* or those of every group */
+
+struct ly_snoop_vlan {
+	__u8 config[2];
+	__u8 flooded[2];
+	__u32 pad;
+	__u64 routers[2][LY_PORT_WORDS]; /* the ports that lead to multicast routers */
+};
+_Static_assert(sizeof(struct ly_snoop_vlan) == 8 + 256, "ly_snoop_vlan");
+
+/* The MDB. mdb_index[bucket] has words `tag << 16 | row`, 0: free; mdb[row] is an entry, and row 0 is one without ports.
+ * The control plane writes an entry's row before its word. A row whose word it has removed is not used again while a
+ * program may still read it. The ports of an entry change in place if they are in one word, otherwise with the row. */
+#define LY_MDB 16384 /* entries */
+#define LY_MDB_ROWS (LY_MDB + 1)
+#define LY_MDB_BUCKET_BITS 12
+#define LY_MDB_BUCKETS (1 << LY_MDB_BUCKET_BITS)
+#define LY_MDB_WAYS 16
+#define LY_MDB_FAMILY 0x1000 /* ly_mdb_row.place: VLAN, family, */
+#define LY_MDB_SOURCE 0x2000 /* and whether the entry is for one source */
+
+struct ly_mdb_bucket {
+	__u32 way[LY_MDB_WAYS];
+};
+_Static_assert(sizeof(struct ly_mdb_bucket) == 64, "ly_mdb_bucket");
+
+struct ly_mdb_row {
+	__u64 group[2], source[2]; /* as they lie in the packet, loaded little-endian; an IPv4 address is in the first word */
+	__u32 place; /* 0: free */
+	__u32 sources; /* not 0: there are entries for sources of the group */
+	__u64 ports[LY_PORT_WORDS];
+};
+_Static_assert(sizeof(struct ly_mdb_row) == 40 + 8 * LY_PORT_WORDS, "ly_mdb_row");
+
 /* port_stats[port], one per CPU */
 struct ly_port_stats {
 	__u64 rx_frames, rx_bytes;
@@ -227,7 +267,7 @@ struct ly_vlan_stats {
 };
 
 /* trap_reasons[reason]: frames trapped for this reason, including those for which a ring had no room */
-#define LY_TRAP_REASONS 16
+#define LY_TRAP_REASONS 32
 
 /* trap_groups[group]: a token bucket as a virtual clock (ITU-T I.371's GCRA): one word, changed by one compare-and-
  * swap. */

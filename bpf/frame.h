@@ -37,6 +37,9 @@ enum trap_reason {
 	TRAP_ROUTE_POLICY,
 	TRAP_HOST_STACK,
 	TRAP_CDP,
+	TRAP_IGMP,
+	TRAP_MLD,
+	TRAP_PIM_HELLO,
 };
 /* lanyard_types::TrapGroup */
 enum trap_group {
@@ -49,6 +52,7 @@ enum trap_group {
 	GROUP_TTL_EXPIRED,
 	GROUP_ROUTE_MTU,
 	GROUP_IP_OPTIONS,
+	GROUP_MULTICAST,
 };
 
 #define GROUP_BIT 0x01ULL /* of a raw address: its first octet is the lowest */
@@ -97,6 +101,7 @@ struct frame {
 	__u8 up;        /* the trap reason of a frame that goes to the kernel; 0: none */
 	__u16 rif;      /* the interface to which it may be addressed */
 	__u16 out_vlan; /* the VLAN into which `route` sends it */
+	__u32 members;  /* the ports to which a group's frame is limited, as stages/snoop.h returns them; 0: all */
 	struct nh_word named;
 	__u32 gso;      /* not 0: one buffer of many frames, which the kernel divides later */
 };
@@ -129,6 +134,19 @@ static __always_inline __u32 unknown_zero(__u32 any)
 
 	asm volatile("" : "+r"(b));
 	return a / b - 1;
+}
+
+/* The number of the lowest set bit, by de Bruijn multiplication, because BPF has no instruction for
+ * it. */
+static const __u8 lowest_bit[64] = {
+	0,  1,  2,  53, 3,  7,  54, 27, 4,  38, 41, 8,  34, 55, 48, 28, 62, 5,  39, 46, 44, 42,
+	22, 9,  24, 35, 59, 56, 49, 18, 29, 11, 63, 52, 6,  26, 37, 40, 33, 47, 61, 45, 43, 21,
+	23, 58, 17, 10, 51, 25, 36, 32, 60, 20, 57, 16, 50, 31, 19, 15, 30, 14, 13, 12,
+};
+
+static __always_inline __u32 bit_number(__u64 bits)
+{
+	return lowest_bit[((bits & -bits) * 0x022fdd63cc95386dULL) >> 58 & 63];
 }
 
 /* A row of ROWS. The index is taken modulo the number of rows, so that there always is one. */

@@ -30,6 +30,7 @@
 #include "stages/storm.h"
 #include "stages/learn.h"
 #include "stages/route.h"
+#include "stages/snoop.h"
 #include "stages/bridge.h"
 #include "stages/vlan_egress.h"
 #include "segments_tc.h" /* used by replicate and route_tc.h */
@@ -101,6 +102,8 @@ static __always_inline int tc_stages(struct __sk_buff *skb, struct frame *f)
 		return end;
 	if (f->rif)
 		return router_enter(skb, f);
+	if ((end = stage_snoop(f, skb)))
+		return end;
 	return tc_bridged(skb, f);
 }
 
@@ -163,6 +166,8 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 		if (f.pv & LY_PV_ROUTES)
 			f.rif = vlan_rif(&f);
 		if (!stage_learn_fast(&f))
+			return XDP_PASS;
+		if (f.dst & GROUP_BIT && (f.port->flags & LY_PORT_STORM || !stage_snoop_fast(&f, ctx)))
 			return XDP_PASS;
 	}
 	if (f.rif || f.port->flags & LY_PORT_LAYER3) {

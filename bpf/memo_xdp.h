@@ -121,7 +121,7 @@ static __always_inline bool memo_holds(struct frame *f)
 	struct memo *m = LOOKUP(memos, 0);
 	__u32 tag = (__u32)f->outer << 16 | f->tci;
 
-	if (dry || !m)
+	if (dry || !m || f->dst & GROUP_BIT)
 		return false;
 	if (m->dst != f->dst || m->src != f->src || m->tag != tag || m->port_id != f->port_id) {
 		if (m->seen_dst == f->dst && m->seen_src == f->src) {

@@ -14,23 +14,6 @@
 #define TC_ACT_UNSPEC (-1)
 #define MAC_BYTES 12
 
-/* The offset of the packet in the skb's bytes, and its EtherType. */
-static __always_inline __u32 tc_l3(struct __sk_buff *skb, struct frame *f)
-{
-	return f->form != LY_UNTAGGED && !skb->vlan_present ? 18 : 14;
-}
-
-/* The EtherType of the payload, which begins at `at`; 0 when it can't be read. A tag that the port does not recognise (a tunnel
- * port, another TPID) is payload, also while the kernel keeps it out of band: such a frame carries no packet to route. */
-static __always_inline __u16 tc_l3_type(struct __sk_buff *skb, struct frame *f, __u32 at)
-{
-	__u16 *type = (void *)(long)skb->data + at - 2;
-
-	if (f->form == LY_UNTAGGED)
-		return f->outer;
-	return (void *)(type + 1) <= (void *)(long)skb->data_end ? bpf_ntohs(*type) : 0;
-}
-
 /* The rest of a checksum over a header with options. */
 __noinline int tc_options_fail(struct __sk_buff *skb, __u32 at, __u32 len)
 {

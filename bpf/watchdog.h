@@ -12,6 +12,9 @@
  * Likewise XDP of a NIC sees VLAN tags only while tag parsing is off there, which others may change: frames that it
  * receives take TC then, which sees the tags in both cases.
  *
+ * Snooping: the control plane restarts the timer every few seconds. Without it no host can join a group, so
+ * when the timer expires the stage `snoop` limits nothing any more: it reads the phase.
+ *
  * Invariants: nothing here runs per frame; blocking changes bits that the stages read anyway. The timer lives as long
  * as its map is pinned, so it outlives every process. A pair is blocked in port_vlans before the flood sets lose the
  * port, and the phase becomes LY_WATCHDOG_EXPIRED only when all pairs are blocked. */
@@ -134,6 +137,17 @@ static int watchdog_expire_leases(void *map, __u32 *key, struct ly_watchdog_time
 	return 0;
 }
 
+/* Runs when the timer of snooping has expired. */
+static int watchdog_expire_snooping(void *map, __u32 *key, struct ly_watchdog_timer *row)
+{
+	struct ly_watchdog *dog = ROW(watchdog, LY_WATCHDOG_SNOOPING);
+	__u64 now = bpf_ktime_get_boot_ns();
+
+	if (watchdog_due(dog, now))
+		watchdog_done(dog, now, 0);
+	return 0;
+}
+
 /* Starts a watchdog again, or stops it. */
 SEC("syscall")
 int watchdog_set(struct ly_fdb_call *call)
@@ -151,9 +165,13 @@ int watchdog_set(struct ly_fdb_call *call)
 		return 0;
 	}
 	long error = bpf_timer_init(&row->timer, &watchdog_timer, WATCHDOG_CLOCK);
-	if ((error == 0 || error == -EBUSY) && kind == LY_WATCHDOG_LEASES) /* -EBUSY: already created */
+	if (error == -EBUSY) /* already created */
+		error = 0;
+	if (error == 0 && kind == LY_WATCHDOG_LEASES)
 		error = bpf_timer_set_callback(&row->timer, watchdog_expire_leases);
-	else if (error == 0 || error == -EBUSY)
+	else if (error == 0 && kind == LY_WATCHDOG_SNOOPING)
+		error = bpf_timer_set_callback(&row->timer, watchdog_expire_snooping);
+	else if (error == 0)
 		error = bpf_timer_set_callback(&row->timer, watchdog_expire_trees);
 	if (error == 0) {
 		__sync_lock_test_and_set(&dog->due_ns, bpf_ktime_get_boot_ns() + call->value);

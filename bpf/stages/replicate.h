@@ -3,19 +3,6 @@
  * that need the frame as it arrived come first; then the tag is changed once for each other form. The frame itself
  * goes to the last port. */
 
-/* The number of the lowest set bit, by de Bruijn multiplication, because BPF has no instruction for
- * it. */
-static const __u8 lowest_bit[64] = {
-	0,  1,  2,  53, 3,  7,  54, 27, 4,  38, 41, 8,  34, 55, 48, 28, 62, 5,  39, 46, 44, 42,
-	22, 9,  24, 35, 59, 56, 49, 18, 29, 11, 63, 52, 6,  26, 37, 40, 33, 47, 61, 45, 43, 21,
-	23, 58, 17, 10, 51, 25, 36, 32, 60, 20, 57, 16, 50, 31, 19, 15, 30, 14, 13, 12,
-};
-
-static __always_inline __u32 bit_number(__u64 bits)
-{
-	return lowest_bit[((bits & -bits) * 0x022fdd63cc95386dULL) >> 58 & 63];
-}
-
 /* The order in which forms are emitted, four bits each: the received form first. A stale tag
  * matches no form. */
 #define FORMS_END 0xf
@@ -35,6 +22,9 @@ struct flood {
 	struct __sk_buff *skb;
 	struct ly_vlan_ports *sets;
 	struct ly_global *global;
+	struct ly_mdb_row *members;  /* a group's frame: the entry that limits it, */
+	struct ly_snoop_vlan *snoop; /* and the ports of routers; NULL: it is not limited */
+	__u32 family;
 	__u64 bits;     /* ports left in this word */
 	__u32 order;    /* forms left, four bits each; the lowest is the current one */
 	__u32 word;     /* next word of this form */
@@ -75,6 +65,8 @@ static __always_inline __u64 flood_word(struct flood *s)
 		bits &= ~s->global->no_unicast[w];
 	if (s->multicast)
 		bits &= ~s->global->no_multicast[w];
+	if (s->members && s->snoop)
+		bits &= s->members->ports[w] | s->snoop->routers[s->family & 1][w];
 	return bits;
 }
 
@@ -206,6 +198,13 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 
 	if (!s.sets || !s.global)
 		return DROP(DROP_NO_EGRESS);
+	if (f->members) {
+		s.members = LOOKUP(mdb, SNOOPED_ROW(f->members));
+		s.snoop = LOOKUP(snoop_vlans, f->vlan);
+		s.family = (f->members & SNOOPED_IPV6 ? LY_IPV6 : LY_IPV4) + zero;
+		if (!s.members || !s.snoop)
+			return DROP(DROP_NO_EGRESS);
+	}
 	if (f->dst == TUNNEL) {
 		s.address = tunnel_address(skb, f->form) + zero;
 		s.carries = tunnel_flag(s.address) + zero;
@@ -228,7 +227,7 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 /* Flooding is a program of its own, so that it is verified once for all programs that jump to it. */
 static __always_inline int flood_enter(struct __sk_buff *skb, struct frame *f)
 {
-	return step_enter(skb, f, LY_STEP_FLOOD, f->vlan, f->named.word);
+	return step_enter(skb, f, LY_STEP_FLOOD, f->vlan, f->routed ? f->named.word : f->members);
 }
 
 static __always_inline bool flood_begin(struct __sk_buff *skb, struct frame *f)
@@ -236,7 +235,10 @@ static __always_inline bool flood_begin(struct __sk_buff *skb, struct frame *f)
 	if (!step_begin(skb, f))
 		return false;
 	f->vlan = STEP_OTHER(skb);
-	f->named.word = STEP_MORE(skb);
+	if (f->routed)
+		f->named.word = STEP_MORE(skb);
+	else
+		f->members = STEP_MORE(skb);
 	return true;
 }
 
@@ -250,14 +252,14 @@ static __always_inline bool peer_takes(struct __sk_buff *skb, struct frame *f, _
 	__u32 type = PACKET_HOST;
 
 	if (f->dst != peer_mac) {
-		if (!(flags & LY_PORT_PEER_ANY) || f->dst & GROUP_BIT || f->now_s - ROW(global, 0)->facts_s > LY_FACTS_VALID_S)
+		if (!(flags & LY_PORT_PEER_ANY) || f->now_s - ROW(global, 0)->facts_s > LY_FACTS_VALID_S)
 			return false;
-		type = PACKET_OTHERHOST;
+		type = f->dst & GROUP_BIT ? PACKET_MULTICAST : PACKET_OTHERHOST;
 	}
 	return skb->pkt_type == type || !bpf_skb_change_type(skb, type);
 }
 
-/* Sends known unicast to its port. */
+/* Sends known unicast, or a group's frame that one port gets, to its port. */
 static __always_inline int tc_unicast(struct __sk_buff *skb, struct frame *f)
 {
 	__u8 want = egress_form(f->out, f->out_pv);

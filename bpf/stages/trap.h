@@ -62,6 +62,16 @@ static __always_inline bool traps_pvst(struct ly_global *g, struct frame *f)
 	return g->pvst_vlans[vlan / 64 & (LY_VLANS / 64 - 1)] >> (vlan & 63) & 1;
 }
 
+/* Sends a frame to the control plane, and ends it. */
+static __always_inline int trap_frame(struct frame *f, struct __sk_buff *skb, int reason, __u32 group)
+{
+	if (!trap_admit(group, f->port_id, reason))
+		return DROP(DROP_TRAP_POLICED);
+	if (leaves_marks(LY_DRY_POLICE))
+		tc_trap(skb, f->port_id, reason, group);
+	return TRAPPED(reason);
+}
+
 static __always_inline int stage_trap(struct frame *f, struct __sk_buff *skb)
 {
 	/* One comparison for most frames: all addresses that trap begin with 01. */
@@ -99,9 +109,5 @@ static __always_inline int stage_trap(struct frame *f, struct __sk_buff *skb)
 	}
 	if (!reason || !f->port || !(f->port->flags & LY_PORT_ENABLED))
 		return 0;
-	if (!trap_admit(group, f->port_id, reason))
-		return DROP(DROP_TRAP_POLICED);
-	if (leaves_marks(LY_DRY_POLICE))
-		tc_trap(skb, f->port_id, reason, group);
-	return TRAPPED(reason);
+	return trap_frame(f, skb, reason, group);
 }

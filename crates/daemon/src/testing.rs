@@ -19,13 +19,14 @@ use crate::protocols::trees::Trees;
 use crate::routing::Following;
 use lanyard_config::Config;
 use lanyard_plane::{
-    Capabilities, FdbEntry, FdbFilter, Hook, Plane, PlaneError, PlaneEvent, PlaneState, PortCounters,
-    ProtocolPlane, RouteChange, RouteLookup, Sweep, TableUsage, Trace, TrapCounters, Trapped, TreeStates,
+    Capabilities, FdbEntry, FdbFilter, Hook, MdbChange, Plane, PlaneError, PlaneEvent, PlaneState,
+    PortCounters, ProtocolPlane, RouteChange, RouteLookup, Sweep, TableUsage, Trace, TrapCounters, Trapped,
+    TreeStates,
 };
 use lanyard_soft::{MemoryPorts, SoftPlane};
 use lanyard_switch::{Identity, Record, Switch};
 use lanyard_types::{
-    FrameCount, InstanceId, MacAddr, PortId, StpState, TrapGroup, TrapReason, VlanId, VrfId,
+    FrameCount, InstanceId, MacAddr, PortId, PortSet, StpState, TrapGroup, TrapReason, VlanId, VrfId,
 };
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -244,6 +245,15 @@ impl ProtocolPlane for FaultyProtocols {
         self.faults.sent_in.lock().push((port, frame.to_vec(), state));
         self.faults.injected.lock().push((port, frame.to_vec()));
         Ok(())
+    }
+    fn relay(&mut self, vlan: VlanId, from: Option<PortId>, ports: &PortSet, frame: &[u8]) -> usize {
+        self.soft.relay(vlan, from, ports, frame)
+    }
+    fn multicast(&mut self, change: &MdbChange) -> std::result::Result<(), PlaneError> {
+        self.soft.multicast(change)
+    }
+    fn multicast_held(&self) -> Vec<MdbChange> {
+        self.soft.multicast_held()
     }
     fn trees(&self) -> TreeStates {
         self.soft.trees()

@@ -15,12 +15,14 @@ pub(crate) fn capabilities(platform: &Platform, fdb: u32) -> Capabilities {
         hooks: false,
         ports: MAX_PORTS - 1,
         fdb,
+        multicast: false,
         routing: true,
         notes: vec![
             format!("the chip is {} ({} ports)", platform.name, platform.ports().count()),
             "ports are those of the front panel; they have no choice of hook or delivery".into(),
             "the chip has no watchdog: ports towards other bridges go on forwarding when the daemon has ended".into(),
             "the chip counts no frames of VLANs".into(),
+            "the chip has no table of multicast groups: it floods their frames".into(),
         ],
     }
 }

@@ -8,10 +8,11 @@
 use lanyard_fib::{LINE, layout};
 use lanyard_pipeline::route::Urpf;
 use lanyard_pipeline::state::{ReservedAction, Tpid};
+use lanyard_pipeline::tables::mdb::Flooded;
 use lanyard_plane::FdbKind;
 use lanyard_types::{
-    AdjacencyId, DropReason, GroupId, MAX_PORTS, MAX_VLANS, MacAddr, RifId, TrapGroup, TrapReason, VlanId,
-    VrfId,
+    AdjacencyId, DropReason, Family, GroupId, MAX_PORTS, MAX_VLANS, MacAddr, RifId, TrapGroup, TrapReason,
+    VlanId, VrfId,
 };
 use std::mem::{offset_of, size_of};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -57,7 +58,7 @@ pub(crate) struct Structure {
 
 constants! {
     /// LY_ABI: the layout of the maps. Pins with another number cannot be adopted.
-    ABI: u32 = 21;
+    ABI: u32 = 22;
     PORTS: usize = 1024;
     PORT_WORDS: usize = PORTS / 64;
     VLANS: usize = 4096;
@@ -100,6 +101,7 @@ constants! {
     RESTORED: usize = 3;
     PORT_WHOLE: u32 = 0x4000;
     PORT_XDP_SG: u32 = 0x8000;
+    PORT_SNOOP: u32 = 0x8_0000;
     /// [`PORT_XDP_TX`] and [`PORT_XDP_SG`] end when nobody confirms them.
     PORT_LEASED: u32 = 0x1_0000;
     /// XDP sees tags only while the control plane keeps the driver from parsing them.
@@ -118,7 +120,8 @@ constants! {
     PV_WATCHED: u8 = 0x80;
     WATCHDOG_TREES: u16 = 0;
     WATCHDOG_LEASES: u16 = 1;
-    WATCHDOGS: usize = 2;
+    WATCHDOG_SNOOPING: u16 = 2;
+    WATCHDOGS: usize = 4;
     WATCHDOG_WAITS: u64 = 0;
     WATCHDOG_BLOCKS: u64 = 1;
     WATCHDOG_EXPIRED: u64 = 2;
@@ -128,7 +131,7 @@ constants! {
     RIF_IPV6: u8 = 0x04;
     RIF_URPF_SHIFT: u8 = 3;
     VLAN_RIF_VIRTUAL: u64 = 1 << 63;
-    TRAP_REASONS: usize = 16;
+    TRAP_REASONS: usize = 32;
     SUB_RIFS: usize = 4096;
     VRFS: usize = 32;
     OWN_WORDS: usize = 128;
@@ -144,6 +147,20 @@ constants! {
     TARGET_BLACKHOLE: u32 = 3;
     TARGET_CONNECTED: u32 = 4;
     ADJ_RESOLVED: u64 = 1 << 63;
+    IPV4: u8 = Family::V4 as u8;
+    IPV6: u8 = Family::V6 as u8;
+    SNOOP_ON: u8 = 0x01;
+    SNOOP_ROUTERS: u8 = 0x02;
+    SNOOP_FLOOD_UNREGISTERED: u8 = Flooded::Unregistered as u8;
+    SNOOP_FLOOD_ALL: u8 = Flooded::All as u8;
+    /// Entries of the MDB.
+    MDB: usize = 16_384;
+    MDB_ROWS: usize = MDB + 1;
+    MDB_BUCKET_BITS: u32 = 12;
+    MDB_BUCKETS: usize = 1 << MDB_BUCKET_BITS;
+    MDB_WAYS: usize = 16;
+    MDB_FAMILY: u32 = 0x1000;
+    MDB_SOURCE: u32 = 0x2000;
     USAGE_TABLE: usize = 0;
     USAGES: usize = PORTS + VLANS;
     EVENT_ADDED: u8 = 1;
@@ -241,6 +258,28 @@ structures! {
         pub expired_ns: u64,
         pub phase: u64,
         pub blocked: u64,
+    }
+
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_snoop_vlan = SnoopVlan {
+        pub config: [u8; 2],
+        pub flooded: [u8; 2],
+        pub pad: u32,
+        pub routers: [[u64; PORT_WORDS]; 2],
+    }
+
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_mdb_bucket = MdbBucket {
+        pub way: [u32; MDB_WAYS],
+    }
+
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_mdb_row = MdbRow {
+        pub group: [u64; 2],
+        pub source: [u64; 2],
+        pub place: u32,
+        pub sources: u32,
+        pub ports: [u64; PORT_WORDS],
     }
 
     #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -427,6 +466,7 @@ const _: () = {
     assert!(size_of::<Global>() == 24 + 3 * 128 + 16 + VLANS / 8);
     assert!(offset_of!(Global, isolated) == 24 && offset_of!(Global, no_multicast) == 24 + 256);
     assert!(size_of::<Watchdog>() == 32 && offset_of!(Watchdog, phase) == 16);
+    assert!(size_of::<SnoopVlan>() == 8 + 256 && size_of::<MdbRow>() == 40 + 8 * PORT_WORDS);
     assert!(size_of::<FdbBucket>() == 64 && size_of::<FdbTimes>() == 32);
     assert!(size_of::<Usage>() == 24);
     assert!(

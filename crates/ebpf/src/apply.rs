@@ -9,6 +9,7 @@ use crate::abi::{self, FdbCall, TrapGroupRow};
 use crate::error::{Result, system, unsupported};
 use crate::hurry::Hurry;
 use crate::lower::{self, PortFacts, VlanView};
+use crate::mdb;
 use crate::pairs::Step;
 use crate::plane::{EbpfPlane, Kept};
 use crate::rate::clock;
@@ -233,6 +234,7 @@ impl EbpfPlane {
         for vlan in VlanId::all() {
             let limit = self.state.vlans.get(&vlan).and_then(|state| state.fdb_limit);
             self.tables.set_limit(abi::usage_vlan(vlan), limit);
+            mdb::write_config(&self.tables, vlan, self.state.vlans.get(&vlan));
         }
         {
             // Another thread may have changed the states of ports in trees meanwhile; the ports are the same.
@@ -370,8 +372,11 @@ impl EbpfPlane {
         let port = self.state.ports.get(&id);
         self.tables.stages.write(id, port);
         let rif = self.rif_on(id);
-        let row =
-            port.map(|port| lower::port_row(port, self.ifindex(id, port), &facts, rif)).unwrap_or_default();
+        let row = port.map(|port| {
+            let snooped = lower::snooped_vlans(&self.state);
+            lower::port_row(port, self.ifindex(id, port), &facts, rif, &snooped)
+        });
+        let row = row.unwrap_or_default();
         self.tables.ports.set(id.index(), &row);
         watchdog::end_lease_again(&self.tables, id);
     }
@@ -383,7 +388,7 @@ impl EbpfPlane {
             |id: &PortId| self.facts.get(id).is_some_and(|facts| facts.xdp_tx && !(facts.leased && ended));
         let ports = self.state.ports.iter().filter(|(id, _)| id.index() < abi::XDP_FLOOD && takes(id));
         let row = |(id, port): (&PortId, &PortState)| {
-            lower::port_row(port, self.ifindex(*id, port), &self.facts[id], self.rif_on(*id))
+            lower::port_row(port, self.ifindex(*id, port), &self.facts[id], self.rif_on(*id), &VlanSet::EMPTY)
         };
         let longest = ports.clone().map(|port| row(port).max_len).min();
         (ports.fold(0, |set, (id, _)| set | 1 << id.index()), longest.unwrap_or(0))
@@ -504,7 +509,7 @@ impl EbpfPlane {
         Ok(())
     }
 
-    fn change_vlan(&mut self, vlan: VlanId, new: Option<&VlanState>) {
+    fn change_vlan(&mut self, vlan: VlanId, old: Option<&VlanState>, new: Option<&VlanState>) {
         match new {
             Some(new) => _ = self.state.vlans.insert(vlan, new.clone()),
             None => _ = self.state.vlans.remove(&vlan),
@@ -522,6 +527,10 @@ impl EbpfPlane {
             writer.write_vlan(vlan);
         }
         self.tables.set_limit(abi::usage_vlan(vlan), new.and_then(|new| new.fdb_limit));
+        if old.map(|old| old.snooping) != new.map(|new| new.snooping) {
+            mdb::write_config(&self.tables, vlan, new);
+            self.state.ports.keys().for_each(|id| self.write_row(*id));
+        }
     }
 
     fn change_stp(&mut self, instance: InstanceId, port: PortId, new: StpState) {
@@ -557,7 +566,7 @@ impl ApplyChange for EbpfPlane {
                 self.write_global(true);
             }
             Change::Port { port, old, new } => self.change_port(*port, old.as_deref(), new.as_deref())?,
-            Change::Vlan { vlan, new, .. } => self.change_vlan(*vlan, new.as_ref()),
+            Change::Vlan { vlan, old, new } => self.change_vlan(*vlan, old.as_ref(), new.as_ref()),
             Change::Stp { instance, port, new, .. } => self.change_stp(*instance, *port, *new),
             Change::Watched { instance, port, new } => self.change_watched(*instance, *port, *new),
             Change::Rif { rif, new, .. } => self.change_rif(*rif, new.as_deref())?,

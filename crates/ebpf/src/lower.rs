@@ -94,8 +94,14 @@ impl Default for PortFacts {
     }
 }
 
-/// `ports[port]`; `rif` is the router interface of a routed port.
-pub(crate) fn port_row(port: &PortState, ifindex: u32, facts: &PortFacts, rif: u16) -> abi::Port {
+/// `ports[port]`; `rif` is the router interface of a routed port, `snooped` are the VLANs with multicast snooping.
+pub(crate) fn port_row(
+    port: &PortState,
+    ifindex: u32,
+    facts: &PortFacts,
+    rif: u16,
+    snooped: &VlanSet,
+) -> abi::Port {
     let mut flags = 0;
     let mut flag = |on: bool, bit: u32| flags |= if on { bit } else { 0 };
     flag(port.enabled && ifindex != 0, abi::PORT_ENABLED);
@@ -116,6 +122,8 @@ pub(crate) fn port_row(port: &PortState, ifindex: u32, facts: &PortFacts, rif: u
     flag(facts.leased, abi::PORT_LEASED);
     flag(facts.leased_tags, abi::PORT_LEASED_TAGS);
     flag(facts.whole, abi::PORT_WHOLE);
+    let member = |set: &VlanSet| !set.intersection(snooped).is_empty();
+    flag(member(&port.tagged) || member(&port.untagged), abi::PORT_SNOOP);
     flag(port.tunnelled.stp, abi::PORT_TUNNEL_STP);
     flag(port.tunnelled.cdp, abi::PORT_TUNNEL_CDP);
     flag(port.tunnelled.lldp, abi::PORT_TUNNEL_LLDP);
@@ -191,6 +199,12 @@ impl VlanView {
         let form = if untagged { Tpid::None as usize } else { port.tpid as usize };
         Pair { bits, flood: (live && member && active && tree == StpState::Forwarding).then_some(form) }
     }
+}
+
+/// The VLANs with multicast snooping.
+pub(crate) fn snooped_vlans(state: &PlaneState) -> VlanSet {
+    let snooped = state.vlans.iter().filter(|(_, vlan)| vlan.snooping.iter().any(Option::is_some));
+    snooped.map(|(id, _)| *id).collect()
 }
 
 fn routed_vlans(state: &PlaneState) -> VlanSet {

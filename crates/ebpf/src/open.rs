@@ -12,6 +12,7 @@ use crate::error::{Doing, PLANE, Result, system};
 use crate::events::Events;
 use crate::follow::{Follower, vouch};
 use crate::hurry::{self, Hurry};
+use crate::mdb::Mdb;
 use crate::object::{self, PROGRAMS, Programs};
 use crate::pairs::Pairs;
 use crate::plane::{EbpfPlane, Kept};
@@ -31,8 +32,8 @@ use std::io::Read;
 use std::mem::offset_of;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 
 /// Options for opening a plane.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,10 +176,12 @@ impl EbpfPlane {
             hooks: kept.is_some(),
             ports: MAX_PORTS - 1,
             fdb: u32::try_from(tables.fdb_size() / 2).unwrap_or(u32::MAX),
+            multicast: true,
             routing: true,
             notes,
         };
         Ok(Self {
+            mdb: Arc::new(Mutex::new(Mdb::open(tables.clone()))),
             tables,
             pairs,
             programs,
@@ -351,10 +354,7 @@ fn fresh(capacity: u32, netns: u64) -> Result<(Tables, Programs)> {
     let (buckets, salt) = (object::buckets_for(capacity), u64::from_ne_bytes(salt));
     let (tables, programs) = object::create(buckets, salt)?;
     let object = object::fingerprint();
-    tables.meta.set(
-        0,
-        &Meta { abi: abi::ABI, buckets, salt, object, netns, generation: 0, writing: 0, bank: 0, mark: 0 },
-    );
+    tables.meta.set(0, &Meta { abi: abi::ABI, buckets, salt, object, netns, ..Meta::default() });
     tables.set_fdb_near();
     for slot in 0..abi::USAGES {
         tables.fdb_usage.u32(slot, offset_of!(Usage, limit)).store(abi::UNLIMITED, Relaxed);

@@ -12,6 +12,7 @@ use crate::follow::Follower;
 use crate::hurry::Hurry;
 use crate::inject::Injector;
 use crate::lower::PortFacts;
+use crate::mdb::{self, Mdb};
 use crate::object::Programs;
 use crate::pairs::Pairs;
 use crate::protocols::EbpfProtocols;
@@ -22,8 +23,9 @@ use crate::watchdog;
 use crate::words;
 use lanyard_netdev::Netdev;
 use lanyard_plane::{
-    Capabilities, FdbEntry, FdbFilter, Hook, MAX_TRACE_FRAME, Plane, PlaneError, PlaneEvent, PlaneState,
-    PortCounters, ProtocolPlane, RouteChange, RouteLookup, Sweep, TableUsage, Trace, TrapCounters,
+    Capabilities, FdbEntry, FdbFilter, Hook, MAX_TRACE_FRAME, MdbChange, Plane, PlaneError, PlaneEvent,
+    PlaneState, PortCounters, ProtocolPlane, RouteChange, RouteLookup, Sweep, TableUsage, Trace,
+    TrapCounters,
 };
 use lanyard_types::{
     AdjacencyId, FrameCount, MAX_PORTS, PortId, RifId, TrapGroup, TrapReason, VlanId, VrfId,
@@ -31,7 +33,7 @@ use lanyard_types::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The forwarding plane in the kernel. Dropping it leaves its objects in the kernel; [`Plane::detach`] removes
@@ -41,6 +43,8 @@ pub struct EbpfPlane {
     pub(crate) tables: Arc<Tables>,
     /// The writer of the tables of (port, VLAN) pairs.
     pub(crate) pairs: Arc<Pairs>,
+    /// The writer of the MDB, which the protocols use.
+    pub(crate) mdb: Arc<Mutex<Mdb>>,
     pub(crate) programs: Programs,
     /// The parts of a plane that outlive the daemon. A private plane has none.
     pub(crate) kept: Option<Kept>,
@@ -101,6 +105,15 @@ impl EbpfPlane {
                 return;
             }
         }
+    }
+
+    /// Changes the MDB of a plane whose protocols have no thread of their own, such as one for dry runs. See
+    /// [`ProtocolPlane::multicast`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn multicast(&mut self, change: &MdbChange) -> Result<()> {
+        self.mdb.lock().unwrap_or_else(PoisonError::into_inner).change(change)
     }
 
     fn scan(&self, mut call: FdbCall) -> Option<FdbCall> {
@@ -179,7 +192,7 @@ impl Plane for EbpfPlane {
         watchdog::take_expired(&self.pairs, &mut self.events, &mut self.state)
     }
     fn protocols(&mut self) -> Result<Box<dyn ProtocolPlane>, PlaneError> {
-        let part = EbpfProtocols::open(self.tables.clone(), self.pairs.clone(), &self.programs)?;
+        let part = EbpfProtocols::open(self)?;
         self.events.leave_traps(&self.tables)?;
         self.pairs.lock().claim();
         self.state.stp.clear();
@@ -256,7 +269,7 @@ impl Plane for EbpfPlane {
             row
         });
         let routing = self.routing_resources();
-        [fdb, ports, vlans].into_iter().chain(queues).chain(routing).collect()
+        [fdb, mdb::usage(&self.tables), ports, vlans].into_iter().chain(queues).chain(routing).collect()
     }
     fn clear_counters(&mut self, port: PortId) {
         self.set_zero(port);
@@ -358,7 +371,8 @@ impl Plane for EbpfPlane {
             return Ok(());
         }
         let stop = |kind| watchdog::set(&self.programs.watchdog_set, kind, None);
-        let mut result = stop(abi::WATCHDOG_TREES).and(stop(abi::WATCHDOG_LEASES));
+        let mut result =
+            stop(abi::WATCHDOG_TREES).and(stop(abi::WATCHDOG_LEASES)).and(stop(abi::WATCHDOG_SNOOPING));
         let Some(kept) = &mut self.kept else { return Ok(()) };
         let held: Vec<u32> = kept.hooks.held.keys().copied().collect();
         let _hurry = Hurry::for_changes(held.len());

@@ -8,12 +8,14 @@ use crate::error::{Doing, Result, system};
 use crate::events::{RECORDS_IN_RING, TRAPS_A_POLL, trap};
 use crate::fdb::flush_call;
 use crate::inject::Injector;
-use crate::object::Programs;
+use crate::mdb::Mdb;
 use crate::pairs::Pairs;
+use crate::plane::EbpfPlane;
 use crate::tables::{Meta, Tables, run_call};
 use crate::watchdog;
-use lanyard_plane::{FdbFilter, PlaneError, PlaneEvent, ProtocolPlane, Trapped, TreeStates};
-use lanyard_types::{PortId, TrapGroup};
+use lanyard_plane::{FdbFilter, MdbChange, PlaneError, PlaneEvent, ProtocolPlane, Trapped, TreeStates};
+use lanyard_types::{PortId, PortSet, TrapGroup, VlanId};
+use lanyard_wire::{Tag, push};
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
 use std::collections::VecDeque;
 use std::mem::offset_of;
@@ -26,6 +28,8 @@ use std::time::Duration;
 pub(crate) struct EbpfProtocols {
     tables: Arc<Tables>,
     pairs: Arc<Pairs>,
+    /// Only this thread locks it, once the protocols run.
+    mdb: Arc<Mutex<Mdb>>,
     fdb_scan: OwnedFd,
     watchdog_set: OwnedFd,
     ring: RingBuffer<'static>,
@@ -36,7 +40,8 @@ pub(crate) struct EbpfProtocols {
 }
 
 impl EbpfProtocols {
-    pub(crate) fn open(tables: Arc<Tables>, pairs: Arc<Pairs>, programs: &Programs) -> Result<Self> {
+    pub(crate) fn open(plane: &EbpfPlane) -> Result<Self> {
+        let (tables, pairs, mdb) = (plane.tables.clone(), plane.pairs.clone(), plane.mdb.clone());
         let own = |fd: &OwnedFd| fd.try_clone().doing(|| "opening a program once more".into());
         let waiting = Arc::new(Mutex::new(VecDeque::new()));
         let taken = waiting.clone();
@@ -51,8 +56,8 @@ impl EbpfProtocols {
         let ring = builder.add(tables.map("traps"), take).map(drop).and_then(|()| builder.build());
         let ring = ring.doing(|| "opening the ring traps".into())?;
         let injector = Injector::open().doing(|| "opening a packet socket".into())?;
-        let (fdb_scan, watchdog_set) = (own(&programs.fdb_scan)?, own(&programs.watchdog_set)?);
-        Ok(Self { tables, pairs, fdb_scan, watchdog_set, ring, waiting, injector })
+        let (fdb_scan, watchdog_set) = (own(&plane.programs.fdb_scan)?, own(&plane.programs.watchdog_set)?);
+        Ok(Self { tables, pairs, mdb, fdb_scan, watchdog_set, ring, waiting, injector })
     }
 
     fn take(&mut self, most: usize) -> VecDeque<Trapped> {
@@ -82,6 +87,43 @@ impl ProtocolPlane for EbpfProtocols {
             return Err(system(doing(), "it has no netdev"));
         }
         self.injector.send(ifindex, frame).doing(doing)
+    }
+    fn relay(&mut self, vlan: VlanId, from: Option<PortId>, ports: &PortSet, frame: &[u8]) -> usize {
+        let sets = self.tables.vlan_ports.get(vlan.index());
+        let isolated = |port: PortId| self.tables.ports.get(port.index()).flags & abi::PORT_ISOLATED != 0;
+        let from_isolated = from.is_some_and(isolated);
+        let mut sent = 0;
+        for port in ports.iter().filter(|port| Some(*port) != from) {
+            let in_set =
+                |set: &[u64; abi::PORT_WORDS]| set[port.index() / 64] >> (port.index() % 64) & 1 == 1;
+            let Some(form) = sets.form.iter().position(in_set) else { continue };
+            if from_isolated && isolated(port) {
+                continue;
+            }
+            let row = self.tables.ports.get(port.index());
+            let mut bytes = frame.to_vec();
+            // The frame has a header, so it is not too short for a tag.
+            if form != usize::from(abi::UNTAGGED)
+                && push(&mut bytes, row.tpid, Tag { vid: vlan.get(), ..Tag::default() }).is_err()
+            {
+                continue;
+            }
+            sent += usize::from(self.injector.send(row.ifindex, &bytes).is_ok());
+        }
+        sent
+    }
+    fn multicast(&mut self, change: &MdbChange) -> Result<(), PlaneError> {
+        self.mdb.lock().unwrap_or_else(PoisonError::into_inner).change(change)
+    }
+    fn multicast_held(&self) -> Vec<MdbChange> {
+        self.mdb.lock().unwrap_or_else(PoisonError::into_inner).changes()
+    }
+    fn snooping_watchdog(&mut self, after: Option<Duration>) -> Result<(), PlaneError> {
+        watchdog::set(&self.watchdog_set, abi::WATCHDOG_SNOOPING, after)
+    }
+    fn snooping_expired(&mut self) -> bool {
+        let phase = watchdog::snooping_phase(&self.tables);
+        phase.compare_exchange(abi::WATCHDOG_EXPIRED, abi::WATCHDOG_WAITS, SeqCst, SeqCst).is_ok()
     }
     fn trees(&self) -> TreeStates {
         self.pairs.lock().trees()

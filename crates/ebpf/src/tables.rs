@@ -3,8 +3,8 @@
 //! Invariant: a [`Tables`] holds every map of [`names`], with the sizes that the headers in `bpf/` define.
 
 use crate::abi::{
-    self, AdjacencyRow, FDB_WAYS, FdbBucket, FdbCall, FdbTimes, Global, IfSlot, Line, Port, PortStats,
-    PortVlans, Rif, TrapGroupRow, Usage, VlanPorts, VlanStats, Watchdog,
+    self, AdjacencyRow, FDB_WAYS, FdbBucket, FdbCall, FdbTimes, Global, IfSlot, Line, MdbBucket, MdbRow,
+    Port, PortStats, PortVlans, Rif, SnoopVlan, TrapGroupRow, Usage, VlanPorts, VlanStats, Watchdog,
 };
 use crate::error::{Doing, Result, system};
 use crate::fdb;
@@ -60,6 +60,10 @@ pub(crate) struct Meta {
     pub bank: u64,
     /// The last mark of the control plane's protocols (`ProtocolPlane::mark`).
     pub mark: u64,
+    /// The entries of the MDB, the largest number so far, and the refused ones.
+    pub mdb_used: u64,
+    pub mdb_high_water: u64,
+    pub mdb_refused: u64,
 }
 
 /// The shape of a map, checked so that a pin of another make is refused before it is mapped.
@@ -120,6 +124,9 @@ tables! {
     section fdb_near: [FdbBucket; abi::FDB_NEAR],
     /// `ly_fdb_state`: see [`Tables::fdb_masks`].
     section fdb_state: [u64; 1],
+    array snoop_vlans: [SnoopVlan; abi::VLANS],
+    array mdb: [MdbRow; abi::MDB_ROWS],
+    array mdb_index: [MdbBucket; abi::MDB_BUCKETS],
     array trap_groups: [TrapGroupRow; abi::GROUPS],
     array trap_reasons: [u64; abi::TRAP_REASONS],
     /// The clocks of the ports' shares, [`abi::trap_port`].

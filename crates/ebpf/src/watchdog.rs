@@ -1,5 +1,6 @@
 //! The watchdogs: starting them, and processing their expiry (`bpf/watchdog.h`). The watchdog of spanning tree blocks
-//! ports; that of leases makes frames for veth ports, and frames from NICs that may parse tags, take TC instead of XDP.
+//! ports; that of leases makes frames for veth ports, and frames from NICs that may parse tags, take TC instead of XDP; that
+//! of snooping ends the limits of groups.
 //!
 //! Invariant: from the moment the watchdog of spanning tree expires until the expiry has been acknowledged, no applied
 //! state lets a watched port forward. Afterwards the states contain the watched ports as discarding. [`crate::pairs`]
@@ -26,7 +27,11 @@ const CREATE_TRIES: u32 = 6;
 /// Restarts the timer of the watchdog `kind` (`enum ly_watchdog_kind`), or stops it.
 pub(crate) fn set(program: impl AsFd, kind: u16, after: Option<Duration>) -> Result<()> {
     let doing = || {
-        let name = if kind == abi::WATCHDOG_TREES { "spanning-tree" } else { "lease" };
+        let name = match kind {
+            abi::WATCHDOG_TREES => "spanning-tree",
+            abi::WATCHDOG_SNOOPING => "snooping",
+            _ => "lease",
+        };
         match after {
             Some(after) => format!("setting the {name} watchdog to {} ms", after.as_millis()),
             None => format!("stopping the {name} watchdog"),
@@ -114,4 +119,9 @@ pub(crate) fn leases_ended(tables: &Tables) -> bool {
 /// The phase of the watchdog of leases.
 pub(crate) fn lease_phase(tables: &Tables) -> &AtomicU64 {
     tables.watchdog.u64(abi::WATCHDOG_LEASES.into(), offset_of!(Watchdog, phase))
+}
+
+/// The phase of the watchdog of snooping.
+pub(crate) fn snooping_phase(tables: &Tables) -> &AtomicU64 {
+    tables.watchdog.u64(abi::WATCHDOG_SNOOPING.into(), offset_of!(Watchdog, phase))
 }

@@ -3,6 +3,7 @@
 
 use crate::abi::{self, FdbValue, Journal};
 use crate::dry::DryRun;
+use crate::mdb;
 use crate::routing::{Routing, decode};
 use crate::tables::Tables;
 use lanyard_pipeline::route::{RifAttachment, RifState, RouteTarget};
@@ -12,8 +13,10 @@ use lanyard_plane::{FdbEntry, FdbKind, Trace};
 use lanyard_types::{
     AdjacencyId, DropReason, MacAddr, PortId, PortSet, RifId, Stage, TrapReason, TunnelledProtocol, VlanId,
 };
+use lanyard_wire::group::Packet;
 use lanyard_wire::ip::IpHeader;
 use lanyard_wire::{Frame, HEADER_LEN, TAG_LEN, Tag, tunnelled_protocol};
+use std::net::IpAddr;
 
 /// An FDB entry from its key and value.
 pub(crate) fn fdb_entry(key: u64, value: FdbValue, now_s: u32) -> Option<FdbEntry> {
@@ -90,6 +93,7 @@ impl Describer<'_> {
             Stage::VlanIngress => self.vlan_ingress().into_iter().collect(),
             Stage::Learn => self.learn().into_iter().collect(),
             Stage::Route => self.route(),
+            Stage::Snoop => self.snoop().into_iter().collect(),
             Stage::Bridge => self.bridge().into_iter().collect(),
             Stage::VlanEgress => self.vlan_egress(),
             Stage::Replicate => self.run.egress.iter().map(|(port, bytes)| self.copy(*port, bytes)).collect(),
@@ -288,6 +292,39 @@ impl Describer<'_> {
         if routed { self.journal.out_vlan } else { self.journal.vlan }
     }
 
+    /// The group and the source of a packet to which snooping limits a frame, with the ports that get it.
+    fn members(&self) -> Option<(IpAddr, IpAddr, PortSet)> {
+        let vlan = VlanId::new(self.journal.vlan)?;
+        match self.packet()? {
+            Packet::Group { group, source } => {
+                mdb::members(self.tables, vlan, group, source).map(|ports| (group, source, ports))
+            }
+            _ => None,
+        }
+    }
+    /// What the frame is for snooping.
+    fn packet(&self) -> Option<Packet> {
+        let bytes = self.frame.bytes();
+        let at = HEADER_LEN + if self.tag().is_some() { TAG_LEN } else { 0 };
+        let ethertype = bytes.get(at - 2..at)?;
+        let ethertype = u16::from_be_bytes([ethertype[0], ethertype[1]]);
+        Packet::read(self.frame.dst(), ethertype, bytes.get(at..)?)
+    }
+    fn snoop(&self) -> Option<Fact> {
+        if let Some(Verdict::Trapped(reason)) = self.run.verdict
+            && reason.stage() == Stage::Snoop
+        {
+            return Some(Fact::Trapped { dst: self.frame.dst(), reason });
+        }
+        let (group, source, ports) = self.members()?;
+        Some(Fact::Members { group, source, ports: ports.len() })
+    }
+    /// True for a frame whose egress ports are a flood set. A program that finds only one port in it sends the frame as known
+    /// unicast.
+    fn flooded(&self) -> bool {
+        self.journal.flooded != 0 || self.journal.vlan != 0 && self.frame.dst().is_group()
+    }
+
     fn bridge(&self) -> Option<Fact> {
         if self.dropped(DropReason::DestinationBlackhole)
             || self.journal.straight != 0
@@ -298,7 +335,7 @@ impl Describer<'_> {
         let vlan = VlanId::new(self.leaves_in())?;
         self.state.vlans.get(&vlan)?;
         let dst = self.destination();
-        if self.journal.flooded == 0 || self.dropped(DropReason::SamePort) {
+        if !self.flooded() || self.dropped(DropReason::SamePort) {
             let target = PortId::new(self.journal.target_port);
             return target.map(|port| Fact::Destination { mac: dst, on: self.name(port) });
         }
@@ -321,14 +358,18 @@ impl Describer<'_> {
                 && (dst.is_group() || !has(&global.no_unicast, *port))
                 && !(dst.is_group() && !dst.is_broadcast() && has(&global.no_multicast, *port))
         };
-        PortId::all().filter(reached).collect::<PortSet>().difference(&self.without_tunnel())
+        let set = PortId::all().filter(reached).collect::<PortSet>().difference(&self.without_tunnel());
+        match self.members() {
+            Some((.., ports)) => set.intersection(&ports),
+            None => set,
+        }
     }
 
     fn vlan_egress(&self) -> Vec<Fact> {
         if self.journal.up != 0 {
             return Vec::new();
         }
-        if self.journal.flooded == 0 {
+        if !self.flooded() {
             let allowed = PortId::new(self.journal.target_port).filter(|_| self.end != Stage::VlanEgress);
             return allowed.map(|port| Fact::Allowed(self.name(port))).into_iter().collect();
         }

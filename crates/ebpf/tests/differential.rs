@@ -13,11 +13,13 @@ mod frames;
 use frames::{conversation, kernel_refuses, with_foreign_tag};
 use ipnet::IpNet;
 use lanyard_ebpf::{DryMode, EbpfPlane, Options};
-use lanyard_pipeline::generate::{MAX_GENERATED_PORTS, Rng, State, frame, routes, with_low_rates};
+use lanyard_pipeline::generate::{
+    MAX_GENERATED_PORTS, Rng, State, frame, mdb_change, routes, with_low_rates,
+};
 use lanyard_pipeline::state::Tpid;
 use lanyard_pipeline::trace::Verdict;
 use lanyard_pipeline::{Output, Pipeline, Timestamp};
-use lanyard_plane::{FdbFilter, Hook, Plane, PlaneError, RouteChange};
+use lanyard_plane::{FdbFilter, Flooded, Hook, MdbChange, Plane, PlaneError, RouteChange};
 use lanyard_types::{DropReason, MacAddr, PortId, VlanId};
 use lanyard_wire::Builder;
 use lanyard_wire::ip::IpHeader;
@@ -28,6 +30,8 @@ use std::collections::BTreeMap;
 struct AtXdp {
     forwarded: u64,
     routed: u64,
+    /// Frames of groups that snooping limits to one port.
+    snooped: u64,
 }
 
 /// A dry run that makes all changes to the tables, of a frame with its tags in line.
@@ -63,9 +67,11 @@ fn both_planes_agree() {
         let frames = (frames - n * FRAMES_A_STATE).min(FRAMES_A_STATE);
         one_state(&mut plane, &mut pipeline, seed + n, frames, &mut at_xdp);
     }
-    let AtXdp { forwarded, routed } = at_xdp;
-    println!("{frames} frames agreed, {forwarded} of them forwarded by XDP, {routed} of these routed");
-    assert!(routed > 0 && forwarded > routed || frames < 10_000, "XDP did not do its part");
+    let AtXdp { forwarded, routed, snooped } = at_xdp;
+    println!(
+        "{frames} frames agreed, {forwarded} of them forwarded by XDP, {routed} of these routed, {snooped} of a group"
+    );
+    assert!(routed > 0 && snooped > 0 && forwarded > routed || frames < 10_000, "XDP did not do its part");
 }
 
 /// Seeds whose frames were once treated differently. The plane's salt, by which flows choose next hops, differs in each
@@ -111,6 +117,12 @@ fn rates_agree() {
     assert!(over > 100 && over < 1900, "{over} of 2,000 frames were over a rate");
 }
 
+/// Changes the MDB of both planes.
+fn multicast(plane: &mut EbpfPlane, pipeline: &mut Pipeline, change: &MdbChange, seed: u64) {
+    plane.multicast(change).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    pipeline.multicast(change).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+}
+
 fn one_state(plane: &mut EbpfPlane, pipeline: &mut Pipeline, seed: u64, frames: u64, at_xdp: &mut AtXdp) {
     let mut state = State::new(seed);
     // The kernel supports no tags of 0x9100, and the plane refuses them.
@@ -143,6 +155,9 @@ fn one_state(plane: &mut EbpfPlane, pipeline: &mut Pipeline, seed: u64, frames: 
         with_foreign_tag(&mut form, &state, &mut bytes);
         if let Some(change) = rng.percent(5).then(|| routes::churn(&mut rng, &state)).flatten() {
             route(plane, pipeline, &[change], seed);
+        }
+        if rng.percent(if n < 40 { 90 } else { 5 }) {
+            multicast(plane, pipeline, &mdb_change(&mut rng, &state), seed);
         }
         let what = format!("seed {seed} frame {n} port {port}: {bytes:02x?}");
         if bytes.len() < 14 {
@@ -199,6 +214,20 @@ fn forget(plane: &mut EbpfPlane, pipeline: &Pipeline) {
         let changes: Vec<_> = all.into_iter().map(|prefix| RouteChange::Route(vrf, prefix, None)).collect();
         assert_eq!(plane.route(&changes), []);
     }
+    for change in pipeline.tables().mdb.changes() {
+        let undo = match change {
+            MdbChange::Entry { vlan, group, source, .. } => {
+                MdbChange::Entry { vlan, group, source, ports: None }
+            }
+            MdbChange::Routers { vlan, family, .. } => {
+                MdbChange::Routers { vlan, family, ports: Box::default() }
+            }
+            MdbChange::Flood { vlan, family, .. } => {
+                MdbChange::Flood { vlan, family, flooded: Flooded::Nothing }
+            }
+        };
+        plane.multicast(&undo).expect("removed");
+    }
 }
 
 /// Makes the same changes to both. Both must accept them, or both refuse them.
@@ -236,6 +265,8 @@ fn frames_agree(
         assert_eq!(u64::from(dry.clones), clones, "{what}: clones");
     } else {
         at_xdp.forwarded += 1;
+        // In a dry run XDP leaves floods to TC.
+        at_xdp.snooped += u64::from(bytes[0] & 1);
         at_xdp.routed += u64::from(want.sent.iter().any(|(_, sent)| sent[..12] != bytes[..12]));
     }
 }

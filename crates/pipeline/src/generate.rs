@@ -13,8 +13,10 @@ use crate::state::{
     FdbTarget, GlobalState, PlaneState, PortKind, PortState, ReservedAction, StpState, Tpid, TrapRate,
     VlanState,
 };
-use lanyard_types::{InstanceId, MacAddr, PortId, Tunnelled, VlanId, VlanSet};
+use crate::tables::mdb::MdbChange;
+use lanyard_types::{Family, InstanceId, MacAddr, PortId, Tunnelled, VlanId, VlanSet};
 use lanyard_wire::{Builder, Tag};
+use std::net::IpAddr;
 
 /// A random state of a plane, with the values that a generator of frames needs to match it.
 #[derive(Debug, Clone)]
@@ -58,7 +60,10 @@ impl State {
         for vlan in vlans.iter().skip(usize::from(rng.percent(30))) {
             let fdb_limit = rng.percent(15).then(|| rng.below(6) as u32);
             let instance = InstanceId::new(rng.below(3) as u8).unwrap_or_default();
-            plane.vlans.insert(*vlan, VlanState { learning: !rng.percent(10), fdb_limit, instance });
+            plane.vlans.insert(
+                *vlan,
+                VlanState { learning: !rng.percent(10), fdb_limit, instance, ..VlanState::default() },
+            );
         }
         let count = 2 + rng.below(MAX_BRIDGED_PORTS - 1);
         let mut ports: Vec<PortId> = (1..=count as u16).filter_map(PortId::new).collect();
@@ -125,6 +130,50 @@ pub fn with_low_rates() -> PlaneState {
         first.get_mut().stages = stages::low_rates();
     }
     plane
+}
+
+/// A random change of the MDB in one of the state's VLANs, for some of its ports.
+#[must_use]
+pub fn mdb_change(rng: &mut Rng, state: &State) -> MdbChange {
+    let vlan = rng.pick(&state.vlans).unwrap_or(VlanId::DEFAULT);
+    stages::snoop::random_change(rng, vlan, &state.ports.iter().copied().collect())
+}
+
+/// The destination, EtherType and packet of a frame for snooping: of a group, or a message about memberships.
+#[must_use]
+pub fn multicast_packet(rng: &mut Rng) -> (MacAddr, u16, Vec<u8>) {
+    let family = if rng.percent(50) { Family::V4 } else { Family::V6 };
+    let (group, source) =
+        (stages::snoop::random_group(rng, family), stages::snoop::random_source(rng, family));
+    let mut packet = match (group, source) {
+        (IpAddr::V4(group), IpAddr::V4(source)) => {
+            let protocol = rng.pick(&[17, 17, 17, 17, 2, 103]).unwrap_or(17);
+            let first = rng.pick(&[0x45, 0x45, 0x45, 0x46, 0x65]).unwrap_or(0x45);
+            let mut packet = vec![first, 0, 0, 40, 0, 0, 0, 0, 1, protocol, 0, 0];
+            packet.extend(source.octets());
+            packet.extend(group.octets());
+            packet.push(rng.pick(&[0x20, 0x22, 0x11, 0x23]).unwrap_or(0));
+            packet
+        }
+        (IpAddr::V6(group), IpAddr::V6(source)) => {
+            let next = rng.pick(&[17, 17, 17, 0, 0, 58, 103]).unwrap_or(17);
+            let mut packet = vec![0x60, 0, 0, 0, 0, 20, next, 1];
+            packet.extend(source.octets());
+            packet.extend(group.octets());
+            packet.push(rng.pick(&[58, 58, 0x20, 17]).unwrap_or(58));
+            packet.extend([rng.pick(&[0, 0, 0, 1]).unwrap_or(0), 5, 2, 0, 0, 1, 0]);
+            packet.push(rng.pick(&[130, 131, 132, 143, 151, 152, 135]).unwrap_or(130));
+            packet
+        }
+        _ => Vec::new(),
+    };
+    packet.resize(packet.len().max(46), 0);
+    let dst = match family {
+        Family::V4 => MacAddr([1, 0, 0x5e, 1, 1, rng.below(4) as u8]),
+        Family::V6 => MacAddr([0x33, 0x33, 0, 0, 0, rng.below(4) as u8]),
+    };
+    let other = rng.percent(5);
+    (dst, if (family == Family::V6) != other { 0x86dd } else { 0x0800 }, packet)
 }
 
 fn global(rng: &mut Rng) -> GlobalState {
@@ -207,6 +256,10 @@ pub fn frame(rng: &mut Rng, state: &State) -> (PortId, Vec<u8>) {
     {
         dst = if rng.percent(70) { address } else { MacAddr::TUNNEL };
     }
+    let multicast = rng.percent(20).then(|| multicast_packet(rng));
+    if let Some((address, ..)) = multicast {
+        dst = address;
+    }
     let mut builder = Builder::new(dst, source(rng, state));
     let own = state.plane.ports.get(&port).and_then(|port| port.tpid.ethertype());
     for depth in 0..2 {
@@ -226,8 +279,9 @@ pub fn frame(rng: &mut Rng, state: &State) -> (PortId, Vec<u8>) {
         8 => 68 + 14 + rng.below(10) as usize,   // about the smallest MTU
         _ => 600 + rng.below(1000) as usize,
     };
-    let mut bytes = match payload {
-        Some((code, _, payload)) if dst.is_layer2_protocol() || dst == MacAddr::TUNNEL => {
+    let mut bytes = match (&multicast, payload) {
+        (Some((_, code, packet)), _) => builder.ethertype(*code).payload(packet).build_unpadded(),
+        (None, Some((code, _, payload))) if dst.is_layer2_protocol() || dst == MacAddr::TUNNEL => {
             builder.ethertype(code).payload(payload).build_unpadded()
         }
         _ => builder.ethertype(ethertype).build_unpadded(),

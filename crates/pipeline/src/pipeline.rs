@@ -9,6 +9,7 @@ use crate::state::{FdbTarget, GlobalState, PlaneState, PortState, StpState, Vlan
 use crate::tables::Tables;
 use crate::tables::counters::Counters;
 use crate::tables::fdb::{Fdb, FdbEvent, FdbFilter, Sweep};
+use crate::tables::mdb::MdbChange;
 use crate::tables::routes::Refused;
 use crate::tables::trap::TrapCounters;
 use crate::trace::{Fact, Notes, Trace, Verdict};
@@ -75,7 +76,7 @@ impl Pipeline {
         }
         let mut verdict = trap::police(&mut self.tables.trap, decision.verdict, port, now);
         match verdict {
-            Verdict::Trapped(reason) if reason.stage() == Stage::Trap => out.trap(port, reason, frame),
+            Verdict::Trapped(reason) if reason.stage() != Stage::Route => out.trap(port, reason, frame),
             // The frame goes to the stack of the ingress netdev, where the caller of `process` has left it.
             Verdict::Trapped(_) if decision.plan.copies.is_empty() => {}
             Verdict::Trapped(_) | Verdict::Forwarded => {
@@ -219,6 +220,13 @@ impl Pipeline {
         on: &mut dyn FnMut(FdbEvent),
     ) {
         self.tables.fdb.set(vlan, mac, target, now, on);
+    }
+    /// Changes the MDB.
+    ///
+    /// # Errors
+    /// See [`Mdb::change`](crate::tables::mdb::Mdb::change).
+    pub fn multicast(&mut self, change: &MdbChange) -> Result<(), Refused> {
+        self.tables.mdb.change(change)
     }
     /// Adds, changes or removes a router interface.
     pub fn set_rif(&mut self, rif: RifId, state: Option<RifState>) {

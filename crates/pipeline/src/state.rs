@@ -82,6 +82,9 @@ impl Default for GlobalState {
             trap_rate[group.index()] = TrapRate { rate_pps: 10_000, burst: 1024 };
             trap_port_rate[group.index()] = TrapRate { rate_pps: 5_000, burst: 512 };
         }
+        // The members of thousands of groups at one port answer a query within seconds.
+        trap_rate[TrapGroup::Multicast.index()] = TrapRate { rate_pps: 20_000, burst: 4096 };
+        trap_port_rate[TrapGroup::Multicast.index()] = TrapRate { rate_pps: 15_000, burst: 4096 };
         // Ordinary traffic has no limit but the kernel's own speed.
         trap_rate[TrapGroup::Host.index()] = TrapRate::UNLIMITED;
         trap_port_rate[TrapGroup::Host.index()] = TrapRate::UNLIMITED;
@@ -303,12 +306,26 @@ pub struct VlanState {
     pub fdb_limit: Option<u32>,
     /// The spanning-tree instance of this VLAN.
     pub instance: InstanceId,
+    /// Multicast snooping, by `Family::index()`; `None`: off.
+    #[serde(default)]
+    pub snooping: [Option<Unregistered>; 2],
 }
 
 impl Default for VlanState {
     fn default() -> Self {
-        Self { learning: true, fdb_limit: None, instance: InstanceId::default() }
+        Self { learning: true, fdb_limit: None, instance: InstanceId::default(), snooping: [None; 2] }
     }
+}
+
+/// The treatment of frames of groups without members (RFC 4541, 2.1.2, rule 3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum Unregistered {
+    /// They go to all ports of the VLAN.
+    #[default]
+    Flood = 1,
+    /// They go to the ports that lead to multicast routers, and to no others.
+    Routers = 2,
 }
 
 /// The target of a control-plane FDB entry.

@@ -67,6 +67,8 @@ pub enum Fact {
     Rewritten { mac: MacAddr, rif: String, ttl: u8 },
     /// `route`: the frame goes to the kernel, by this port or by the ingress netdev's own stack.
     Up { reason: TrapReason, port: Option<String> },
+    /// `snoop`: a group's frame is limited to this number of ports, those of routers included.
+    Members { group: IpAddr, source: IpAddr, ports: usize },
     /// `bridge`: the destination is known at a port.
     Destination { mac: MacAddr, on: String },
     /// `bridge`: the frame is flooded to this number of ports.
@@ -157,6 +159,10 @@ impl fmt::Display for Fact {
             Self::Rewritten { mac, rif, ttl } => write!(f, "to {mac} out of {rif}, TTL {ttl}"),
             Self::Up { reason, port: Some(port) } => write!(f, "{reason}: up to the kernel at {port}"),
             Self::Up { reason, port: None } => write!(f, "{reason}: up the netdev's own stack"),
+            Self::Members { group, source, ports: 1 } => write!(f, "group {group} from {source}: 1 port"),
+            Self::Members { group, source, ports } => {
+                write!(f, "group {group} from {source}: {ports} ports")
+            }
             Self::Destination { mac, on } => write!(f, "{mac} is on {on}"),
             Self::Flood { class, ports: 1 } => write!(f, "{class}: flood to 1 port"),
             Self::Flood { class, ports } => write!(f, "{class}: flood to {ports} ports"),

@@ -21,6 +21,7 @@ pub use lanyard_pipeline::route::{
 pub use lanyard_pipeline::state::PlaneState;
 pub use lanyard_pipeline::tables::counters::PortCounters;
 pub use lanyard_pipeline::tables::fdb::{FdbEntry, FdbFilter, FdbKind, Sweep};
+pub use lanyard_pipeline::tables::mdb::{Flooded, MDB_CAPACITY, MdbChange};
 pub use lanyard_pipeline::tables::routes::Refused;
 pub use lanyard_pipeline::tables::trap::TrapCounters;
 pub use lanyard_pipeline::trace::Trace;
@@ -208,6 +209,8 @@ pub struct Capabilities {
     pub ports: usize,
     /// The maximum number of FDB entries, static and dynamic.
     pub fdb: u32,
+    /// True when the plane snoops: `VlanState::snooping` and [`ProtocolPlane::multicast`] have an effect.
+    pub multicast: bool,
     /// True when the plane routes: [`Plane::route`] and router interfaces have an effect.
     pub routing: bool,
     /// What this plane cannot do on this machine and why, one line each, for `lanyard version` and `show

@@ -5,7 +5,8 @@
 //! of a change is written to memory.
 
 use crate::{FdbFilter, PlaneError};
-use lanyard_types::{InstanceId, PortId, StpState, TrapReason};
+use lanyard_pipeline::tables::mdb::MdbChange;
+use lanyard_types::{InstanceId, PortId, PortSet, StpState, TrapReason, VlanId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -46,6 +47,38 @@ pub trait ProtocolPlane: Send {
     /// # Errors
     /// When the port does not exist or the kernel refuses the frame.
     fn inject(&mut self, port: PortId, frame: &[u8]) -> Result<(), PlaneError>;
+    /// Sends a control-plane frame in a VLAN, by those of `ports` that forward in it and are not `from`, the port that
+    /// received it: tagged as each port sends the VLAN, and never from one protected port to another. `frame` has no tag
+    /// of the switch. Ports that refuse the frame are left out. Returns the number of ports that took it: none in a plane
+    /// without multicast snooping.
+    fn relay(&mut self, _vlan: VlanId, _from: Option<PortId>, _ports: &PortSet, _frame: &[u8]) -> usize {
+        0
+    }
+    /// Changes the MDB or the ports of multicast routers. Frames that are forwarded meanwhile see either the old entry or
+    /// the new one.
+    ///
+    /// # Errors
+    /// [`PlaneError::TableFull`] when a new entry has no room; it is counted.
+    fn multicast(&mut self, _change: &MdbChange) -> Result<(), PlaneError> {
+        Err(PlaneError::Unsupported { plane: "present", what: "limit groups to ports: it has no MDB".into() })
+    }
+    /// The MDB and the ports of routers that the plane holds: after a restart, those that it was adopted with.
+    fn multicast_held(&self) -> Vec<MdbChange> {
+        Vec::new()
+    }
+    /// Restarts the watchdog of multicast snooping. Unless this is called again within `after`, the plane itself stops
+    /// snooping until [`ProtocolPlane::snooping_expired`] is called: frames of groups, and messages about memberships, then
+    /// go to all ports. `None` stops the watchdog. A plane that ends with the daemon's process does nothing.
+    ///
+    /// # Errors
+    /// When the system refuses the timer.
+    fn snooping_watchdog(&mut self, _after: Option<Duration>) -> Result<(), PlaneError> {
+        Ok(())
+    }
+    /// Returns true once after that watchdog has expired; from then on the plane snoops again.
+    fn snooping_expired(&mut self) -> bool {
+        false
+    }
     /// The states of ports in trees that were in force when the plane was opened.
     fn trees(&self) -> TreeStates;
     /// Puts these states of ports in trees into force; ports are blocked before others are unblocked. The

@@ -33,6 +33,14 @@ pub struct VlanConfig {
     pub last_member_ms: u32,
     /// Queries for the last member, 1 to 7. Default 2.
     pub last_member_count: u8,
+    /// Seconds after which another querier, and a router that has asked, count as gone; `None`: the Other Querier Present
+    /// Interval that follows from the other settings.
+    pub other_querier_s: Option<u32>,
+    /// General queries after a change of topology until which all groups are flooded, 1 to 10. Default 2.
+    pub tcn_flood_count: u8,
+    /// After a change of topology, a switch that is no querier asks the querier for a general query, by a leave of all groups
+    /// (IGMP only).
+    pub tcn_solicit: bool,
     /// Groups with the ports that are always members.
     pub static_groups: BTreeMap<IpAddr, PortSet>,
     /// Ports that always lead to a router.
@@ -54,6 +62,9 @@ impl Default for VlanConfig {
             max_response_ms: 10_000,
             last_member_ms: 1000,
             last_member_count: 2,
+            other_querier_s: None,
+            tcn_flood_count: 2,
+            tcn_solicit: false,
             static_groups: BTreeMap::new(),
             static_routers: PortSet::EMPTY,
             ports: PortSet::EMPTY,
@@ -71,6 +82,9 @@ impl VlanConfig {
     /// Other Querier Present Interval, in milliseconds; also how long a port leads to the router that has asked there.
     #[must_use]
     pub fn other_querier_ms(&self) -> u64 {
+        if let Some(seconds) = self.other_querier_s {
+            return u64::from(seconds) * 1000;
+        }
         u64::from(self.robustness) * u64::from(self.query_interval_s) * 1000
             + u64::from(self.max_response_ms) / 2
     }

@@ -21,4 +21,5 @@ pub use config::{Config, Querier, VlanConfig};
 pub use fuzz::fuzz;
 pub use membership::MAX_SOURCES_AT_PORT;
 pub use message::{Family, MessageError};
-pub use snooping::{Action, Counters, GroupView, MAX_MEMBERSHIPS, Snooping};
+pub use snooping::{Action, Counters, GroupView, MAX_MEMBERSHIPS, Snooping, link_local};
+pub use vlan::Flood;

@@ -46,6 +46,8 @@ pub(crate) struct Membership {
     /// without sources, beside which sources count for nothing (RFC 3376, 7.3.2).
     pub(crate) version_1: Option<u64>,
     pub(crate) without_sources: Option<u64>,
+    /// The earliest time at which the VLAN's schedule has this membership.
+    pub(crate) scheduled: Option<u64>,
     /// The hosts that have reported; `None` when there are more than are stored.
     hosts: Option<BTreeSet<MacAddr>>,
 }
@@ -59,6 +61,7 @@ impl Default for Membership {
             excluded: BTreeSet::new(),
             version_1: None,
             without_sources: None,
+            scheduled: None,
             hosts: Some(BTreeSet::new()),
         }
     }
@@ -95,6 +98,23 @@ impl Membership {
         self.group_timer.into_iter().chain(self.wanted.values().copied()).min()
     }
 
+    /// The membership that a plane's entries show after a restart: mode EXCLUDE or INCLUDE with these sources. Its hosts are
+    /// not known, so no leave ends it at once.
+    pub(crate) fn found(
+        exclude: bool,
+        wanted: BTreeSet<IpAddr>,
+        excluded: BTreeSet<IpAddr>,
+        until: u64,
+    ) -> Self {
+        Self {
+            group_timer: exclude.then_some(until),
+            wanted: wanted.into_iter().map(|source| (source, until)).collect(),
+            excluded,
+            hosts: None,
+            ..Self::default()
+        }
+    }
+
     /// Records that a host has reported.
     pub(crate) fn note(&mut self, host: MacAddr) {
         if let Some(hosts) = &mut self.hosts {
@@ -113,7 +133,7 @@ impl Membership {
     }
     /// Ends the membership.
     pub(crate) fn end(&mut self) {
-        *self = Self::default();
+        *self = Self { scheduled: self.scheduled, ..Self::default() };
     }
 
     /// Takes a record (the tables of RFC 3376, 6.4.1 and 6.4.2); returns what has to be asked before sources or the group

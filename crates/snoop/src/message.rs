@@ -1,7 +1,10 @@
 //! What IGMP and MLD messages say, in the terms that both have in common.
 
 use lanyard_types::MacAddr;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
+
+pub use lanyard_types::Family;
+pub use lanyard_wire::group::is_always_flooded;
 
 /// Most sources of a record that are read; a report with more is refused. An Ethernet frame has room for 366 IPv4 sources.
 pub const MAX_SOURCES: usize = 366;
@@ -49,34 +52,6 @@ errors! {
     Group = "group";
     /// The message was sent to an address that is not its own (RFC 3376, 4.1.12 and 9.1).
     Destination = "destination";
-}
-
-/// IPv4 with IGMP, or IPv6 with MLD.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Family {
-    /// IGMP (RFC 2236, RFC 3376).
-    V4,
-    /// MLD (RFC 2710, RFC 3810).
-    V6,
-}
-
-impl Family {
-    /// The unspecified address.
-    #[must_use]
-    pub const fn unspecified(self) -> IpAddr {
-        match self {
-            Self::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            Self::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        }
-    }
-    /// The family of an address.
-    #[must_use]
-    pub const fn of(address: IpAddr) -> Self {
-        match address {
-            IpAddr::V4(_) => Self::V4,
-            IpAddr::V6(_) => Self::V6,
-        }
-    }
 }
 
 /// The kinds of a record (RFC 3376, 4.2.12; RFC 3810, 5.2.12).
@@ -167,16 +142,6 @@ pub struct Received {
     pub source: IpAddr,
     /// The message.
     pub message: Message,
-}
-
-/// True for groups whose frames are always flooded, and for which no state is kept: 224.0.0.0/24 (RFC 4541, 2.1.2) and
-/// IPv6 groups of interface or link scope, the solicited-node addresses among them.
-#[must_use]
-pub fn is_always_flooded(group: IpAddr) -> bool {
-    match group {
-        IpAddr::V4(group) => group.octets()[..3] == [224, 0, 0],
-        IpAddr::V6(group) => matches!(group.octets(), [0xff, flags, ..] if flags & 0x0f <= 2),
-    }
 }
 
 /// The time of a Max Resp Code or QQIC in its floating-point form (RFC 3376, 4.1.1), in its own units.

@@ -1,13 +1,14 @@
 //! [`Snooping`]: IGMP and MLD snooping in all VLANs, as the outside sees it.
 
 use crate::config::{Config, VlanConfig};
+use crate::membership::Membership;
 use crate::message::{Family, Message, MessageError, Received};
-use crate::vlan::{NoRoom, Relay, Sent, Vlan};
+use crate::vlan::{Flood, NoRoom, Relay, Sent, Vlan};
 use crate::{igmp, mld};
 use lanyard_types::{MacAddr, PortId, PortSet, VlanId};
 use lanyard_wire::Frame;
 use lanyard_wire::ip::{IPV4, IPV6};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Most memberships: a group at a port counts once.
@@ -41,10 +42,21 @@ pub enum Action {
     Send {
         /// The VLAN.
         vlan: VlanId,
+        /// The port that received the frame; `None` for one of this switch.
+        from: Option<PortId>,
         /// The ports.
         ports: Box<PortSet>,
         /// The frame, without a tag.
         frame: Vec<u8>,
+    },
+    /// What is flooded in a VLAN has changed.
+    Flood {
+        /// The VLAN.
+        vlan: VlanId,
+        /// The family.
+        family: Family,
+        /// What.
+        what: Flood,
     },
     /// A port has as many groups as it may have (`port` is set), or the switch has.
     Full {
@@ -100,6 +112,9 @@ pub struct Snooping {
     /// The entries that were last reported to the caller.
     told: BTreeMap<(VlanId, IpAddr), BTreeMap<Option<IpAddr>, PortSet>>,
     told_routers: BTreeMap<(VlanId, Family), PortSet>,
+    told_flood: BTreeMap<(VlanId, Family), Flood>,
+    /// The memberships of all VLANs.
+    memberships: usize,
     actions: VecDeque<Action>,
 }
 
@@ -115,18 +130,23 @@ impl Snooping {
         let gone: Vec<_> = self.vlans.keys().filter(|key| !config.vlans.contains_key(key)).copied().collect();
         for key in gone {
             if let Some(mut vlan) = self.vlans.remove(&key) {
+                self.memberships -= vlan.memberships();
                 vlan.clear();
                 vlan.configure(now, VlanConfig::default());
                 self.announce(key, &mut vlan);
                 self.counters.remove(&key);
                 self.told_routers.remove(&key);
+                self.told_flood.remove(&key);
             }
         }
         for (key, settings) in &config.vlans {
             let mut settings = settings.clone();
             settings.static_groups.retain(|group, _| Family::of(*group) == key.1);
             settings.querier = settings.querier.filter(|querier| Family::of(querier.address) == key.1);
-            self.vlans.entry(*key).or_default().configure(now, settings);
+            let vlan = self.vlans.entry(*key).or_default();
+            let before = vlan.memberships();
+            vlan.configure(now, settings);
+            self.memberships = self.memberships + vlan.memberships() - before;
             self.counters.entry(*key).or_default();
         }
         self.config = config;
@@ -163,15 +183,19 @@ impl Snooping {
             Err(error) => counters.errors[*error as usize] += 1,
         }
         if let Ok(received) = &decoded {
-            let others = self.vlans.values().map(Vlan::memberships).sum::<usize>();
-            let room = others + state.memberships() < MAX_MEMBERSHIPS;
+            let (room, before) = (self.memberships < MAX_MEMBERSHIPS, state.memberships());
             let (relay, refused) = state.take(now, family, port, received, room);
             if let Some(no_room) = refused {
                 counters.refused += 1;
                 let port = (no_room == NoRoom::Port).then_some(port);
                 self.actions.push_back(Action::Full { vlan, port });
             }
+            self.memberships = self.memberships + state.memberships() - before;
             self.pass_on(vlan, port, &state, relay, frame);
+        }
+        if decoded == Err(MessageError::Type) {
+            // DVMRP and other protocols have types of IGMP, and snooping must not stop them (RFC 4541, 2.1.1).
+            self.pass_on(vlan, port, &state, Relay::All, frame);
         }
         self.finish(key, state);
         decoded.map(|_| ())
@@ -181,21 +205,79 @@ impl Snooping {
     pub fn handle_link_down(&mut self, port: PortId) {
         for key in self.keys() {
             if let Some(mut vlan) = self.vlans.remove(&key) {
+                let before = vlan.memberships();
                 vlan.forget(port);
+                self.memberships = self.memberships + vlan.memberships() - before;
                 self.finish(key, vlan);
             }
         }
     }
 
-    /// Handles a change of topology in a VLAN: queries the members again, by a general query, or by a leave of all groups
-    /// that makes the querier send one. Until then the caller floods the groups.
+    /// Takes over, right after the first configuration, what a plane has kept since the last run: entries of groups as
+    /// (VLAN, group, source, ports), and the ports that lead to routers. Members are given the time that a report gives
+    /// them. The caller is told only of entries that differ.
+    pub fn restore(
+        &mut self,
+        now: u64,
+        entries: &[(VlanId, IpAddr, Option<IpAddr>, PortSet)],
+        routers: &[(VlanId, Family, PortSet)],
+    ) {
+        let mut groups: BTreeMap<(VlanId, IpAddr), BTreeMap<Option<IpAddr>, PortSet>> = BTreeMap::new();
+        for (vlan, group, source, ports) in entries {
+            groups.entry((*vlan, *group)).or_default().insert(*source, ports.clone());
+        }
+        for ((id, group), held) in groups {
+            let key = (id, Family::of(group));
+            if let Some(vlan) = self.vlans.get_mut(&key) {
+                let before = vlan.memberships();
+                let until = now + vlan.config.membership_ms();
+                for (port, membership) in found(&held, vlan.config.static_groups.get(&group), until) {
+                    if self.memberships < MAX_MEMBERSHIPS {
+                        vlan.restore(group, port, membership);
+                    }
+                }
+                vlan.touched.insert(group);
+                self.memberships = self.memberships + vlan.memberships() - before;
+            }
+            self.told.insert((id, group), held);
+        }
+        for (id, family, ports) in routers {
+            if let Some(vlan) = self.vlans.get_mut(&(*id, *family)) {
+                ports.iter().for_each(|port| vlan.restore_router(now, port));
+            }
+            self.told_routers.insert((*id, *family), ports.clone());
+        }
+        // Entries of VLANs that are not snooped any more have no owner.
+        let stray: Vec<_> = self
+            .told
+            .keys()
+            .filter(|(id, group)| !self.vlans.contains_key(&(*id, Family::of(*group))))
+            .copied()
+            .collect();
+        for (id, group) in stray {
+            let mut none = Vlan::default();
+            none.touched.insert(group);
+            self.announce_groups(id, &mut none);
+        }
+        let gone: Vec<_> =
+            self.told_routers.keys().filter(|key| !self.vlans.contains_key(key)).copied().collect();
+        for (vlan, family) in gone {
+            self.told_routers.remove(&(vlan, family));
+            self.actions.push_back(Action::Routers { vlan, family, ports: Box::default() });
+        }
+        self.handle_timer(now);
+    }
+
+    /// Handles a change of topology in a VLAN: floods the groups until the members have been queried again, by a general
+    /// query of this switch, or by one that it asks the querier for.
     pub fn handle_topology_change(&mut self, now: u64, vlan: VlanId) {
         for family in [Family::V4, Family::V6] {
             let Some(state) = self.vlans.get_mut(&(vlan, family)) else { continue };
-            if !state.ask_all(now) && family == Family::V4 {
+            state.flood_all(now);
+            if !state.ask_all(now) && family == Family::V4 && state.config.tcn_solicit {
                 let ports = Box::new(state.routers());
                 let frame = igmp::encode_global_leave(self.config.mac);
-                self.actions.push_back(Action::Send { vlan, ports, frame });
+                self.actions.push_back(Action::Send { vlan, from: None, ports, frame });
             }
         }
         self.handle_timer(now);
@@ -204,8 +286,13 @@ impl Snooping {
     /// Does the work that is due.
     pub fn handle_timer(&mut self, now: u64) {
         for key in self.keys() {
+            if self.vlans.get(&key).is_none_or(|vlan| !vlan.is_due(now)) {
+                continue;
+            }
             if let Some(mut vlan) = self.vlans.remove(&key) {
+                let before = vlan.memberships();
                 vlan.expire(now, key.1);
+                self.memberships = self.memberships + vlan.memberships() - before;
                 self.finish(key, vlan);
             }
         }
@@ -267,14 +354,31 @@ impl Snooping {
         self.counters.get(&(vlan, family)).copied()
     }
 
+    /// What is flooded in a VLAN although it is snooped.
+    #[must_use]
+    pub fn flooded(&self, vlan: VlanId, family: Family) -> Flood {
+        self.vlans.get(&(vlan, family)).map(Vlan::flooded).unwrap_or_default()
+    }
+
     /// Forgets the learned members of all VLANs.
-    pub fn clear(&mut self) {
-        for key in self.keys() {
+    pub fn clear(&mut self, family: Family) {
+        for key in self.keys().into_iter().filter(|key| key.1 == family) {
             if let Some(mut vlan) = self.vlans.remove(&key) {
+                self.memberships -= vlan.memberships();
                 vlan.clear();
                 self.finish(key, vlan);
             }
         }
+    }
+    /// The memberships of all VLANs; at most [`MAX_MEMBERSHIPS`].
+    #[must_use]
+    pub const fn memberships(&self) -> usize {
+        self.memberships
+    }
+    /// The configuration.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
     }
 
     fn keys(&self) -> Vec<(VlanId, Family)> {
@@ -290,7 +394,8 @@ impl Snooping {
         };
         ports.remove(port);
         if !ports.is_empty() {
-            self.actions.push_back(Action::Send { vlan, ports: Box::new(ports), frame: frame.to_vec() });
+            let (ports, frame) = (Box::new(ports), frame.to_vec());
+            self.actions.push_back(Action::Send { vlan, from: Some(port), ports, frame });
         }
     }
 
@@ -305,7 +410,7 @@ impl Snooping {
             if let Some(counters) = self.counters.get_mut(&key) {
                 counters.sent += 1;
             }
-            self.actions.push_back(Action::Send { vlan: key.0, ports: Box::new(ports), frame });
+            self.actions.push_back(Action::Send { vlan: key.0, from: None, ports: Box::new(ports), frame });
         }
         self.vlans.insert(key, vlan);
     }
@@ -334,8 +439,21 @@ impl Snooping {
         (ports, frame)
     }
 
-    /// Tells the caller of groups and routers that have changed.
+    /// Tells the caller of groups and routers that have changed, and of what is flooded.
     fn announce(&mut self, (id, family): (VlanId, Family), vlan: &mut Vlan) {
+        self.announce_groups(id, vlan);
+        let routers = vlan.routers();
+        if self.told_routers.get(&(id, family)).unwrap_or(&PortSet::EMPTY) != &routers {
+            self.told_routers.insert((id, family), routers.clone());
+            self.actions.push_back(Action::Routers { vlan: id, family, ports: Box::new(routers) });
+        }
+        let what = vlan.flooded();
+        if self.told_flood.insert((id, family), what).unwrap_or_default() != what {
+            self.actions.push_back(Action::Flood { vlan: id, family, what });
+        }
+    }
+
+    fn announce_groups(&mut self, id: VlanId, vlan: &mut Vlan) {
         for group in std::mem::take(&mut vlan.touched) {
             let mut next = BTreeMap::new();
             if vlan.has_group(group) {
@@ -360,12 +478,30 @@ impl Snooping {
                 self.told.insert((id, group), next);
             }
         }
-        let routers = vlan.routers();
-        if self.told_routers.get(&(id, family)).unwrap_or(&PortSet::EMPTY) != &routers {
-            self.told_routers.insert((id, family), routers.clone());
-            self.actions.push_back(Action::Routers { vlan: id, family, ports: Box::new(routers) });
-        }
     }
+}
+
+/// The memberships that a plane's entries of one group show, without those that are configured.
+fn found(
+    held: &BTreeMap<Option<IpAddr>, PortSet>,
+    fixed: Option<&PortSet>,
+    until: u64,
+) -> Vec<(PortId, Membership)> {
+    let any = held.get(&None).unwrap_or(&PortSet::EMPTY);
+    let all = held.values().fold(PortSet::EMPTY, |all, ports| all.union(ports));
+    let of = |port: PortId| {
+        let sources =
+            held.iter().filter_map(|(source, ports)| source.map(|source| (source, ports.contains(port))));
+        let (wanted, excluded): (Vec<_>, Vec<_>) = sources.partition(|(_, has)| *has);
+        let names =
+            |list: Vec<(IpAddr, bool)>| list.into_iter().map(|(source, _)| source).collect::<BTreeSet<_>>();
+        let membership = match any.contains(port) {
+            true => Membership::found(true, BTreeSet::new(), names(excluded), until),
+            false => Membership::found(false, names(wanted), BTreeSet::new(), until),
+        };
+        (port, membership)
+    };
+    all.iter().filter(|port| fixed.is_none_or(|fixed| !fixed.contains(*port))).map(of).collect()
 }
 
 fn count(counters: &mut Counters, received: &Received) {
@@ -381,7 +517,8 @@ fn count(counters: &mut Counters, received: &Received) {
 }
 
 /// The link-local address with the modified EUI-64 of a MAC address (RFC 4291, appendix A).
-fn link_local(mac: MacAddr) -> Ipv6Addr {
+#[must_use]
+pub fn link_local(mac: MacAddr) -> Ipv6Addr {
     let [a, b, c, d, e, f] = mac.0;
     let word = |high: u8, low: u8| u16::from_be_bytes([high, low]);
     Ipv6Addr::new(0xfe80, 0, 0, 0, word(a ^ 2, b), word(c, 0xff), word(0xfe, d), word(e, f))

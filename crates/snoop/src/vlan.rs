@@ -47,6 +47,18 @@ struct QuerierState {
     other: Option<(IpAddr, u64)>,
 }
 
+/// What is flooded although it is snooped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Flood {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Groups without members, because memberships were refused: one of the refused may be a member.
+    Unregistered,
+    /// All groups, because members may be at other ports since the topology has changed.
+    All,
+}
+
 /// Why a report was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoRoom {
@@ -61,14 +73,25 @@ pub(crate) struct Vlan {
     pub(crate) config: VlanConfig,
     /// Members: dynamic ones.
     groups: BTreeMap<IpAddr, BTreeMap<PortId, Membership>>,
-    /// Groups of each port.
+    /// Groups of each port, and their sum.
     at_port: BTreeMap<PortId, u32>,
+    memberships: usize,
+    /// The memberships by a time that is not later than their next timer, so that the work of a timer does not grow with the
+    /// number of memberships. One whose timer has been set anew meanwhile is entered again when its time has come.
+    schedule: BTreeSet<(u64, IpAddr, PortId)>,
     /// Ports that lead to routers, until when.
     routers: BTreeMap<PortId, u64>,
     querier: QuerierState,
     repeats: Vec<Repeat>,
     /// Groups whose report has been passed on since the last query, and until when that counts.
     reported: BTreeMap<IpAddr, u64>,
+    /// After a change of topology: the general queries until whose end all groups are flooded, and the time at which that
+    /// ends without them.
+    tcn: Option<(u8, u64)>,
+    /// Until when groups without an entry are flooded, because memberships were refused.
+    overflow: Option<u64>,
+    /// True if settings have changed that have not been announced.
+    pub(crate) fresh: bool,
     /// Queries that are to be sent.
     pub(crate) to_send: Vec<Sent>,
     /// Groups whose ports may have changed.
@@ -95,6 +118,7 @@ impl Vlan {
             self.config.ports.iter().filter(|port| !config.ports.contains(*port)).collect();
         self.touched.extend(self.config.static_groups.keys().chain(config.static_groups.keys()));
         let querier_changed = self.config.querier != config.querier;
+        self.fresh = true;
         self.config = config;
         for port in gone {
             self.forget(port);
@@ -114,7 +138,7 @@ impl Vlan {
     pub(crate) fn forget(&mut self, port: PortId) {
         self.routers.remove(&port);
         self.repeats.retain(|repeat| repeat.port != port);
-        self.at_port.remove(&port);
+        self.memberships -= self.at_port.remove(&port).unwrap_or(0) as usize;
         let touched = &mut self.touched;
         self.groups.retain(|group, members| {
             if members.remove(&port).is_some() {
@@ -128,7 +152,9 @@ impl Vlan {
     pub(crate) fn clear(&mut self) {
         self.touched.extend(self.groups.keys());
         self.groups.clear();
+        self.schedule.clear();
         self.at_port.clear();
+        self.memberships = 0;
         self.repeats.clear();
     }
 
@@ -151,8 +177,52 @@ impl Vlan {
             None => self.config.querier.map(|querier| (querier.address, true)),
         }
     }
-    pub(crate) fn memberships(&self) -> usize {
-        self.at_port.values().map(|count| *count as usize).sum()
+    /// The number of memberships: a group at a port counts once.
+    pub(crate) const fn memberships(&self) -> usize {
+        self.memberships
+    }
+    /// What is flooded although it is snooped.
+    pub(crate) const fn flooded(&self) -> Flood {
+        match (self.tcn, self.overflow) {
+            (Some(_), _) => Flood::All,
+            (None, Some(_)) => Flood::Unregistered,
+            (None, None) => Flood::Nothing,
+        }
+    }
+
+    /// Takes over a membership that the plane's entries show after a restart.
+    pub(crate) fn restore(&mut self, group: IpAddr, port: PortId, membership: Membership) {
+        if membership.is_over() || !self.config.ports.contains(port) {
+            return;
+        }
+        if self.groups.entry(group).or_default().insert(port, membership).is_none() {
+            *self.at_port.entry(port).or_default() += 1;
+            self.memberships += 1;
+        }
+        self.plan(group, port);
+        self.touched.insert(group);
+    }
+    /// Takes over a router's port.
+    pub(crate) fn restore_router(&mut self, now: u64, port: PortId) {
+        if self.config.ports.contains(port) && !self.config.static_routers.contains(port) {
+            self.routers.insert(port, now + self.config.other_querier_ms());
+            self.fresh = true;
+        }
+    }
+
+    /// Enters a membership into the schedule, unless it is there for an earlier time.
+    fn plan(&mut self, group: IpAddr, port: PortId) {
+        let Some(membership) = self.groups.get_mut(&group).and_then(|members| members.get_mut(&port)) else {
+            return;
+        };
+        if let Some(next) = membership.next()
+            && membership.scheduled.is_none_or(|at| next < at)
+        {
+            if let Some(at) = membership.scheduled.replace(next) {
+                self.schedule.remove(&(at, group, port));
+            }
+            self.schedule.insert((next, group, port));
+        }
     }
 
     /// True if a group has members, static ones too.
@@ -221,6 +291,7 @@ impl Vlan {
     fn take_query(&mut self, now: u64, port: PortId, source: IpAddr, query: &Query) {
         if query.group.is_none() {
             self.reported.clear();
+            self.count_query(now);
         }
         // A query from 0.0.0.0 is another switch's: no router is there (RFC 4541, 2.1.1).
         if source.is_unspecified() {
@@ -242,9 +313,12 @@ impl Vlan {
             let ask =
                 Ask { group: query.sources.is_empty(), sources: query.sources.iter().copied().collect() };
             let time = self.timing();
-            for membership in self.groups.get_mut(&group).into_iter().flat_map(BTreeMap::values_mut) {
+            let mut ports = Vec::new();
+            for (port, membership) in self.groups.get_mut(&group).into_iter().flatten() {
                 membership.asked(now, &ask, time);
+                ports.push(*port);
             }
+            ports.into_iter().for_each(|port| self.plan(group, port));
         }
     }
 
@@ -309,9 +383,11 @@ impl Vlan {
                 return Err(NoRoom::Port);
             }
             if !room {
+                self.overflow = Some(now + self.config.membership_ms());
                 return Err(NoRoom::Switch);
             }
             *count += 1;
+            self.memberships += 1;
         }
         let membership = self.groups.entry(group).or_default().entry(port).or_default();
         let old = u8::from(family == Family::V4);
@@ -335,6 +411,7 @@ impl Vlan {
             membership.note(host);
         }
         self.touched.insert(group);
+        self.plan(group, port);
         self.ask(now, family, port, group, ask);
         self.drop_if_over(group, port);
         Ok(())
@@ -367,6 +444,7 @@ impl Vlan {
         if let Some(membership) = self.groups.get_mut(&group).and_then(|members| members.get_mut(&port)) {
             membership.asked(now, &ask, time);
         }
+        self.plan(group, port);
         let mut lists = Vec::new();
         if ask.group {
             lists.push(BTreeSet::new());
@@ -404,12 +482,32 @@ impl Vlan {
     fn drop_if_over(&mut self, group: IpAddr, port: PortId) {
         let Some(members) = self.groups.get_mut(&group) else { return };
         if members.get(&port).is_some_and(Membership::is_over) {
-            members.remove(&port);
+            let scheduled = members.remove(&port).and_then(|membership| membership.scheduled);
             if members.is_empty() {
                 self.groups.remove(&group);
             }
+            if let Some(at) = scheduled {
+                self.schedule.remove(&(at, group, port));
+            }
             if let Some(count) = self.at_port.get_mut(&port) {
                 *count = count.saturating_sub(1);
+                self.memberships -= 1;
+            }
+        }
+    }
+
+    /// Floods all groups until the members have been asked again, after a change of topology. At the latest that ends when
+    /// their memberships would.
+    pub(crate) fn flood_all(&mut self, now: u64) {
+        self.fresh = true;
+        self.tcn = Some((self.config.tcn_flood_count.max(1), now + self.config.membership_ms()));
+    }
+    /// A general query was received or sent: the last one ends the flood when the members have had the time to answer.
+    fn count_query(&mut self, now: u64) {
+        if let Some((left, until)) = &mut self.tcn {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                *until = (*until).min(now + u64::from(self.config.max_response_ms));
             }
         }
     }
@@ -425,18 +523,20 @@ impl Vlan {
 
     /// Does the work that is due.
     pub(crate) fn expire(&mut self, now: u64, family: Family) {
+        self.fresh = false;
         self.routers.retain(|_, until| *until > now);
         self.reported.retain(|_, until| *until > now);
-        let mut over = Vec::new();
-        for (group, members) in &mut self.groups {
-            for (port, membership) in members {
-                if membership.next().is_some_and(|at| at <= now) && membership.expire(now) {
-                    self.touched.insert(*group);
-                    over.push((*group, *port));
-                }
+        self.tcn = self.tcn.filter(|(_, until)| *until > now);
+        self.overflow = self.overflow.filter(|until| *until > now);
+        while let Some((at, group, port)) = self.schedule.first().copied().filter(|(at, ..)| *at <= now) {
+            self.schedule.remove(&(at, group, port));
+            let members = self.groups.get_mut(&group);
+            let Some(membership) = members.and_then(|members| members.get_mut(&port)) else { continue };
+            membership.scheduled = None;
+            if membership.next().is_some_and(|at| at <= now) && membership.expire(now) {
+                self.touched.insert(group);
             }
-        }
-        for (group, port) in over {
+            self.plan(group, port);
             self.drop_if_over(group, port);
         }
         self.repeat(now, family);
@@ -451,6 +551,7 @@ impl Vlan {
             let wait = if self.querier.startup > 0 { interval / 4 } else { interval };
             self.querier.next = Some(now + wait.max(1));
             self.reported.clear();
+            self.count_query(now);
             let max_response_ms = self.config.max_response_ms;
             let query = Query {
                 version: self.version(family),
@@ -481,12 +582,20 @@ impl Vlan {
         }
     }
 
+    /// True if [`Vlan::expire`] has something to do, or something is to be announced.
+    pub(crate) fn is_due(&self, now: u64) -> bool {
+        !self.touched.is_empty()
+            || !self.to_send.is_empty()
+            || self.fresh
+            || self.next().is_some_and(|at| at <= now)
+    }
     /// When [`Vlan::expire`] is to be called next.
     pub(crate) fn next(&self) -> Option<u64> {
-        let members = self.groups.values().flat_map(BTreeMap::values).filter_map(Membership::next).min();
+        let members = self.schedule.first().map(|(at, ..)| *at);
         let routers = self.routers.values().copied().min();
         let repeats = self.repeats.iter().map(|repeat| repeat.next).min();
         let other = self.querier.other.map(|(_, until)| until);
-        [members, routers, repeats, other, self.querier.next].into_iter().flatten().min()
+        let tcn = self.tcn.map(|(_, until)| until);
+        [members, routers, repeats, other, tcn, self.overflow, self.querier.next].into_iter().flatten().min()
     }
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use lanyard_snoop::{
-    Action, Config, Family, MAX_SOURCES_AT_PORT, MessageError, Querier, Snooping, VlanConfig,
+    Action, Config, Family, Flood, MAX_SOURCES_AT_PORT, MessageError, Querier, Snooping, VlanConfig,
 };
 use lanyard_types::{MacAddr, PortId, PortSet, VlanId};
 use lanyard_wire::ip::ones_complement_sum;
@@ -165,6 +165,7 @@ struct Sim {
     routers: BTreeMap<Family, PortSet>,
     sent: Vec<Sent>,
     full: Vec<Option<PortId>>,
+    flooded: BTreeMap<Family, Flood>,
 }
 
 impl Sim {
@@ -183,6 +184,7 @@ impl Sim {
             routers: BTreeMap::new(),
             sent: Vec::new(),
             full: Vec::new(),
+            flooded: BTreeMap::new(),
         };
         sim.configure();
         sim
@@ -207,6 +209,10 @@ impl Sim {
                 Action::Routers { family, ports, .. } => drop(self.routers.insert(family, *ports)),
                 Action::Send { ports, frame, .. } => {
                     self.sent.push(Sent { at: self.now, ports: *ports, frame })
+                }
+                Action::Flood { family, what, .. } => {
+                    let was = self.flooded.insert(family, what);
+                    assert_ne!(was.unwrap_or_default(), what, "nothing is announced twice");
                 }
                 Action::Full { port, .. } => self.full.push(port),
             }
@@ -519,7 +525,7 @@ fn what_is_forgotten() {
     sim.settings().ports = set(&[1, 2, 4]);
     sim.configure();
     assert_eq!((sim.ports(GROUP), sim.routers[&Family::V4].clone()), (Some(set(&[1, 2])), set(&[1, 2])));
-    sim.snooping.clear();
+    sim.snooping.clear(Family::V4);
     sim.take();
     assert_eq!(sim.ports(GROUP), None);
     sim.hear(1, &join_2(9, GROUP));
@@ -541,7 +547,13 @@ fn topology_changes() {
     sim.take();
     let sent = sim.sent();
     assert_eq!((sent.len(), sent[0].kind(), sent[0].ports.clone()), (1, 0x11, set(&[1, 2, 3, 4])));
-    let mut sim = Sim::new();
+    assert_eq!(sim.flooded[&Family::V4], Flood::All);
+    // The second query leaves a quarter of the interval later; then the members have 10 s.
+    sim.run(31_250 + 9_999);
+    assert_eq!((sim.flooded[&Family::V4], sim.sent().len()), (Flood::All, 1));
+    sim.run(1);
+    assert_eq!(sim.flooded[&Family::V4], Flood::Nothing);
+    let mut sim = Sim::with(|vlan| vlan.tcn_solicit = true);
     sim.hear(1, &query("10.0.0.254"));
     sim.sent();
     sim.snooping.handle_topology_change(sim.now, VLAN);
@@ -549,6 +561,72 @@ fn topology_changes() {
     let sent = sim.sent();
     assert_eq!((sent.len(), sent[0].kind(), sent[0].ports.clone()), (1, 0x17, set(&[1])));
     assert_eq!(sent[0].group(), Ipv4Addr::UNSPECIFIED);
+    sim.hear(1, &query("10.0.0.254"));
+    sim.hear(1, &query("10.0.0.254"));
+    sim.run(10_000);
+    assert_eq!(sim.flooded[&Family::V4], Flood::Nothing, "the router has asked twice");
+    assert_eq!(sim.flooded[&Family::V6], Flood::All);
+    sim.run(250_000);
+    assert_eq!(
+        sim.flooded[&Family::V6],
+        Flood::Nothing,
+        "nobody asks for IPv6: the memberships would have ended"
+    );
+    // Not configured: nothing is sent.
+    let mut sim = Sim::new();
+    sim.hear(1, &query("10.0.0.254"));
+    sim.sent();
+    sim.snooping.handle_topology_change(sim.now, VLAN);
+    sim.take();
+    assert_eq!(sim.sent().len(), 0);
+}
+
+/// A restart: the next run takes over the entries that the plane has kept, and announces only what has become different.
+#[test]
+fn restarts_keep_members_and_routers() {
+    let mut first = Sim::new();
+    first.hear(1, &query("10.0.0.254"));
+    first.hear(2, &join_2(9, GROUP));
+    first.hear(3, &report_3(8, IN, GROUP, &["10.9.0.1"]));
+    first.hear(4, &report_3(7, EX, GROUP, &["10.9.0.1"]));
+    let kept: Vec<_> =
+        first.entries.iter().map(|((group, source), ports)| (VLAN, *group, *source, ports.clone())).collect();
+    let mut next = Sim::with(|vlan| vlan.immediate_leave = true);
+    next.entries = first.entries.clone();
+    next.snooping.restore(next.now, &kept, &[(VLAN, Family::V4, set(&[1]))]);
+    next.take();
+    assert_eq!(next.entries, first.entries);
+    assert_eq!(next.routers, BTreeMap::new(), "what is as before is not announced");
+    assert_eq!(next.snooping.routers(VLAN, Family::V4).len(), 1);
+    assert_eq!(next.snooping.memberships(), 3);
+    // A leave does not end a membership whose hosts are not known: the last member is asked for.
+    next.hear(2, &leave_2(9, GROUP));
+    assert_eq!(next.ports(GROUP), Some(set(&[2, 4])));
+    next.run(2000);
+    assert_eq!(next.ports(GROUP), Some(set(&[4])));
+    next.run(260_000);
+    assert_eq!((next.entries.len(), next.snooping.memberships()), (0, 0));
+    assert_eq!(next.routers[&Family::V4], set(&[]));
+    // Entries of a VLAN that is not snooped any more are removed.
+    let mut off = Sim::new();
+    off.config.vlans.clear();
+    off.configure();
+    off.entries = first.entries.clone();
+    off.snooping.restore(off.now, &kept, &[(VLAN, Family::V4, set(&[1]))]);
+    off.take();
+    assert_eq!((off.entries.len(), &off.routers[&Family::V4]), (0, &set(&[])));
+}
+
+/// Types of IGMP that snooping does not know belong to other protocols, such as DVMRP: their frames go to all ports.
+#[test]
+fn unknown_types_are_passed_on() {
+    let mut sim = Sim::new();
+    let frame = igmp(9, "224.0.0.4", vec![0x13, 1, 0, 0, 0, 0, 0, 0]);
+    let taken = sim.snooping.handle_frame(sim.now, VLAN, p(2), &frame);
+    assert_eq!(taken, Err(MessageError::Type));
+    sim.take();
+    let sent = sim.sent();
+    assert_eq!((sent.len(), &sent[0].ports), (1, &set(&[1, 3, 4])));
 }
 
 /// Messages that are refused change nothing, are not forwarded, and are counted by reason.
@@ -608,8 +686,10 @@ fn refused_messages() {
         let refused = sim.snooping.handle_frame(sim.now, VLAN, p(2), frame);
         assert_eq!(refused, Err(*error), "case {at}");
         sim.take();
+        // A frame of an unknown type is another protocol's (`unknown_types_are_passed_on`).
+        assert_eq!(sim.sent().len(), usize::from(*error == MessageError::Type), "case {at}");
     }
-    assert!(sim.entries.is_empty() && sim.sent().is_empty());
+    assert!(sim.entries.is_empty());
     let counted = |family| sim.snooping.counters(VLAN, family).unwrap().errors.iter().sum::<u64>();
     assert_eq!(counted(Family::V4) + counted(Family::V6), cases.len() as u64);
 }

@@ -10,7 +10,7 @@ use crate::worker::{self, Shared};
 use lanyard_pipeline::state::{Delivery, HookChoice, PlaneState, PortKind, PortState};
 use lanyard_pipeline::{Pipeline, Timestamp};
 use lanyard_plane::{
-    ApplyChange, Capabilities, Change, FdbEntry, FdbFilter, Hook, MAX_TRACE_FRAME, Plane, PlaneError,
+    ApplyChange, Capabilities, Change, FdbEntry, FdbFilter, Hook, MAX_TRACE_FRAME, MDB_CAPACITY, Plane, PlaneError,
     PlaneEvent, PortCounters, ProtocolPlane, RifAttachment, RifState, RouteChange, RouteLookup, Sweep,
     TableUsage, Trace, TrapCounters, TreeStates, changes, transact,
 };
@@ -102,6 +102,7 @@ impl SoftPlane {
             hooks: false,
             ports: MAX_PORTS - 1,
             fdb: FDB_CAPACITY,
+            multicast: true,
             routing: true,
             notes: vec![
                 "stops forwarding when the daemon stops".into(),
@@ -390,7 +391,7 @@ impl Drop for SoftPlane {
 fn usage(pipeline: &Pipeline) -> Vec<TableUsage> {
     let tables = pipeline.tables();
     let (fdb, ports, vlans) = (&tables.fdb, &tables.ports, &tables.vlans);
-    let refusals = fdb.refusals();
+    let (refusals, mdb) = (fdb.refusals(), tables.mdb.occupancy());
     let table = |name, size, used: usize, high_water: usize, bytes: usize| TableUsage {
         name,
         size: size as u64,
@@ -409,6 +410,10 @@ fn usage(pipeline: &Pipeline) -> Vec<TableUsage> {
             refused: refusals.table + refusals.port + refusals.vlan,
             bytes: fdb.bytes(),
             shared_with: Vec::new(),
+        },
+        TableUsage {
+            refused: mdb.refused,
+            ..table("mdb", MDB_CAPACITY, mdb.used, mdb.high_water, mdb.used * size_of::<PortSet>())
         },
         table("ports", MAX_PORTS - 1, ports.len(), ports.high_water(), MAX_PORTS * size_of::<PortState>()),
         table("vlans", MAX_VLANS - 2, vlans.len(), vlans.high_water(), MAX_VLANS * size_of::<PortSet>()),

@@ -5,8 +5,10 @@
 
 use crate::link::vnet::Offload;
 use crate::worker::Shared;
-use lanyard_plane::{FdbFilter, MAX_TRACE_FRAME, PlaneError, ProtocolPlane, Trapped, TreeStates};
-use lanyard_types::{PortId, StpState};
+use lanyard_pipeline::state::Tpid;
+use lanyard_plane::{FdbFilter, MAX_TRACE_FRAME, MdbChange, PlaneError, ProtocolPlane, Trapped, TreeStates};
+use lanyard_types::{PortId, PortSet, StpState, VlanId};
+use lanyard_wire::{Tag, push};
 use nix::sys::eventfd::EventFd;
 use std::collections::BTreeSet;
 use std::os::fd::{AsRawFd, RawFd};
@@ -46,6 +48,42 @@ impl ProtocolPlane for SoftProtocols {
         let refused =
             || PlaneError::System { what: format!("sending on port {port}"), cause: "refused".into() };
         if sent { Ok(()) } else { Err(refused()) }
+    }
+    fn relay(&mut self, vlan: VlanId, from: Option<PortId>, ports: &PortSet, frame: &[u8]) -> usize {
+        if frame.len() > MAX_TRACE_FRAME {
+            return 0;
+        }
+        let mut core = self.shared.control();
+        let tables = core.pipeline.tables();
+        let Some(state) = tables.vlans.get(vlan) else { return 0 };
+        let mut set = ports.intersection(tables.vlans.members(vlan)).intersection(&tables.ports.enabled);
+        set = set.difference(&tables.stp.blocked(state.instance));
+        if let Some(from) = from {
+            set.remove(from);
+            if tables.ports.isolated.contains(from) {
+                set = set.difference(&tables.ports.isolated);
+            }
+        }
+        let mut sent = 0;
+        for port in set.iter() {
+            let tagged = core.pipeline.tables().ports.get(port).filter(|port| port.tagged.contains(vlan));
+            let tpid = tagged.map_or(Tpid::None, |port| port.tpid).ethertype();
+            let mut bytes = frame.to_vec();
+            let tag = Tag { vid: vlan.get(), ..Tag::default() };
+            if tpid.is_some_and(|tpid| push(&mut bytes, tpid, tag).is_err()) {
+                continue;
+            }
+            let taken = core.links[port.index()].send(&bytes, Offload::default());
+            core.pipeline.count_injected(port, bytes.len(), taken);
+            sent += usize::from(taken);
+        }
+        sent
+    }
+    fn multicast(&mut self, change: &MdbChange) -> Result<(), PlaneError> {
+        Ok(self.shared.control().pipeline.multicast(change)?)
+    }
+    fn multicast_held(&self) -> Vec<MdbChange> {
+        self.shared.control().pipeline.tables().mdb.changes()
     }
     fn trees(&self) -> TreeStates {
         self.trees.clone()

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An IEEE 802 MAC address. `Display` prints `0011.2233.4455`; JSON carries `00:11:22:33:44:55`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -11,6 +12,43 @@ pub struct MacAddr(pub [u8; 6]);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a MAC address (0011.2233.4455, 00:11:22:33:44:55 or 00-11-22-33-44-55)")]
 pub struct ParseMacError(pub String);
+
+/// IPv4 or IPv6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Family {
+    /// IPv4; of multicast snooping: IGMP (RFC 2236, RFC 3376).
+    V4 = 0,
+    /// IPv6; of multicast snooping: MLD (RFC 2710, RFC 3810).
+    V6 = 1,
+}
+
+impl Family {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::V4, Self::V6];
+
+    /// The unspecified address.
+    #[must_use]
+    pub const fn unspecified(self) -> IpAddr {
+        match self {
+            Self::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            Self::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        }
+    }
+    /// The family of an address.
+    #[must_use]
+    pub const fn of(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(_) => Self::V4,
+            IpAddr::V6(_) => Self::V6,
+        }
+    }
+    /// The number, as a table index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
 
 impl MacAddr {
     /// The broadcast address, FF:FF:FF:FF:FF:FF.

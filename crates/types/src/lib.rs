@@ -10,7 +10,7 @@ mod reason;
 mod set;
 pub mod text;
 
-pub use addr::{MacAddr, ParseMacError};
+pub use addr::{Family, MacAddr, ParseMacError};
 pub use id::{
     AdjacencyId, GroupId, InstanceId, MAX_PORTS, MAX_VLANS, PortId, RifId, StpState, VlanId, VlanIdError,
     VrfId,

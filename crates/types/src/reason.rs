@@ -66,14 +66,17 @@ named! {
         Learn = 6, "learn";
         /// Routes frames for the router: header checks, longest match, next hop, rewrite.
         Route = 7, "route";
+        /// Multicast snooping: sends membership messages to the control plane, and limits a group's frames to the ports of
+        /// its members.
+        Snoop = 8, "snoop";
         /// Looks the destination up: one port, or a flood set.
-        Bridge = 8, "bridge";
+        Bridge = 9, "bridge";
         /// Checks what each egress port allows.
-        VlanEgress = 9, "vlan_egress";
+        VlanEgress = 10, "vlan_egress";
         /// Rewrites tags and sends the copies in minimum-copy order.
-        Replicate = 10, "replicate";
+        Replicate = 11, "replicate";
         /// Updates counters.
-        Count = 11, "count";
+        Count = 12, "count";
     }
 }
 
@@ -249,6 +252,12 @@ named! {
         HostStack = 14, "host_stack";
         /// CDP or another protocol of Cisco's for one link, for 01:00:0C:CC:CC:CC, while CDP runs.
         Cdp = 15, "cdp";
+        /// snoop: IGMP, in a VLAN with IGMP snooping.
+        Igmp = 16, "igmp";
+        /// snoop: MLD, or multicast router discovery over IPv6, in a VLAN with MLD snooping.
+        Mld = 17, "mld";
+        /// snoop: a PIM hello, in a VLAN with snooping of its family.
+        PimHello = 18, "pim_hello";
     }
 }
 
@@ -273,6 +282,8 @@ named! {
         RouteMtu = 8, "route_mtu";
         /// Packets with IPv4 options or an IPv6 hop-by-hop header.
         IpOptions = 9, "ip_options";
+        /// The messages of hosts and routers about multicast groups.
+        Multicast = 10, "multicast";
     }
 }
 
@@ -292,12 +303,13 @@ impl TrapReason {
             // Traffic through a prefix that the kernel routes is ordinary traffic, and so is traffic for the
             // switch itself.
             Self::LocalAddress | Self::RoutePolicy | Self::HostStack => TrapGroup::Host,
+            Self::Igmp | Self::Mld | Self::PimHello => TrapGroup::Multicast,
         }
     }
 }
 
 impl TrapReason {
-    /// The stage that traps for this reason: `Trap` sends to the control plane, `Route` to the kernel's IP
+    /// The stage that traps for this reason: `Trap` and `Snoop` send to the control plane, `Route` to the kernel's IP
     /// stack.
     #[must_use]
     pub const fn stage(self) -> Stage {
@@ -314,6 +326,7 @@ impl TrapReason {
             | Self::NoRoute
             | Self::RoutePolicy
             | Self::HostStack => Stage::Route,
+            Self::Igmp | Self::Mld | Self::PimHello => Stage::Snoop,
         }
     }
 }

@@ -8,6 +8,7 @@
 //! payload belongs to the protocol's own crate.
 
 mod frame;
+pub mod group;
 pub mod ip;
 mod layer2;
 pub mod pcapng;

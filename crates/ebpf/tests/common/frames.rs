@@ -1,22 +1,26 @@
 //! Frames for the tests that run the same frames through both planes.
 
 use lanyard_pipeline::Pipeline;
-use lanyard_pipeline::generate::{Rng, State};
+use lanyard_pipeline::generate::{Rng, State, multicast_packet};
 use lanyard_types::{MacAddr, PortId, VlanId};
 use lanyard_wire::{Builder, Tag, push};
 
-/// A frame between two hosts that the pipeline knows, at the port and with the tag with which the source was learned.
-/// XDP forwards such frames.
+/// A frame between two hosts that the pipeline knows, or from one of them to a group, at the port and with the tag with which
+/// the source was learned. XDP forwards such frames.
 pub fn conversation(rng: &mut Rng, state: &State, pipeline: &Pipeline) -> Option<(PortId, Vec<u8>)> {
     let vlan = rng.pick(&state.vlans)?;
     let known: Vec<(MacAddr, PortId)> =
         state.hosts.iter().filter_map(|mac| Some((*mac, pipeline.fdb().get(vlan, *mac)?.port?))).collect();
     let ((src, port), (dst, _)) = (rng.pick(&known)?, rng.pick(&known)?);
     let from = state.plane.ports.get(&port)?;
-    let mut builder = Builder::new(dst, src);
+    let multicast = rng.percent(25).then(|| multicast_packet(rng));
+    let mut builder = Builder::new(multicast.as_ref().map_or(dst, |(group, ..)| *group), src);
     if from.pvid != Some(vlan) || rng.percent(20) {
         builder =
             builder.tag(from.tpid.ethertype()?, Tag { pcp: rng.below(8) as u8, dei: false, vid: vlan.get() });
+    }
+    if let Some((_, ethertype, packet)) = multicast {
+        return Some((port, builder.ethertype(ethertype).payload(&packet).build()));
     }
     let len = rng.pick(&[60, 60, 64, 594, 1514, 1518])?;
     Some((port, builder.ethertype(0x0800).payload(&rng.next_u64().to_le_bytes()).pad(len).build()))

@@ -19,16 +19,24 @@ pub enum Egress {
     Flood(PortSet),
 }
 
+/// What limits a flood besides the VLAN, spanning tree and the ports' own settings.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Limits<'a> {
+    /// For a frame with the address of the tunnel: tunnel ports that do not carry its protocol are left out.
+    pub(super) tunnelled: Option<&'a Tunnelled>,
+    /// For a frame of a group: only these ports.
+    pub(super) members: Option<&'a PortSet>,
+}
+
 /// Looks the destination up. `from` is the ingress port, or `None` for a routed frame: it comes from the router, so it
-/// may leave by any port, and port isolation does not apply. `tunnelled` concerns a frame with the address of the
-/// tunnel: tunnel ports that do not carry its protocol are left out.
+/// may leave by any port, and port isolation does not apply.
 pub(super) fn run(
     tables: &Tables,
     from: Option<(PortId, &PortState)>,
     frame: &Parsed,
     class: &Class,
     learn: &Learn,
-    tunnelled: Option<&Tunnelled>,
+    limits: Limits<'_>,
     notes: &mut Notes,
 ) -> Result<Egress, Verdict> {
     let dropped = |reason| Err(Verdict::Dropped(reason));
@@ -38,8 +46,12 @@ pub(super) fn run(
         } else {
             flood_set(tables, from, class).intersection(&tables.ports.flood_multicast)
         };
-        let flood = match tunnelled {
+        let flood = match limits.tunnelled {
             Some(tunnelled) => flood.difference(&tunnelled.without),
+            None => flood,
+        };
+        let flood = match limits.members {
+            Some(members) => flood.intersection(members),
             None => flood,
         };
         return flooded(Flood::of(frame.dst), flood, notes);

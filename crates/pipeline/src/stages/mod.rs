@@ -14,6 +14,7 @@ pub mod parse;
 pub mod port;
 pub mod replicate;
 pub mod route;
+pub mod snoop;
 pub mod storm;
 pub mod trap;
 pub mod vlan_egress;
@@ -26,7 +27,7 @@ use crate::tables::Tables;
 use crate::trace::{Fact, Notes, Verdict};
 use ipnet::IpNet;
 use lanyard_types::{
-    AdjacencyId, DropReason, MacAddr, PortId, PortSettings, Stage, StormKind, VlanId, VrfId,
+    AdjacencyId, DropReason, MacAddr, PortId, PortSet, PortSettings, Stage, StormKind, VlanId, VrfId,
 };
 use lanyard_wire::Tag;
 use parse::Parsed;
@@ -47,6 +48,7 @@ pub(crate) fn randomise(seed: u64, plane: &mut PlaneState) {
     for port in plane.ports.values_mut().filter(|port| port.kind == PortKind::Netdev) {
         port.stages.storm_pps = storm::random(&mut storm);
     }
+    snoop::randomise(&mut rng(Stage::Snoop), plane);
 }
 
 /// What stages keep from one frame to the next.
@@ -155,7 +157,10 @@ fn run(
     };
     let passage = Passage { tables, arrival, ingress };
     match (route::run(tables, arrival, ingress, &frame, class.as_ref(), notes)?, &class) {
-        (Onward::Bridge, Some(class)) => passage.bridge(&frame, class, None, decision, notes),
+        (Onward::Bridge, Some(class)) => {
+            let members = snoop::run(tables, arrival, &frame, class, notes)?;
+            passage.bridge(&frame, class, members.as_ref(), None, decision, notes)
+        }
         (Onward::Routed { rewrite, adjacency, route, out }, _) => {
             decision.adjacency = Some(adjacency);
             decision.route = Some(route);
@@ -163,7 +168,7 @@ fn run(
             match out {
                 Out::Vlan(vlan) => {
                     let class = passage.leaving(&frame, vlan)?;
-                    passage.bridge(&frame, &class, Some(rewrite), decision, notes)
+                    passage.bridge(&frame, &class, None, Some(rewrite), decision, notes)
                 }
                 Out::Port { port, tag } => {
                     passage.straight(&frame, port, tag, Some(rewrite), decision, notes)
@@ -200,11 +205,13 @@ impl Passage<'_> {
         Ok(Class { vlan, instance: state.instance, stp: StpState::Forwarding, tag })
     }
 
-    /// Runs the remaining stages in a VLAN. A routed frame has no ingress port, so none is left out of its flood.
+    /// Runs the remaining stages in a VLAN. A routed frame has no ingress port, so none is left out of its flood. `members`
+    /// are the ports to which a group's frame is limited.
     fn bridge(
         &self,
         frame: &Parsed,
         class: &Class,
+        members: Option<&PortSet>,
         rewrite: Option<route::Rewrite>,
         decision: &mut Decision,
         notes: &mut Notes,
@@ -212,8 +219,8 @@ impl Passage<'_> {
         let from = rewrite.is_none().then_some((self.arrival.port, self.ingress));
         let tunnelled =
             (frame.dst == MacAddr::TUNNEL).then(|| trap::Tunnelled::of(self.tables, self.arrival, frame));
-        let carried = tunnelled.as_ref();
-        let egress = bridge::run(self.tables, from, frame, class, &decision.learn, carried, notes)?;
+        let limits = bridge::Limits { tunnelled: tunnelled.as_ref(), members };
+        let egress = bridge::run(self.tables, from, frame, class, &decision.learn, limits, notes)?;
         let egress =
             vlan_egress::run(self.tables, from, frame, class, egress, &mut decision.oversize, notes)?;
         decision.plan = replicate::run(self.tables, self.ingress, frame, class, &egress, notes);

@@ -5,6 +5,7 @@
 
 pub mod counters;
 pub mod fdb;
+pub mod mdb;
 pub mod ports;
 pub mod rifs;
 pub mod routes;
@@ -13,6 +14,7 @@ pub mod trap;
 pub mod vlans;
 
 use fdb::Fdb;
+use mdb::Mdb;
 use ports::Ports;
 use rifs::Rifs;
 use routes::{Limits, Routes};
@@ -31,6 +33,8 @@ pub struct Tables {
     pub stp: SpanningTree,
     /// The FDB.
     pub fdb: Fdb,
+    /// The MDB.
+    pub mdb: Mdb,
     /// Which control frames are trapped, and the token buckets that limit them.
     pub trap: TrapTable,
     /// Router interfaces.
@@ -50,6 +54,7 @@ impl Tables {
             vlans: Vlans::default(),
             stp: SpanningTree::default(),
             fdb: Fdb::new(salt),
+            mdb: Mdb::default(),
             trap: TrapTable::default(),
             rifs: Rifs::default(),
             routes: Routes::new(Limits::default()),

@@ -5,6 +5,7 @@
 mod fdb;
 mod properties;
 mod route;
+mod snoop;
 mod stages;
 mod support;
 mod tunnels;
