@@ -13,5 +13,6 @@ mod harness;
 mod fpm;
 mod frr;
 mod lab;
+mod multicast;
 mod protocols;
 mod scale;

@@ -20,6 +20,7 @@ mod hooks;
 mod hosts;
 mod layer3;
 mod life;
+mod multicast;
 mod oracle;
 mod overlay;
 mod packet_filter;

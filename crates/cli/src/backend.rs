@@ -243,6 +243,14 @@ pub trait Discovery {
     fn clear_discovery_counters(&mut self, protocol: Protocol);
 }
 
+/// Multicast snooping.
+pub trait Multicast {
+    /// `show ip igmp snooping ...`, `show ipv6 mld snooping ...`.
+    fn snooping(&mut self, family: lanyard_types::Family) -> view::Snooping;
+    /// `clear ip igmp snooping membership`, `clear ipv6 mld snooping membership`.
+    fn clear_snooping(&mut self, family: lanyard_types::Family);
+}
+
 /// Object tracking, virtual routers, DHCP relays, and the FPM server.
 pub trait Services {
     /// `show track`.
@@ -304,6 +312,7 @@ pub trait Backend:
     + Routes
     + SpanningTree
     + Discovery
+    + Multicast
     + Services
     + Platform
     + System
@@ -319,6 +328,7 @@ impl<
         + Routes
         + SpanningTree
         + Discovery
+        + Multicast
         + Services
         + Platform
         + System,

@@ -8,12 +8,14 @@ mod discovery;
 mod fpm;
 mod layer3;
 mod platform;
+mod snooping;
 mod spanning_tree;
 
 pub use discovery::*;
 pub use fpm::*;
 pub use layer3::*;
 pub use platform::*;
+pub use snooping::*;
 pub use spanning_tree::*;
 
 use lanyard_types::MacAddr;
@@ -527,12 +529,22 @@ pub enum EventKind {
     Resource,
     /// Neighbours that LLDP and CDP have found.
     Discovery,
+    /// Multicast groups.
+    Multicast,
 }
 
 impl EventKind {
     /// All kinds, in the order of the command's help.
-    pub const ALL: [Self; 7] =
-        [Self::Fdb, Self::Link, Self::Stp, Self::Route, Self::Neighbor, Self::Resource, Self::Discovery];
+    pub const ALL: [Self; 8] = [
+        Self::Fdb,
+        Self::Link,
+        Self::Stp,
+        Self::Route,
+        Self::Neighbor,
+        Self::Resource,
+        Self::Discovery,
+        Self::Multicast,
+    ];
     /// The keyword on the command line and in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -544,6 +556,7 @@ impl EventKind {
             Self::Neighbor => "neighbor",
             Self::Resource => "resource",
             Self::Discovery => "discovery",
+            Self::Multicast => "multicast",
         }
     }
 }

@@ -9,6 +9,7 @@ mod format;
 pub mod fpm;
 pub mod layer3;
 mod model;
+mod snooping;
 pub mod spanning_tree;
 pub mod text;
 
@@ -16,3 +17,4 @@ pub use discovery::{Discovery, DiscoveryPort};
 pub use fpm::FpmServer;
 pub use layer3::StaticRoute;
 pub use model::*;
+pub use snooping::{FamilySnooping, Snooping, SnoopingSettings, VlanSnooping};

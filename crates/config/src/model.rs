@@ -4,6 +4,7 @@
 use crate::discovery::{Discovery, DiscoveryPort};
 use crate::fpm::FpmServer;
 use crate::layer3::{ForwardingPlane, Layer3, RelayInformation, StaticRoute, Track, Vrf};
+use crate::snooping::Snooping;
 use crate::spanning_tree::{ErrDisable, SpanningTree, SpanningTreePort};
 use ipnet::{Ipv4Net, Ipv6Net};
 use lanyard_pipeline::state::{Delivery, FDB_LIMIT_DEFAULT, HookChoice, ReservedAction, Tpid};
@@ -49,6 +50,8 @@ pub struct Config {
     pub errdisable: ErrDisable,
     /// `lldp ...` and `cdp ...`.
     pub discovery: Discovery,
+    /// `ip igmp snooping ...` and `ipv6 mld snooping ...`.
+    pub snooping: Snooping,
     /// `fpm server`; `None` is off.
     pub fpm: Option<FpmServer>,
     /// `banner motd|login|exec`, with line feeds between the lines of a text.
@@ -100,6 +103,7 @@ impl Default for Config {
             spanning_tree: SpanningTree::default(),
             errdisable: ErrDisable::default(),
             discovery: Discovery::default(),
+            snooping: Snooping::default(),
             fpm: None,
             banners: BTreeMap::new(),
             chip: ChipSettings::default(),
@@ -229,6 +233,8 @@ pub struct Interface {
     pub spanning_tree: SpanningTreePort,
     /// `lldp ...` and `cdp ...`.
     pub discovery: DiscoveryPort,
+    /// `ip igmp max-groups` and `ipv6 mld max-groups`, by `Family::index()`.
+    pub max_groups: [Option<u32>; 2],
     /// `logging event link-status`, on by default.
     pub log_link: bool,
     /// `breakout`: the parts that this front-panel port is split into.
@@ -255,6 +261,7 @@ impl Default for Interface {
             duplex: Duplex::default(),
             spanning_tree: SpanningTreePort::default(),
             discovery: DiscoveryPort::default(),
+            max_groups: [None; 2],
             log_link: true,
             breakout: None,
             fec: Fec::default(),

@@ -17,6 +17,7 @@ use crate::netdevs::{Change, fixed, learn_modes, pair_missing};
 use crate::protocols::keeper::snapshot_path;
 use crate::protocols::work::Report;
 use crate::routing::Turn;
+use crate::snooping;
 use crate::spanning;
 use crate::startup::Part;
 use ipnet::IpNet;
@@ -391,6 +392,7 @@ impl Core {
         for report in std::mem::take(&mut reports.waiting) {
             match report {
                 Report::Discovery(event) => drop(self.discovery.handle(&mut self.ctx, event)),
+                Report::Snooping(event) => drop(self.snooping.handle(&mut self.ctx, event)),
                 other => reports.waiting.push_back(other),
             }
         }
@@ -483,6 +485,7 @@ impl Core {
         self.detached = true;
         spanning::end(&self.ctx);
         discovery::end(&self.ctx);
+        snooping::end(&self.ctx);
         let mut failures: Vec<DetachFailure> =
             self.ctx.plane.detach().err().map(DetachFailure::from).into_iter().collect();
         self.children.end_all(&mut self.ctx);

@@ -24,6 +24,7 @@ use crate::protocols::Protocols;
 use crate::relay::Relaying;
 use crate::resources::{self, Resources};
 use crate::routing::{Following, Turn};
+use crate::snooping::Snooping;
 use crate::tracking::{self, Tracking};
 use crate::users::Users;
 use lanyard_cli::sessions::ConfigSessions;
@@ -46,6 +47,7 @@ pub(crate) struct Core {
     pub(crate) relaying: Relaying,
     pub(crate) children: Children,
     pub(crate) discovery: LinkDiscovery,
+    pub(crate) snooping: Snooping,
     pub(crate) ageing: FdbAgeing,
     pub(crate) resources: Resources,
     pub(crate) readiness: Readiness,
@@ -111,6 +113,7 @@ impl Core {
             relaying: Relaying::default(),
             children: Children::default(),
             discovery: LinkDiscovery::default(),
+            snooping: Snooping::default(),
             resources: Resources::default(),
             readiness: Readiness::default(),
             ports: PortNotes::default(),
@@ -133,6 +136,7 @@ impl Core {
         self.relaying.configure(&mut self.ctx);
         self.children.configure(&mut self.ctx);
         self.discovery.configure(&mut self.ctx);
+        self.snooping.configure(&mut self.ctx);
     }
 
     /// Handles the plane's events; returns their number.

@@ -56,6 +56,8 @@ mod run;
 mod run_error;
 mod server;
 mod service_views;
+mod snooping;
+mod snooping_views;
 mod spaces;
 mod spanning;
 mod spanning_views;

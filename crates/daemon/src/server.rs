@@ -8,6 +8,7 @@ use crate::capture::{Capture, CaptureError};
 use crate::core::Core;
 use crate::os;
 use crate::protocol::{Done, MAX_PIECE, MAX_REQUEST, Reply, Request, line, pieces};
+use crate::snooping;
 use crate::users::{MAX_USERS, TooManyUsers};
 use lanyard_cli::{Login, Outcome, Program, Session, brctl};
 use std::cell::RefCell;
@@ -302,7 +303,12 @@ async fn execute(
         }
         Outcome::Stream(kinds) => {
             let topics = Topics::Events(kinds.into_iter().collect());
-            let subscription = seat.shared.core.borrow_mut().ctx.bus.subscribe(topics);
+            let subscription = {
+                let mut core = seat.shared.core.borrow_mut();
+                let subscription = core.ctx.bus.subscribe(topics);
+                snooping::listen(&core.ctx);
+                subscription
+            };
             match subscription {
                 Ok(subscription) => stream(connection, subscription).await?,
                 Err(reason) => {

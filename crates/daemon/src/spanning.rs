@@ -127,8 +127,8 @@ fn set_port(ctx: &mut Context, port: PortId, cause: Option<ErrCause>) {
 fn announce(ctx: &mut Context, report: &Report) {
     match report {
         Report::Tree { event, mode, mstid } => announce_event(ctx, event, *mode, *mstid),
-        // Passed to its own module.
-        Report::Discovery(_) => {}
+        // Passed to their own modules.
+        Report::Discovery(_) | Report::Snooping(_) => {}
         Report::Expired(ports) => {
             let names: Vec<String> = ports.iter().map(|port| ctx.port_name(*port).to_string()).collect();
             let text = format!(

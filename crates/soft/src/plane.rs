@@ -10,9 +10,9 @@ use crate::worker::{self, Shared};
 use lanyard_pipeline::state::{Delivery, HookChoice, PlaneState, PortKind, PortState};
 use lanyard_pipeline::{Pipeline, Timestamp};
 use lanyard_plane::{
-    ApplyChange, Capabilities, Change, FdbEntry, FdbFilter, Hook, MAX_TRACE_FRAME, MDB_CAPACITY, Plane, PlaneError,
-    PlaneEvent, PortCounters, ProtocolPlane, RifAttachment, RifState, RouteChange, RouteLookup, Sweep,
-    TableUsage, Trace, TrapCounters, TreeStates, changes, transact,
+    ApplyChange, Capabilities, Change, FdbEntry, FdbFilter, Hook, MAX_TRACE_FRAME, MDB_CAPACITY, Plane,
+    PlaneError, PlaneEvent, PortCounters, ProtocolPlane, RifAttachment, RifState, RouteChange, RouteLookup,
+    Sweep, TableUsage, Trace, TrapCounters, TreeStates, changes, transact,
 };
 use lanyard_types::{
     AdjacencyId, FrameCount, MAX_PORTS, MAX_VLANS, PortId, PortSet, RifId, TrapGroup, TrapReason, VlanId,

@@ -11,6 +11,7 @@ use crate::discovery;
 use crate::facts::{Facts, LinkFacts};
 use crate::identity::Identity;
 use crate::ports::PortIds;
+use crate::snooping;
 
 pub use crate::names::*;
 
@@ -59,6 +60,7 @@ fn active_vlans(config: &Config) -> BTreeMap<VlanId, VlanState> {
     let lower = |vlan: VlanId| VlanState {
         learning: !config.fdb.no_learning.contains(vlan),
         fdb_limit: config.fdb.vlan_limits.get(&vlan).copied(),
+        snooping: snooping::of_vlan(config, vlan),
         ..VlanState::default()
     };
     active.map(|(vlan, _)| (*vlan, lower(*vlan))).collect()

@@ -30,6 +30,7 @@ pub mod rifs;
 mod routers;
 pub mod routing;
 pub mod services;
+pub mod snooping;
 pub mod spanning;
 mod switch;
 pub mod track;

@@ -351,10 +351,15 @@ impl Spanning {
         }
     }
 
+    /// The VLANs among `known` that belong to a tree.
+    #[must_use]
+    pub fn vlans_of(&self, instance: InstanceId, known: &VlanSet) -> VlanSet {
+        known.iter().filter(|vlan| self.bridge.instance_of(*vlan) == instance).collect()
+    }
+
     /// The flushes of ports in the VLANs of a tree.
     fn flush(&self, instance: InstanceId, ports: &PortSet, known: &VlanSet) -> Vec<FdbFilter> {
-        let vlans: Vec<VlanId> =
-            known.iter().filter(|vlan| self.bridge.instance_of(*vlan) == instance).collect();
+        let vlans: Vec<VlanId> = self.vlans_of(instance, known).iter().collect();
         let all = vlans.len() > SINGLE_FLUSHES || vlans.len() == known.len();
         let mut list = Vec::new();
         for port in ports.iter() {

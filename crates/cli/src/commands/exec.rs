@@ -1,6 +1,6 @@
 //! The commands of exec mode except `show`.
 
-use super::{discovery, files, need, session, show, show_ip, show_stp, vrf};
+use super::{discovery, files, need, session, show, show_ip, show_stp, snooping, vrf};
 use crate::args::{Args, Kind, MAX_WORD};
 use crate::backend::{MacFilter, Refusal};
 use crate::exec::{Exec, MAX_HISTORY};
@@ -33,6 +33,7 @@ pub const TREE: &[Node] = &[
             kw("discovery", "Neighbors found by LLDP and CDP").exec(monitor_one),
             kw("fdb", "Addresses learned, moved and aged out").exec(monitor_one),
             kw("link", "Ports going up and down").exec(monitor_one),
+            kw("multicast", "Multicast groups and the ports of their members").exec(monitor_one),
             kw("neighbor", "Neighbours of the kernel's tables").exec(monitor_one),
             kw("resource", "Tables filling up").exec(monitor_one),
             kw("route", "Routes of the kernel's tables").exec(monitor_one),
@@ -78,6 +79,7 @@ const CLEAR: Node = kw("clear", "Reset functions").privileged().then(&[
         "Interface",
     )
     .exec(clear_counters)]),
+    snooping::CLEAR_IP,
     show_ip::CLEAR_IPV6,
     discovery::CLEAR_LLDP,
     kw("logging", "Clear logging buffer").exec(clear_logging),

@@ -1,8 +1,8 @@
 //! Global configuration: the tables of its lines, in the order in which the running configuration has them.
 
 use super::{
-    banner, discovery, forwarding, fpm, interface, mac, need, platform, route, spanning_tree, track, vlan,
-    vrf,
+    banner, discovery, forwarding, fpm, interface, mac, need, platform, route, snooping, spanning_tree,
+    track, vlan, vrf,
 };
 use crate::args::{Args, Form, Kind, MAX_WORD, short};
 use crate::backend::Refusal;
@@ -21,6 +21,7 @@ pub const LINES: &[&[Line<Config>]] = &[
     mac::LINES,
     spanning_tree::LINES,
     discovery::GLOBAL,
+    snooping::GLOBAL,
     MODES,
     route::ROUTES,
     route::ARPS,
@@ -30,8 +31,15 @@ pub const LINES: &[&[Line<Config>]] = &[
 
 /// The sections of the running configuration that precede those of VLANs, VRFs, tracked objects and interfaces: lines
 /// such as `mac address-table limit` also exist in those modes, so they must be printed before them.
-pub const BEFORE: &[&[Line<Config>]] =
-    &[HOSTNAME, GENERAL, platform::LINES, mac::LINES, spanning_tree::LINES, discovery::GLOBAL];
+pub const BEFORE: &[&[Line<Config>]] = &[
+    HOSTNAME,
+    GENERAL,
+    platform::LINES,
+    mac::LINES,
+    spanning_tree::LINES,
+    discovery::GLOBAL,
+    snooping::GLOBAL,
+];
 
 /// The sections that follow: they refer to VLANs, VRFs, tracked objects and interfaces.
 pub const AFTER: &[&[Line<Config>]] = &[route::ROUTES, route::ARPS, fpm::LINES, banner::LINES];

@@ -3,7 +3,7 @@
 //! Invariant: an interface whose role is unset has no switchport settings that imply one, and only routed
 //! ports and VLAN interfaces have addresses; so the text of a configuration describes it completely.
 
-use super::{discovery, ip, layer3, need, platform, spanning_tree, vrrp};
+use super::{discovery, ip, layer3, need, platform, snooping, spanning_tree, vrrp};
 use crate::args::{Args, Form, Kind, Names};
 use crate::backend::Refusal;
 use crate::edit::Edit;
@@ -47,6 +47,7 @@ pub static LINES: LazyLock<Vec<&'static [Line<Interface>]>> = LazyLock::new(|| {
         platform::PORT,
         spanning_tree::PORT,
         discovery::PORT,
+        snooping::PORT,
         ip::ADDRESSES,
         layer3::LINES,
         vrrp::LINES,

@@ -20,6 +20,7 @@ mod shared;
 mod show;
 mod show_ip;
 mod show_stp;
+mod snooping;
 pub(crate) mod spanning_tree;
 mod storm_control;
 pub(crate) mod track;
@@ -69,9 +70,15 @@ pub struct Trees {
 
 /// The trees, made from the tables of lines at the first use.
 pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
-    let groups = [global::GROUPS, discovery::GROUPS, platform::GROUPS].concat();
+    let groups = [global::GROUPS, discovery::GROUPS, platform::GROUPS, snooping::GROUPS].concat();
     let global = || branch(&groups, global::LINES);
-    let own = [interface::GROUPS, layer3::GROUPS, spanning_tree::PORT_GROUPS, discovery::PORT_GROUPS];
+    let own = [
+        interface::GROUPS,
+        layer3::GROUPS,
+        spanning_tree::PORT_GROUPS,
+        discovery::PORT_GROUPS,
+        snooping::PORT_GROUPS,
+    ];
     let interface: Vec<_> =
         own.into_iter().chain(FEATURES.iter().map(|feature| feature.groups)).flatten().copied().collect();
     Trees {

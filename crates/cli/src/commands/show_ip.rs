@@ -1,7 +1,7 @@
 //! `show ip ...`, `show ipv6 ...`, `show arp`, `show vrf`, `show track`, `show vrrp`; `clear arp-cache` and `clear
 //! ipv6 neighbors`.
 
-use super::{need, vrf};
+use super::{need, snooping, vrf};
 use crate::args::{Args, Kind};
 use crate::backend::{Family, Refusal, RouteQuery};
 use crate::config_view as made;
@@ -30,6 +30,7 @@ pub const IP: Node = kw("ip", "IP information").then(&[
     ]),
     kw("dhcp", "Show items in the DHCP database")
         .then(&[kw("relay", "DHCP relay: servers and counters").exec(relay)]),
+    snooping::SHOW_IGMP,
     kw("interface", "IP interface status and configuration").exec(interface).then(&[
         kw("brief", "Brief summary of IP status and configuration").exec(ip_brief),
         INTERFACE.exec(interface),
@@ -68,6 +69,7 @@ pub const IPV6: Node = kw("ipv6", "IPv6 information").then(&[
         kw("brief", "Brief summary of IPv6 status and configuration").exec(ipv6_brief),
         INTERFACE.exec(interface),
     ]),
+    snooping::SHOW_MLD,
     kw("neighbors", "Show IPv6 neighbor cache entries")
         .exec(neighbors)
         .then(&[kw("vrf", VRF).then(&[vrf::NAME.exec(neighbors)])]),
@@ -116,12 +118,14 @@ pub const CLEAR_ARP: Node = kw("arp-cache", "Clear the entire ARP cache").exec(c
 ]);
 
 /// `clear ipv6 neighbors`.
-pub const CLEAR_IPV6: Node =
-    kw("ipv6", "Clear IPv6 information").then(&[kw("neighbors", "Neighbors").exec(clear).then(&[
+pub const CLEAR_IPV6: Node = kw("ipv6", "Clear IPv6 information").then(&[
+    snooping::CLEAR_MLD,
+    kw("neighbors", "Neighbors").exec(clear).then(&[
         arg(Kind::Ipv6, "IPv6 address to delete").exec(clear),
         kw("vrf", VRF)
             .then(&[vrf::NAME.exec(clear).then(&[arg(Kind::Ipv6, "IPv6 address to delete").exec(clear)])]),
-    ])]);
+    ]),
+]);
 
 const CEF_V4: Node = arg(Kind::Ipv4, "Show the longest match of this address").exec(cef).then(&[kw(
     "detail",

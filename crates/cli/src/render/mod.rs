@@ -8,6 +8,7 @@ mod layer3;
 mod platform;
 mod route;
 mod services;
+pub mod snooping;
 mod spanning_tree;
 mod system;
 mod table;

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, dead_code)]
 
 use lanyard_cli::backend::{
-    Configuration, Discovery, Family, Fdb, Files, Interfaces, MacFilter, Neighbors, Platform, Refusal,
-    RouteQuery, Routes, Services, SpanningTree, System,
+    Configuration, Discovery, Family, Fdb, Files, Interfaces, MacFilter, Multicast, Neighbors, Platform,
+    Refusal, RouteQuery, Routes, Services, SpanningTree, System,
 };
 use lanyard_cli::sessions::ConfigSessions;
 use lanyard_cli::{Login, Session, view};
@@ -413,6 +413,60 @@ impl Discovery for Fake {
     }
     fn clear_discovery_counters(&mut self, protocol: lanyard_lldp::Protocol) {
         self.cleared.push(format!("counters {protocol:?}"));
+    }
+}
+
+impl Multicast for Fake {
+    fn snooping(&mut self, family: lanyard_types::Family) -> view::Snooping {
+        let settings = self.config.snooping.of(family);
+        let (group, source) = match family {
+            lanyard_types::Family::V4 => ("239.1.1.1", "10.0.0.9"),
+            lanyard_types::Family::V6 => ("ff05::101", "2001:db8::9"),
+        };
+        let address = |text: &str| text.parse::<std::net::IpAddr>().expect("an address");
+        let group = |mode, sources: &[&str], expires_s| view::SnoopingGroup {
+            vlan: 10,
+            group: view::IpAddrText(address(group)),
+            sources: sources.iter().map(|source| address(source)).collect(),
+            mode,
+            ports: vec!["eth1".into(), "eth2".into()],
+            expires_s,
+        };
+        let vlan = view::SnoopingVlan {
+            vlan: 10,
+            enabled: settings.is_on(VlanId::new(10).expect("a VLAN")),
+            immediate_leave: true,
+            robustness: 2,
+            last_member_query_count: 2,
+            last_member_query_interval_ms: 1000,
+            unregistered: "flood",
+            flooding: "none",
+            counters: [("reports", 7), ("queries", 0), ("error_checksum", 1)].into(),
+            querier: view::SnoopingQuerier {
+                querier_enabled: true,
+                querier_address: Some(address(source)),
+                querier_is_self: true,
+                querier_version: 2,
+                query_interval_s: 125,
+                max_response_time_s: 10,
+            },
+            groups: vec![group("any", &[], Some(259)), group("exclude", &[source], None)],
+            mrouters: vec![view::SnoopingRouter { vlan: 10, interface: "eth1".into(), kind: "dynamic" }],
+        };
+        view::Snooping {
+            protocol: if family == lanyard_types::Family::V4 { "igmp" } else { "mld" },
+            enabled: settings.on,
+            supported: true,
+            report_suppression: settings.report_suppression,
+            tcn_flood_query_count: settings.tcn_flood_count,
+            tcn_query_solicit: settings.tcn_solicit,
+            memberships: 4,
+            max_memberships: 65_536,
+            vlans: vec![vlan],
+        }
+    }
+    fn clear_snooping(&mut self, family: lanyard_types::Family) {
+        self.cleared.push(format!("snooping {family:?}"));
     }
 }
 

@@ -11,6 +11,7 @@
 pub(crate) mod discovery;
 pub(crate) mod keeper;
 mod loop_safety;
+pub(crate) mod snooping;
 pub(crate) mod trees;
 pub(crate) mod work;
 
@@ -21,6 +22,7 @@ use discovery::LinkDiscovery;
 use lanyard_plane::{Plane, PlaneError, ProtocolPlane, Trapped};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use snooping::Snooping;
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -38,6 +40,7 @@ const MAX_JOBS: usize = 4;
 pub(crate) struct Engine {
     pub(crate) trees: Trees,
     pub(crate) discovery: LinkDiscovery,
+    pub(crate) snooping: Snooping,
     plane: Box<dyn ProtocolPlane>,
     clock: Clock,
     reports: Reports,
@@ -47,10 +50,15 @@ pub(crate) struct Engine {
 impl Engine {
     /// Lets the protocols do the work that is due and the work caused by frames and jobs.
     pub(crate) fn act(&mut self) {
-        let Self { trees, discovery, plane, clock, reports, bell } = self;
+        let Self { trees, discovery, snooping, plane, clock, reports, bell } = self;
         let mut io = Io { clock, plane: &mut **plane, reports };
         trees.act(&mut io);
         discovery.act(&mut io);
+        let changed = trees.take_changed();
+        if !changed.is_empty() {
+            snooping.topology_changed(io.now(), &changed);
+        }
+        snooping.act(&mut io);
         if !reports.is_empty() {
             // Management reads the bell before it takes the reports.
             let _ = bell.write(1);
@@ -66,6 +74,11 @@ impl Engine {
         let Self { discovery, plane, clock, reports, .. } = self;
         (discovery, Io { clock, plane: &mut **plane, reports })
     }
+    /// Multicast snooping and the objects it acts on, for jobs of management.
+    pub(crate) fn snooping_and_io(&mut self) -> (&mut Snooping, Io<'_>) {
+        let Self { snooping, plane, clock, reports, .. } = self;
+        (snooping, Io { clock, plane: &mut **plane, reports })
+    }
     /// Milliseconds since the machine was started.
     pub(crate) fn now(&self) -> u64 {
         self.clock.boot_ms()
@@ -76,13 +89,15 @@ impl Engine {
     }
     /// Handles waiting frames and does the work that is due; returns the number of frames.
     fn turn(&mut self) -> usize {
-        let Self { trees, discovery, plane, clock, .. } = self;
+        let Self { trees, discovery, snooping, plane, clock, .. } = self;
         let now = clock.boot_ms();
         let count = plane.poll_traps(&mut |Trapped { port, reason, frame }| {
             if trees.takes(reason.group()) {
                 trees.handle_frame(now, port, &frame);
             } else if discovery.takes(reason.group()) {
                 discovery.handle_frame(now, port, &frame);
+            } else if snooping.takes(reason.group()) {
+                snooping.handle_frame(now, port, &frame);
             }
         });
         if count > 0 || self.next_ms().is_some_and(|at| at <= now) {
@@ -91,7 +106,7 @@ impl Engine {
         count
     }
     fn next_ms(&self) -> Option<u64> {
-        [self.trees.next_ms(), self.discovery.next_ms()].into_iter().flatten().min()
+        [self.trees.next_ms(), self.discovery.next_ms(), self.snooping.next_ms()].into_iter().flatten().min()
     }
 }
 
@@ -135,8 +150,9 @@ impl Protocols {
             cause: error.to_string(),
         })?);
         let trees = trees(&*part).over(&*part);
-        let (discovery, reports) = (LinkDiscovery::default(), Reports::default());
-        let engine = Engine { trees, discovery, plane: part, clock, reports, bell: bell.clone() };
+        let (discovery, snooping, reports) =
+            (LinkDiscovery::default(), Snooping::default(), Reports::default());
+        let engine = Engine { trees, discovery, snooping, plane: part, clock, reports, bell: bell.clone() };
         Ok(Self { place: Place::Here(RefCell::new(Box::new(engine))), bell })
     }
     /// Moves them to a thread of their own.

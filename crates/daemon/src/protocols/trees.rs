@@ -32,6 +32,8 @@ pub(crate) struct Trees {
     /// The states that the planned bridge has decided on, during a commit.
     held: Option<TreeStates>,
     vlans: VlanSet,
+    /// VLANs whose topology has changed, for other protocols.
+    changed: VlanSet,
     /// True if the plane may have other states than the decided ones.
     dirty: bool,
     /// The states that the plane accepted last, or had at the start.
@@ -53,6 +55,7 @@ impl Trees {
             configured: false,
             held: None,
             vlans: VlanSet::EMPTY,
+            changed: VlanSet::EMPTY,
             dirty: false,
             given: TreeStates::default(),
             safety: LoopSafety::default(),
@@ -60,6 +63,10 @@ impl Trees {
             mark: 0,
             saved: None,
         }
+    }
+    /// Takes the VLANs whose topology has changed since the last call.
+    pub(crate) fn take_changed(&mut self) -> VlanSet {
+        std::mem::take(&mut self.changed)
     }
     /// Takes over the states and the mark that the plane has.
     pub(crate) fn over(self, plane: &dyn ProtocolPlane) -> Self {
@@ -180,6 +187,12 @@ impl Trees {
             let bridge = spanning.bridge();
             let mode = bridge.config().mode;
             for event in todo.events {
+                if let Event::TopologyChange { instance, vlan, .. } = &event {
+                    match vlan {
+                        Some(vlan) => _ = self.changed.insert(*vlan),
+                        None => self.changed = self.changed.union(&spanning.vlans_of(*instance, &self.vlans)),
+                    }
+                }
                 let mstid = tree_of(&event).map_or(0, |instance| bridge.mstid_of(instance));
                 io.reports.add(Report::Tree { event, mode, mstid });
             }

@@ -45,6 +45,8 @@ pub(crate) enum Report {
     Tree { event: Event, mode: Mode, mstid: u16 },
     /// Neighbour discovery: an event.
     Discovery(lanyard_lldp::Event),
+    /// Multicast snooping: an event.
+    Snooping(super::snooping::Event),
     /// The watchdog has blocked these ports.
     Expired(Vec<PortId>),
     /// The plane refused the state of a port, for this reason.

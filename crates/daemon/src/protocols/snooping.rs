@@ -1,0 +1,244 @@
+//! Multicast snooping on the protocol thread: messages about memberships and timers in; entries of the plane's MDB, queries
+//! and relayed messages out.
+//!
+//! Invariants: a plane that forwards without the daemon has entries only as long as this thread works: it restarts a watchdog,
+//! and after the watchdog has expired every VLAN floods until its members have been asked again. When the plane has no room
+//! for an entry, unregistered groups of that VLAN are flooded, so that no member gets too little.
+
+use super::work::{Io, Protocol, Report};
+use lanyard_plane::{Flooded, MdbChange, PlaneError};
+use lanyard_snoop::{Action, Config, Flood};
+use lanyard_switch::snooping::Classifier;
+use lanyard_types::{Family, PortId, PortSet, TrapGroup, VlanId, VlanSet};
+use lanyard_wire::{Frame, pop};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// How long the plane limits groups after this thread has ended or hangs: longer than a restart takes, and much shorter than
+/// memberships last, so that hosts that want to join wait no longer than this.
+const WATCHDOG: Duration = Duration::from_secs(10);
+/// How often the watchdog is restarted.
+const WATCHDOG_EVERY_MS: u64 = 3000;
+/// Refused entries that are tried again when one is removed.
+const RETRIES: usize = 16;
+
+/// What has happened, for management.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// The ports of a group, or of one of its sources; `None`: it has no members any more.
+    Group { vlan: VlanId, group: IpAddr, source: Option<IpAddr>, ports: Option<Box<PortSet>> },
+    /// The ports of routers.
+    Routers { vlan: VlanId, family: Family, ports: Box<PortSet> },
+    /// A port, or the switch (`None`), has as many groups as it may have.
+    Full { vlan: VlanId, port: Option<PortId> },
+    /// The plane has no room for a group.
+    Refused { vlan: VlanId, group: IpAddr, reason: PlaneError },
+}
+
+/// Snooping on the protocol thread; see the module comment.
+#[derive(Default)]
+pub(crate) struct Snooping {
+    machines: lanyard_snoop::Snooping,
+    classifiers: BTreeMap<PortId, Classifier>,
+    /// True once the plane's entries have been taken over.
+    adopted: bool,
+    /// Entries that the plane has refused, with their ports.
+    refused: BTreeMap<(VlanId, IpAddr, Option<IpAddr>), Box<PortSet>>,
+    /// What the machines flood.
+    flooded: BTreeMap<(VlanId, Family), Flood>,
+    /// VLANs whose flooding has to be told to the plane.
+    unsettled: BTreeSet<(VlanId, Family)>,
+    /// True if a listener wants events of groups.
+    pub(crate) events: bool,
+    /// True if a report about a refusal has been made since the last one was accepted.
+    said_full: bool,
+    /// When the watchdog is restarted; `None`: it does not run.
+    watchdog_ms: Option<u64>,
+}
+
+impl Snooping {
+    /// The machines, for views and for `clear`.
+    pub(crate) const fn machines(&self) -> &lanyard_snoop::Snooping {
+        &self.machines
+    }
+    pub(crate) const fn machines_mut(&mut self) -> &mut lanyard_snoop::Snooping {
+        &mut self.machines
+    }
+
+    /// Takes a configuration. The first one also takes over the entries that an adopted plane has kept.
+    pub(crate) fn configure(
+        &mut self,
+        io: &mut Io<'_>,
+        config: Config,
+        classifiers: BTreeMap<PortId, Classifier>,
+    ) {
+        let now = io.now();
+        self.classifiers = classifiers;
+        self.machines.configure(now, config);
+        if !std::mem::replace(&mut self.adopted, true) {
+            let (mut entries, mut routers) = (Vec::new(), Vec::new());
+            for change in io.plane.multicast_held() {
+                match change {
+                    MdbChange::Entry { vlan, group, source, ports } => {
+                        entries.push((vlan, group, source, ports.map(|ports| *ports).unwrap_or_default()));
+                    }
+                    MdbChange::Routers { vlan, family, ports } => routers.push((vlan, family, *ports)),
+                    MdbChange::Flood { vlan, family, .. } => _ = self.unsettled.insert((vlan, family)),
+                }
+            }
+            // The actions of the configuration itself are carried out first: static entries replace what was found.
+            self.act(io);
+            self.machines.restore(now, &entries, &routers);
+        }
+        if self.machines.config().vlans.is_empty() {
+            self.watchdog_ms = None;
+            // A watchdog that cannot be stopped only ends limits that do not exist.
+            let _ = io.plane.snooping_watchdog(None);
+        } else if self.watchdog_ms.is_none() {
+            self.watchdog_ms = Some(now);
+        }
+        self.act(io);
+    }
+
+    /// Handles changes of topology in these VLANs.
+    pub(crate) fn topology_changed(&mut self, now: u64, vlans: &VlanSet) {
+        vlans.iter().for_each(|vlan| self.machines.handle_topology_change(now, vlan));
+    }
+
+    fn watch(&mut self, io: &mut Io<'_>) {
+        let now = io.now();
+        if self.watchdog_ms.is_none_or(|at| at > now) {
+            return;
+        }
+        self.watchdog_ms = Some(now + WATCHDOG_EVERY_MS);
+        // Without a watchdog groups stay limited when the daemon ends; snooping itself works.
+        let _ = io.plane.snooping_watchdog(Some(WATCHDOG));
+        if io.plane.snooping_expired() {
+            // Members have come and gone unseen.
+            let vlans: VlanSet = self.machines.config().vlans.keys().map(|(vlan, _)| *vlan).collect();
+            self.topology_changed(now, &vlans);
+        }
+    }
+
+    fn set(
+        &mut self,
+        io: &mut Io<'_>,
+        (vlan, group, source): (VlanId, IpAddr, Option<IpAddr>),
+        ports: Option<Box<PortSet>>,
+    ) {
+        let key = (vlan, group, source);
+        if self.refused.remove(&key).is_some() {
+            self.unsettled.insert((vlan, Family::of(group)));
+        }
+        let change = MdbChange::Entry { vlan, group, source, ports: ports.clone() };
+        let given = io.plane.multicast(&change);
+        match (given, ports) {
+            (Ok(()), None) => self.retry(io),
+            (Ok(()), Some(_)) => self.said_full = false,
+            // The next configuration removes the entry, or the watchdog ends it.
+            (Err(_), None) => {}
+            (Err(reason), Some(ports)) => {
+                self.refused.insert(key, ports);
+                self.unsettled.insert((vlan, Family::of(group)));
+                if !std::mem::replace(&mut self.said_full, true) {
+                    io.reports.add(Report::Snooping(Event::Refused { vlan, group, reason }));
+                }
+            }
+        }
+    }
+
+    /// Tries entries again that had no room.
+    fn retry(&mut self, io: &mut Io<'_>) {
+        for _ in 0..RETRIES {
+            let Some(((vlan, group, source), ports)) = self.refused.pop_first() else { return };
+            let change = MdbChange::Entry { vlan, group, source, ports: Some(ports.clone()) };
+            if io.plane.multicast(&change).is_err() {
+                self.refused.insert((vlan, group, source), ports);
+                return;
+            }
+            self.unsettled.insert((vlan, Family::of(group)));
+        }
+    }
+
+    /// Tells the plane what is flooded.
+    fn settle(&mut self, io: &mut Io<'_>) {
+        for (vlan, family) in std::mem::take(&mut self.unsettled) {
+            let refused = || {
+                self.refused
+                    .keys()
+                    .any(|(refused, group, _)| (*refused, Family::of(*group)) == (vlan, family))
+            };
+            let flooded = match self.flooded.get(&(vlan, family)).copied().unwrap_or_default() {
+                Flood::All => Flooded::All,
+                Flood::Unregistered => Flooded::Unregistered,
+                Flood::Nothing if refused() => Flooded::Unregistered,
+                Flood::Nothing => Flooded::Nothing,
+            };
+            // Only a plane without an MDB refuses this, and it floods everything.
+            let _ = io.plane.multicast(&MdbChange::Flood { vlan, family, flooded });
+        }
+    }
+}
+
+impl Protocol for Snooping {
+    fn takes(&self, group: TrapGroup) -> bool {
+        group == TrapGroup::Multicast
+    }
+    fn handle_frame(&mut self, now: u64, port: PortId, frame: &[u8]) {
+        let Some(classifier) = self.classifiers.get(&port) else { return };
+        let tag = classifier.tpid.and_then(|tpid| Frame::new(frame).ok()?.tag(tpid).ok().flatten());
+        let vlan = tag.map(|tag| tag.vid).filter(|vid| *vid != 0);
+        let Some(vlan) = vlan.map_or(classifier.pvid, VlanId::new) else { return };
+        // A refused message has been counted.
+        if tag.is_none() {
+            let _ = self.machines.handle_frame(now, vlan, port, frame);
+            return;
+        }
+        let mut bare = frame.to_vec();
+        if pop(&mut bare).is_ok() {
+            let _ = self.machines.handle_frame(now, vlan, port, &bare);
+        }
+    }
+    fn next_ms(&self) -> Option<u64> {
+        self.machines.next_timeout().into_iter().chain(self.watchdog_ms).min()
+    }
+    fn act(&mut self, io: &mut Io<'_>) {
+        let now = io.now();
+        if self.machines.next_timeout().is_some_and(|at| at <= now) {
+            self.machines.handle_timer(now);
+        }
+        self.watch(io);
+        while let Some(action) = self.machines.poll_action() {
+            match action {
+                Action::Group { vlan, group, source, ports } => {
+                    if self.events {
+                        let ports = ports.clone();
+                        io.reports.add(Report::Snooping(Event::Group { vlan, group, source, ports }));
+                    }
+                    self.set(io, (vlan, group, source), ports);
+                }
+                Action::Routers { vlan, family, ports } => {
+                    // Only a plane without an MDB refuses this, and it floods everything.
+                    let _ = io.plane.multicast(&MdbChange::Routers { vlan, family, ports: ports.clone() });
+                    if self.events {
+                        io.reports.add(Report::Snooping(Event::Routers { vlan, family, ports }));
+                    }
+                }
+                Action::Flood { vlan, family, what } => {
+                    self.flooded.insert((vlan, family), what);
+                    self.unsettled.insert((vlan, family));
+                }
+                Action::Send { vlan, from, ports, frame } => {
+                    io.plane.relay(vlan, from, &ports, &frame);
+                }
+                Action::Full { vlan, port } => {
+                    if !std::mem::replace(&mut self.said_full, true) {
+                        io.reports.add(Report::Snooping(Event::Full { vlan, port }));
+                    }
+                }
+            }
+        }
+        self.settle(io);
+    }
+}

@@ -1,0 +1,140 @@
+//! Connects multicast snooping to the switch: which VLANs the plane snoops, and the settings of the machines in the protocol
+//! crate, from the configuration and the plane's state.
+
+use crate::identity::Identity;
+use crate::ports::PortIds;
+use lanyard_config::{Config, FamilySnooping, InterfaceName, SnoopingSettings, VlanSnooping};
+use lanyard_pipeline::state::{PlaneState, PortKind, Unregistered};
+use lanyard_snoop::{Querier, VlanConfig, link_local};
+use lanyard_types::{Family, PortId, PortSet, VlanId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Default seconds between two general queries (RFC 3376, 8.2; RFC 3810, 9.2).
+const QUERY_INTERVAL_S: u16 = 125;
+/// Default seconds within which members answer (RFC 3376, 8.3; RFC 3810, 9.3).
+const MAX_RESPONSE_S: u8 = 10;
+/// Default milliseconds within which members answer when a host has left (RFC 3376, 8.8; RFC 3810, 9.8).
+const LAST_MEMBER_MS: u16 = 1000;
+/// Default robustness variable, and number of queries for a last member (RFC 3376, 8.1 and 8.9).
+const ROBUSTNESS: u8 = 2;
+
+/// How a port classifies frames: the EtherType of its tag, and the VLAN of frames without one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Classifier {
+    /// `None`: the port recognises no tag.
+    pub tpid: Option<u16>,
+    /// `None`: frames without a tag are not accepted.
+    pub pvid: Option<VlanId>,
+}
+
+/// What the plane does in a VLAN, by `Family::index()`.
+#[must_use]
+pub fn of_vlan(config: &Config, vlan: VlanId) -> [Option<Unregistered>; 2] {
+    Family::ALL.map(|family| {
+        let snooping = config.snooping.of(family);
+        snooping.is_on(vlan).then(|| snooping.settings(vlan).unregistered.unwrap_or_default())
+    })
+}
+
+/// The ports that bridge, and how they classify frames.
+#[must_use]
+pub fn classifiers(state: &PlaneState) -> BTreeMap<PortId, Classifier> {
+    let bridges =
+        state.ports.iter().filter(|(_, port)| matches!(port.kind, PortKind::Netdev | PortKind::Svi(_)));
+    bridges.map(|(id, port)| (*id, Classifier { tpid: port.tpid.ethertype(), pvid: port.pvid })).collect()
+}
+
+/// The configuration of the machines: the VLANs of `state` that are snooped, each with its enabled ports.
+#[must_use]
+pub fn lower(
+    config: &Config,
+    state: &PlaneState,
+    ports: &PortIds,
+    identity: &Identity,
+) -> lanyard_snoop::Config {
+    let mut lowered = lanyard_snoop::Config { mac: identity.base_mac, vlans: BTreeMap::new() };
+    for family in Family::ALL {
+        let snooping = config.snooping.of(family);
+        for vlan in state.vlans.keys().filter(|vlan| snooping.is_on(**vlan)) {
+            let vlan_config = one(config, state, ports, identity, family, *vlan);
+            lowered.vlans.insert((*vlan, family), vlan_config);
+        }
+    }
+    lowered
+}
+
+fn one(
+    config: &Config,
+    state: &PlaneState,
+    ports: &PortIds,
+    identity: &Identity,
+    family: Family,
+    vlan: VlanId,
+) -> VlanConfig {
+    let snooping: &FamilySnooping = config.snooping.of(family);
+    let settings: SnoopingSettings = snooping.settings(vlan);
+    let own = snooping.vlans.get(&vlan).cloned().unwrap_or_default();
+    let VlanSnooping { immediate_leave, mrouters, statics, .. } = &own;
+    let members = state
+        .ports
+        .iter()
+        .filter(|(_, port)| port.enabled && (port.tagged.contains(vlan) || port.untagged.contains(vlan)));
+    let members: PortSet = members.map(|(id, _)| *id).collect();
+    let named = |names: &BTreeSet<InterfaceName>| -> PortSet {
+        let ids = names.iter().filter_map(|name| match name {
+            InterfaceName::Netdev(name) => ports.get(name),
+            InterfaceName::Vlan(_) => None,
+        });
+        ids.filter(|port| members.contains(*port)).collect()
+    };
+    let limit = |(name, interface): (&InterfaceName, &lanyard_config::Interface)| {
+        let InterfaceName::Netdev(name) = name else { return None };
+        Some((ports.get(name)?, interface.max_groups[family.index()]?))
+    };
+    let version = settings.querier_version.unwrap_or(match family {
+        Family::V4 => 3,
+        Family::V6 => 2,
+    });
+    let address = querier_address(config, identity, family, vlan, &settings);
+    VlanConfig {
+        querier: settings.querier.unwrap_or(false).then_some(Querier { address, version }),
+        immediate_leave: *immediate_leave,
+        report_suppression: snooping.report_suppression,
+        robustness: settings.robustness.unwrap_or(ROBUSTNESS),
+        query_interval_s: settings.query_interval_s.unwrap_or(QUERY_INTERVAL_S).into(),
+        max_response_ms: u32::from(settings.max_response_s.unwrap_or(MAX_RESPONSE_S)) * 1000,
+        last_member_ms: settings.last_member_ms.unwrap_or(LAST_MEMBER_MS).into(),
+        last_member_count: settings.last_member_count.unwrap_or(ROBUSTNESS),
+        other_querier_s: settings.querier_expiry_s.map(Into::into),
+        tcn_flood_count: snooping.tcn_flood_count,
+        tcn_solicit: snooping.tcn_solicit,
+        static_groups: statics.iter().map(|(group, names)| (*group, named(names))).collect(),
+        static_routers: named(mrouters),
+        limits: config.interfaces.iter().filter_map(limit).collect(),
+        ports: members,
+    }
+}
+
+/// The source of the switch's queries: the configured address, that of the VLAN's interface, or one that wins no election.
+/// MLD requires a link-local one (RFC 3810, 5.1.14).
+fn querier_address(
+    config: &Config,
+    identity: &Identity,
+    family: Family,
+    vlan: VlanId,
+    settings: &SnoopingSettings,
+) -> IpAddr {
+    let interface = config.interfaces.get(&InterfaceName::Vlan(vlan));
+    let own = || match family {
+        Family::V4 => {
+            interface.and_then(|interface| interface.ipv4.first()).map(|net| IpAddr::V4(net.addr()))
+        }
+        Family::V6 => Some(IpAddr::V6(link_local(identity.base_mac))),
+    };
+    settings.querier_address.or_else(own).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+}
+
+#[cfg(test)]
+#[path = "snooping_tests.rs"]
+mod tests;

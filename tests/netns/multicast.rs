@@ -1,0 +1,438 @@
+//! Multicast snooping with real hosts: the kernel joins for their sockets, and every port is watched.
+
+use crate::harness::frame::Mac;
+use crate::harness::{Bed, Frame, Host, Plane, mac, scenarios, wait_for};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+scenarios! {
+    a_stream_goes_to_the_members_alone: ebpf soft;
+    sources_that_members_name_decide: ebpf soft;
+    ipv6_groups_are_limited_and_neighbour_discovery_is_not: ebpf soft;
+    static_members_and_routers: ebpf soft;
+    settings_take_effect_and_go: ebpf soft;
+    a_kernel_bridge_is_the_querier: ebpf soft;
+    a_restart_keeps_the_members: ebpf;
+    without_a_daemon_groups_are_flooded_in_the_end: ebpf;
+    a_port_that_goes_down_has_no_members: ebpf soft;
+    ten_thousand_groups_are_joined_and_left: soft;
+}
+
+const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
+const OTHER: Ipv4Addr = Ipv4Addr::new(239, 2, 2, 2);
+const GROUP_6: Ipv6Addr = Ipv6Addr::new(0xff05, 0, 0, 0, 0, 0, 1, 1);
+
+/// A UDP packet to a group, from host `n`.
+fn packet(n: u16, source: IpAddr, group: IpAddr) -> Frame {
+    let (dst, ethertype, mut bytes) = match (source, group) {
+        (IpAddr::V4(source), IpAddr::V4(group)) => {
+            let mut bytes = vec![0x45, 0, 0, 46, 0, 0, 0, 0, 8, 17, 0, 0];
+            bytes.extend(source.octets());
+            bytes.extend(group.octets());
+            let sum = bytes.chunks(2).map(|two| u32::from(two[0]) << 8 | u32::from(two[1])).sum::<u32>();
+            let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+            bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+            let [_, b, c, d] = group.octets();
+            ([1, 0, 0x5e, b & 0x7f, c, d], [8, 0], bytes)
+        }
+        (IpAddr::V6(source), IpAddr::V6(group)) => {
+            let mut bytes = vec![0x60, 0, 0, 0, 0, 26, 17, 8];
+            bytes.extend(source.octets());
+            bytes.extend(group.octets());
+            let octets = group.octets();
+            ([0x33, 0x33, octets[12], octets[13], octets[14], octets[15]], [0x86, 0xdd], bytes)
+        }
+        _ => panic!("{source} cannot send to {group}"),
+    };
+    bytes.extend([0x13, 0x88, 0x13, 0x89, 0, 26, 0, 0]);
+    bytes.resize(bytes.len() + 18, 0x5a);
+    let dst: Mac = dst;
+    Frame([&dst[..], &mac(n)[..], &ethertype[..], &bytes[..]].concat())
+}
+
+/// A packet from host 1.
+fn from_1(group: impl Into<IpAddr>) -> Frame {
+    match group.into() {
+        IpAddr::V4(group) => packet(1, [10, 0, 1, 1].into(), group.into()),
+        IpAddr::V6(group) => packet(1, Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, 1).into(), group.into()),
+    }
+}
+
+/// A switch with four hosts in VLAN 1; hosts 2 to 4 have addresses, and host 1 only sends frames of the tests.
+fn bed(plane: Plane, config: &str) -> Bed {
+    let ports: String = (1..=4).map(|n| format!("interface p{n}\n switchport\n")).collect();
+    let bed = Bed::new(plane, 4, &format!("{config}\n{ports}"));
+    bed.chatter.set(true);
+    bed.exact.set(false);
+    for n in 2..=4 {
+        bed.host(n).address(&format!("10.0.1.{n}/24"));
+        bed.host(n).net.ip("route add default dev eth0");
+    }
+    bed
+}
+
+/// A socket of a host that is a member of a group.
+fn join(host: &Host, group: Ipv4Addr) -> UdpSocket {
+    host.net.run(|| {
+        let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+        socket.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED).expect("joined");
+        socket
+    })
+}
+
+fn join_6(host: &Host, group: Ipv6Addr) -> UdpSocket {
+    host.net.run(|| {
+        let index = nix::net::if_::if_nametoindex("eth0").expect("the host has its port");
+        let socket = UdpSocket::bind("[::]:0").expect("a socket");
+        socket.join_multicast_v6(&group, index).expect("joined");
+        socket
+    })
+}
+
+/// A member that names a source: to be included, or excluded.
+struct SourceMember(Child);
+
+impl SourceMember {
+    fn new(host: &Host, group: Ipv4Addr, source: &str, exclude: bool) -> Option<Self> {
+        if !Path::new("/usr/bin/python3").exists() {
+            println!("skipped: python3 is not installed");
+            return None;
+        }
+        let options = match exclude {
+            // IP_ADD_MEMBERSHIP, then IP_BLOCK_SOURCE.
+            true => "s.setsockopt(0,35,g+i); s.setsockopt(0,38,g+i+a)",
+            // IP_ADD_SOURCE_MEMBERSHIP.
+            false => "s.setsockopt(0,39,g+i+a)",
+        };
+        let program = format!(
+            "import socket,time; s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM); n=socket.inet_aton; \
+             g=n('{group}'); i=n('0.0.0.0'); a=n('{source}'); {options}; time.sleep(600)"
+        );
+        let mut command = Command::new("/usr/bin/python3");
+        command.args(["-c", &program]).stdin(Stdio::null());
+        Some(Self(host.net.spawn(&mut command)))
+    }
+}
+
+impl Drop for SourceMember {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The group as the switch shows it.
+fn shown(bed: &Bed, protocol: &str, group: impl ToString) -> Option<Value> {
+    let groups = bed.show(&format!("show {protocol} snooping groups"));
+    let group = group.to_string();
+    groups["groups"].as_array().expect("a list").iter().find(|shown| shown["group"] == group).cloned()
+}
+
+/// Waits until the switch shows these ports for a group.
+fn has_ports(bed: &Bed, protocol: &str, group: impl ToString, ports: &[&str]) {
+    let group = group.to_string();
+    wait_for(&format!("{group} at {ports:?}"), || {
+        let found = shown(bed, protocol, &group).map(|shown| shown["ports"].clone());
+        (found.unwrap_or(serde_json::json!([])) == serde_json::json!(ports)).then_some(())
+    });
+}
+
+fn a_stream_goes_to_the_members_alone(plane: Plane) {
+    let bed = bed(
+        plane,
+        "ip igmp snooping vlan 1 immediate-leave\nip igmp snooping vlan 1 last-member-query-interval 200",
+    );
+    let stream = from_1(GROUP);
+    bed.expect_at(1, &stream, &[2, 3, 4]);
+    let two = join(bed.host(2), GROUP);
+    has_ports(&bed, "ip igmp", GROUP, &["p2"]);
+    bed.expect_at(1, &stream, &[2]);
+    // Another group, another group with the same MAC address, and one of link scope.
+    bed.expect_at(1, &from_1(OTHER), &[2, 3, 4]);
+    bed.expect_at(1, &from_1(Ipv4Addr::new(238, 129, 1, 1)), &[2, 3, 4]);
+    bed.expect_at(1, &from_1(Ipv4Addr::new(224, 0, 0, 251)), &[2, 3, 4]);
+    let three = join(bed.host(3), GROUP);
+    has_ports(&bed, "ip igmp", GROUP, &["p2", "p3"]);
+    bed.expect_at(1, &stream, &[2, 3]);
+    let group = shown(&bed, "ip igmp", GROUP).expect("the group");
+    assert_eq!(
+        (&group["mode"], &group["sources"], &group["vlan"]),
+        (&"any".into(), &serde_json::json!([]), &1.into())
+    );
+    assert!(group["expires_s"].as_u64().is_some_and(|left| (200..=260).contains(&left)), "{group}");
+    drop(two);
+    has_ports(&bed, "ip igmp", GROUP, &["p3"]);
+    bed.expect_at(1, &stream, &[3]);
+    drop(three);
+    has_ports(&bed, "ip igmp", GROUP, &[]);
+    bed.expect_at(1, &stream, &[2, 3, 4]);
+    let trace = bed.ask(&format!("show platform packet-trace interface p1 hex {}", stream.hex()));
+    assert_eq!(trace["verdict"], "forwarded", "{trace}");
+    let used = bed.show("show platform resources");
+    let mdb =
+        used["tables"].as_array().and_then(|all| all.iter().find(|table| table["name"] == "mdb")).cloned();
+    let mdb = mdb.expect("the table");
+    assert_eq!(
+        (&mdb["used"], &mdb["size"], &mdb["refused"]),
+        (&0.into(), &16_384.into(), &0.into()),
+        "{mdb}"
+    );
+}
+
+fn sources_that_members_name_decide(plane: Plane) {
+    let bed = bed(plane, "");
+    let named = packet(1, [10, 0, 1, 77].into(), GROUP.into());
+    let Some(_include) = SourceMember::new(bed.host(2), GROUP, "10.0.1.77", false) else { return };
+    has_ports(&bed, "ip igmp", GROUP, &["p2"]);
+    assert_eq!(shown(&bed, "ip igmp", GROUP).expect("the group")["mode"], "include");
+    bed.expect_at(1, &named, &[2]);
+    bed.expect_drop(1, &from_1(GROUP), "no_egress");
+    let Some(_exclude) = SourceMember::new(bed.host(3), GROUP, "10.0.1.77", true) else { return };
+    has_ports(&bed, "ip igmp", GROUP, &["p2", "p3"]);
+    // The host blocks the source a moment after it has joined, and then the port is asked whether others want it.
+    wait_for("the source is not sent to host 3 any more", || {
+        let arrivals = bed.exchange(1, std::slice::from_ref(&named));
+        arrivals[2].is_empty().then_some(())
+    });
+    bed.expect_at(1, &named, &[2]);
+    bed.expect_at(1, &from_1(GROUP), &[3]);
+}
+
+fn ipv6_groups_are_limited_and_neighbour_discovery_is_not(plane: Plane) {
+    let bed = bed(
+        plane,
+        "ipv6 mld snooping\nipv6 mld snooping vlan 1 immediate-leave\nipv6 mld snooping unregistered mrouter",
+    );
+    for n in 2..=4 {
+        bed.host(n).address(&format!("fd00:1::{n}/64"));
+    }
+    let stream = from_1(GROUP_6);
+    wait_for("groups without members go to no port", || {
+        bed.exchange(1, std::slice::from_ref(&stream)).iter().all(Vec::is_empty).then_some(())
+    });
+    let member = join_6(bed.host(3), GROUP_6);
+    has_ports(&bed, "ipv6 mld", GROUP_6, &["p3"]);
+    bed.expect_at(1, &stream, &[3]);
+    // Neighbour solicitations go to groups of link scope, so the hosts find each other.
+    bed.host(2).reaches("fd00:1::4");
+    bed.expect_at(1, &from_1(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, 9)), &[2, 3, 4]);
+    drop(member);
+    has_ports(&bed, "ipv6 mld", GROUP_6, &[]);
+    bed.expect_drop(1, &stream, "no_egress");
+}
+
+fn static_members_and_routers(plane: Plane) {
+    let bed = bed(
+        plane,
+        "ip igmp snooping vlan 1 static 239.1.1.1 interface p3\nip igmp snooping vlan 1 mrouter interface p4\n\
+         ip igmp snooping vlan 1 immediate-leave",
+    );
+    bed.expect_at(1, &from_1(GROUP), &[3, 4]);
+    let group = shown(&bed, "ip igmp", GROUP).expect("the group");
+    assert_eq!((&group["ports"], &group["expires_s"]), (&serde_json::json!(["p3"]), &Value::Null), "{group}");
+    let routers = bed.show("show ip igmp snooping mrouter");
+    assert_eq!(routers, serde_json::json!({"mrouters": [{"vlan": 1, "interface": "p4", "type": "static"}]}));
+    // Reports go to the router's port and to no other.
+    let member = join(bed.host(2), GROUP);
+    has_ports(&bed, "ip igmp", GROUP, &["p2", "p3"]);
+    bed.expect_at(1, &from_1(GROUP), &[2, 3, 4]);
+    let report = |frame: &Frame| frame.0[12..14] == [8, 0] && frame.0[23] == 2 && frame.0[6..12] == mac(2);
+    drop(member);
+    wait_for("the leave at the router's port", || bed.arrivals()[3].iter().any(report).then_some(()));
+    bed.configure("no ip igmp snooping vlan 1 mrouter interface p4\nno ip igmp snooping vlan 1 static 239.1.1.1 interface p3");
+    wait_for("no member and no router", || {
+        bed.show("show ip igmp snooping mrouter")["mrouters"]
+            .as_array()
+            .is_some_and(Vec::is_empty)
+            .then_some(())
+    });
+    has_ports(&bed, "ip igmp", GROUP, &[]);
+    bed.expect_at(1, &from_1(GROUP), &[2, 3, 4]);
+}
+
+fn settings_take_effect_and_go(plane: Plane) {
+    let bed = bed(plane, "");
+    let _member = join(bed.host(2), GROUP);
+    has_ports(&bed, "ip igmp", GROUP, &["p2"]);
+    bed.expect_at(1, &from_1(GROUP), &[2]);
+    bed.configure("ip igmp snooping unregistered mrouter");
+    bed.expect_drop(1, &from_1(OTHER), "no_egress");
+    bed.configure("no ip igmp snooping unregistered");
+    bed.expect_at(1, &from_1(OTHER), &[2, 3, 4]);
+    bed.configure("no ip igmp snooping vlan 1");
+    bed.expect_at(1, &from_1(GROUP), &[2, 3, 4]);
+    assert_eq!(bed.show("show ip igmp snooping groups")["groups"], serde_json::json!([]));
+    bed.configure("default ip igmp snooping vlan 1\nip igmp snooping querier\nip igmp snooping querier address 10.0.1.9");
+    // The host answers the query.
+    has_ports(&bed, "ip igmp", GROUP, &["p2"]);
+    bed.expect_at(1, &from_1(GROUP), &[2]);
+    let querier = bed.show("show ip igmp snooping querier");
+    let querier = &querier["queriers"][0];
+    assert_eq!(
+        (&querier["querier_address"], &querier["querier_is_self"]),
+        (&"10.0.1.9".into(), &true.into())
+    );
+    bed.configure("interface p3\nip igmp max-groups 0");
+    let _refused = join(bed.host(3), OTHER);
+    wait_for("the refusal is counted and logged", || {
+        let all = bed.show("show ip igmp snooping");
+        let counted = all["vlans"][0]["counters"]["refused_no_room"].as_u64() > Some(0);
+        (counted && bed.exec(&["show logging"]).contains("%SNOOPING-4-LIMIT")).then_some(())
+    });
+    assert_eq!(shown(&bed, "ip igmp", OTHER), None);
+}
+
+fn a_kernel_bridge_is_the_querier(plane: Plane) {
+    let bed = bed(plane, "ipv6 mld snooping");
+    // Host 4 is a bridge that asks for members.
+    let bridge = &bed.host(4).net;
+    bridge.ip(
+        "address del 10.0.1.4/24 dev eth0\nlink add br0 type bridge mcast_snooping 1 mcast_querier 1 mcast_query_use_ifaddr 1 \
+         mcast_startup_query_interval 100\nlink set eth0 master br0\naddress add 10.0.1.4/24 dev br0\nlink set br0 up",
+    );
+    wait_for("the bridge is the querier", || {
+        let querier = bed.show("show ip igmp snooping querier");
+        (querier["queriers"][0]["querier_address"] == "10.0.1.4").then_some(())
+    });
+    let routers = bed.show("show ip igmp snooping mrouter");
+    assert_eq!(routers["mrouters"][0]["interface"], "p4", "{routers}");
+    let _member = join(bed.host(2), GROUP);
+    has_ports(&bed, "ip igmp", GROUP, &["p2"]);
+    bed.expect_at(1, &from_1(GROUP), &[2, 4]);
+    // The switch gives way to the lower address, and takes over when it is lower itself.
+    bed.configure("ip igmp snooping querier\nip igmp snooping querier address 10.0.1.200");
+    assert_eq!(bed.show("show ip igmp snooping querier")["queriers"][0]["querier_is_self"], false);
+    bed.configure(
+        "ip igmp snooping querier address 10.0.1.3\nno ip igmp snooping querier\nip igmp snooping querier",
+    );
+    wait_for("the reports pass to the bridge", || {
+        let shown = bridge.output(Command::new("bridge").args(["-d", "mdb", "show"]));
+        String::from_utf8_lossy(&shown.stdout).contains("239.1.1.1").then_some(())
+    });
+}
+
+fn a_restart_keeps_the_members(plane: Plane) {
+    let bed = bed(plane, "ip igmp snooping vlan 1 mrouter interface p4");
+    let _member = join(bed.host(2), GROUP);
+    has_ports(&bed, "ip igmp", GROUP, &["p2"]);
+    let stream = from_1(GROUP);
+    bed.expect_at(1, &stream, &[2, 4]);
+    bed.end_daemon(Signal::SIGKILL);
+    bed.start();
+    // No host has reported since, and nobody has asked.
+    bed.expect_at(1, &stream, &[2, 4]);
+    let group = shown(&bed, "ip igmp", GROUP).expect("the group is still there");
+    assert_eq!(group["ports"], serde_json::json!(["p2"]));
+    // An entry that the next configuration does not have goes.
+    bed.configure("no ip igmp snooping vlan 1 mrouter interface p4");
+    bed.expect_at(1, &stream, &[2]);
+}
+
+fn without_a_daemon_groups_are_flooded_in_the_end(plane: Plane) {
+    let bed = bed(plane, "ip igmp snooping querier\nip igmp snooping querier address 10.0.1.9");
+    let _member = join(bed.host(2), GROUP);
+    has_ports(&bed, "ip igmp", GROUP, &["p2"]);
+    let stream = from_1(GROUP);
+    bed.expect_at(1, &stream, &[2]);
+    bed.end_daemon(Signal::SIGKILL);
+    let arrives_at = |n: usize| {
+        bed.host(1).send(&stream);
+        std::iter::from_fn(|| bed.host(n).next()).any(|frame| frame == stream)
+    };
+    // The plane goes on limiting the group, and stops after ten seconds.
+    wait_for("the watchdog ends the limits", || arrives_at(4).then_some(()));
+    bed.start();
+    // Members may have come and gone unseen: the group is flooded until they have been asked.
+    assert_eq!(bed.show("show ip igmp snooping")["vlans"][0]["flooding"], "all");
+    bed.expect_at(1, &stream, &[2, 3, 4]);
+    has_ports(&bed, "ip igmp", GROUP, &["p2"]);
+}
+
+fn a_port_that_goes_down_has_no_members(plane: Plane) {
+    let bed = bed(plane, "");
+    let _two = join(bed.host(2), GROUP);
+    let _three = join(bed.host(3), GROUP);
+    has_ports(&bed, "ip igmp", GROUP, &["p2", "p3"]);
+    bed.configure("interface p2\nshutdown");
+    has_ports(&bed, "ip igmp", GROUP, &["p3"]);
+    bed.expect_at(1, &from_1(GROUP), &[3]);
+}
+
+/// An IGMPv3 report of host `n` with one record of this type for each of `groups` groups from 239.3.0.0 on.
+fn report(n: u16, kind: u8, first: u16, groups: u16) -> Frame {
+    let mut message = vec![0x22, 0, 0, 0, 0, 0];
+    message.extend(groups.to_be_bytes());
+    for group in first..first + groups {
+        message.extend([kind, 0, 0, 0, 239, 3]);
+        message.extend(group.to_be_bytes());
+    }
+    let sum = |bytes: &[u8]| {
+        let sum: u32 = bytes.chunks(2).map(|two| u32::from(two[0]) << 8 | u32::from(two[1])).sum();
+        let sum = (sum & 0xffff) + (sum >> 16);
+        (!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes()
+    };
+    let checksum = sum(&message);
+    message[2..4].copy_from_slice(&checksum);
+    let len = (24 + message.len()) as u16;
+    let mut packet = vec![0x46, 0xc0, (len >> 8) as u8, len as u8, 0, 0, 0, 0, 1, 2, 0, 0, 10, 0, 1, n as u8];
+    packet.extend([224, 0, 0, 22, 0x94, 4, 0, 0]);
+    let checksum = sum(&packet);
+    packet[10..12].copy_from_slice(&checksum);
+    let dst: Mac = [1, 0, 0x5e, 0, 0, 22];
+    Frame([&dst[..], &mac(n)[..], &[8, 0][..], &packet[..], &message[..]].concat())
+}
+
+/// Joins and leaves of 10,000 groups; the times are printed, and depend on what else the machine does.
+fn ten_thousand_groups_are_joined_and_left(plane: Plane) {
+    const GROUPS: u16 = 10_000;
+    const A_REPORT: u16 = 100;
+    let bed = bed(plane, "ip igmp snooping vlan 1 immediate-leave");
+    let send = |kind: u8| {
+        for first in (0..GROUPS).step_by(A_REPORT.into()) {
+            bed.host(2).send(&report(2, kind, first, A_REPORT));
+        }
+    };
+    let used = || {
+        let all = bed.show("show platform resources");
+        let mdb =
+            all["tables"].as_array().and_then(|all| all.iter().find(|table| table["name"] == "mdb")).cloned();
+        mdb.expect("the table")["used"].as_u64().expect("a number")
+    };
+    for round in ["first", "second"] {
+        let begin = Instant::now();
+        // CHANGE_TO_EXCLUDE_MODE without sources joins, CHANGE_TO_INCLUDE_MODE leaves.
+        send(4);
+        wait_for("every group has an entry", || (used() == u64::from(GROUPS)).then_some(()));
+        println!("{round}: {GROUPS} groups joined in {} ms", begin.elapsed().as_millis());
+        for last in [0, 77, 9999_u16] {
+            let [high, low] = last.to_be_bytes();
+            bed.expect_at(1, &from_1(Ipv4Addr::new(239, 3, high, low)), &[2]);
+        }
+        let begin = Instant::now();
+        send(3);
+        wait_for("no group has an entry", || (used() == 0).then_some(()));
+        println!("{round}: {GROUPS} groups left in {} ms", begin.elapsed().as_millis());
+    }
+    // The time from a leave to the last frame at the member's port.
+    let stream = from_1(Ipv4Addr::new(239, 3, 0, 1));
+    let mut times = Vec::new();
+    for _ in 0..20 {
+        bed.host(2).send(&report(2, 4, 1, 1));
+        wait_for("the entry", || (used() == 1).then_some(()));
+        bed.host(2).drain();
+        let begin = Instant::now();
+        bed.host(2).send(&report(2, 3, 1, 1));
+        // Without members the group goes to all ports: then it is pruned no more, and host 3 gets it.
+        wait_for("host 3 gets the group", || {
+            bed.host(1).send(&stream);
+            std::iter::from_fn(|| bed.host(3).next()).any(|frame| frame == stream).then_some(())
+        });
+        times.push(begin.elapsed().as_micros());
+    }
+    times.sort_unstable();
+    println!("leave to the change of forwarding: median {} us, most {} us", times[10], times[19]);
+}
