@@ -108,6 +108,69 @@ pub trait Configuration {
     fn config_sessions(&mut self) -> &mut ConfigSessions;
 }
 
+/// When a scheduled reload takes place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReloadTime {
+    /// After so many minutes, 1..=[`MAX_RELOAD_MINUTES`].
+    InMinutes(u32),
+    /// When the clock next shows this time of day, within the next 24 hours.
+    At {
+        /// 0..=23.
+        hour: u8,
+        /// 0..=59.
+        minute: u8,
+    },
+}
+
+/// The longest time until a scheduled reload, 24 days as in IOS.
+pub const MAX_RELOAD_MINUTES: u32 = 24 * 24 * 60;
+
+/// Safe changes: checkpoints of the configuration, its lock, and the return to the startup-config.
+pub trait SafeChange {
+    /// `show archive`.
+    ///
+    /// # Errors
+    /// When the archive's directory cannot be read.
+    fn archive(&mut self) -> Result<view::Archive, Refusal>;
+    /// Saves the running configuration as a checkpoint for `user`, unless the latest one is equal. Returns the number of the
+    /// latest checkpoint.
+    ///
+    /// # Errors
+    /// When the file cannot be written, or the configuration awaits confirmation.
+    fn save_checkpoint(&mut self, user: &str) -> Result<u32, Refusal>;
+    /// The configuration text of a checkpoint.
+    ///
+    /// # Errors
+    /// When there is none of this number, or it cannot be read.
+    fn checkpoint(&mut self, number: u32) -> Result<String, Refusal>;
+    /// Allows changes of the configuration to the session of the running command alone, until it unlocks or ends.
+    ///
+    /// # Errors
+    /// When another session has the lock.
+    fn lock_configuration(&mut self) -> Result<(), Refusal>;
+    /// Ends the lock if the session of the running command has it.
+    fn unlock_configuration(&mut self);
+    /// Ends the lock of any session; false when there is none.
+    fn clear_configuration_lock(&mut self) -> bool;
+    /// `show configuration lock`.
+    fn configuration_lock(&self) -> view::ConfigurationLock;
+    /// Makes the startup-config the running configuration, as at a start; lines that are refused are left out and logged.
+    /// Returns their number.
+    ///
+    /// # Errors
+    /// When there is no startup-config, or it cannot be read; nothing has changed then.
+    fn reload(&mut self, user: &str) -> Result<usize, Refusal>;
+    /// Schedules a reload, in place of an earlier one.
+    ///
+    /// # Errors
+    /// When there is no startup-config.
+    fn schedule_reload(&mut self, at: ReloadTime, user: &str, reason: Option<String>) -> Result<(), Refusal>;
+    /// Cancels the scheduled reload; false when there is none.
+    fn cancel_reload(&mut self) -> bool;
+    /// `show reload`.
+    fn scheduled_reload(&self) -> view::ScheduledReload;
+}
+
 /// The startup-config and other files of configuration text.
 pub trait Files {
     /// The text of the startup-config; empty when there is none.
@@ -115,7 +178,8 @@ pub trait Files {
     /// # Errors
     /// When it cannot be read.
     fn load_startup(&mut self) -> Result<String, Refusal>;
-    /// Replaces the startup-config atomically and durably; an empty text erases it.
+    /// Replaces the startup-config atomically and durably; an empty text erases it. The previous content stays beside it in a
+    /// file whose name ends in `.previous`.
     ///
     /// # Errors
     /// When it cannot be written; the old one remains.
@@ -305,6 +369,7 @@ pub trait System {
 /// All topics of the switch; every type that implements them is a backend.
 pub trait Backend:
     Configuration
+    + SafeChange
     + Files
     + Fdb
     + Interfaces
@@ -321,6 +386,7 @@ pub trait Backend:
 
 impl<
     T: Configuration
+        + SafeChange
         + Files
         + Fdb
         + Interfaces

@@ -8,7 +8,6 @@ use crate::line::{Failure, Word};
 
 /// Exec commands.
 const EXEC: &[&str] = &[
-    "archive",
     "boot",
     "cd",
     "clock",
@@ -22,7 +21,6 @@ const EXEC: &[&str] = &[
     "mkdir",
     "more",
     "pwd",
-    "reload",
     "rename",
     "renew",
     "resume",

@@ -4,6 +4,7 @@
 //! Invariant: the JSON keys of contract commands are exactly the contract's. A field that only text output
 //! needs is `#[serde(skip)]`. Times are in seconds with the unit in the key; counters are integers.
 
+mod change;
 mod discovery;
 mod fpm;
 mod layer3;
@@ -11,6 +12,7 @@ mod platform;
 mod snooping;
 mod spanning_tree;
 
+pub use change::*;
 pub use discovery::*;
 pub use fpm::*;
 pub use layer3::*;

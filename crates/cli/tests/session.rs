@@ -194,6 +194,7 @@ fn commit_confirmed_waits_in_the_session() {
 const OPTIONAL: &[(&str, &str, usize)] = &[
     ("", "show spanning-tree mst configuration digest", 1),
     ("", "show ip route vrf red", 2),
+    ("", "configure replace good.cfg list", 1),
     ("interface eth0", "vrrp 1 ip 10.0.0.2 secondary", 1),
     ("interface eth0", "ipv6 nd prefix 2001:db8::/64 86400 86400 no-advertise", 1),
     ("interface eth0", "ipv6 nd prefix 2001:db8::/64 86400 86400 off-link", 1),
@@ -220,6 +221,7 @@ fn words_that_a_handler_asks_for_may_be_left_out() {
         for line in [*line, &shorter.join(" ")] {
             let mut fake = Fake::new(&["eth0"]);
             let mut session = session();
+            fake.files.insert("good.cfg".into(), "vlan 30\n".into());
             let ready = ["configure terminal", "vrf definition red", "interface eth0", "no switchport"];
             let addresses = ["ip address 10.0.0.1 255.255.255.0", "vrrp 1 ip 10.0.0.3"];
             run(&mut session, &mut fake, &[&ready[..], &addresses].concat());

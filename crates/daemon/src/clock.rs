@@ -64,6 +64,22 @@ pub fn wall_clock() -> String {
     rfc3339(Timestamp::now())
 }
 
+/// Milliseconds until the clock, in UTC, next shows this time of day: more than 0 and at most 24 hours.
+#[must_use]
+pub fn until_time_of_day(hour: u8, minute: u8) -> u64 {
+    let wanted_ms = (u64::from(hour) * 60 + u64::from(minute)) * 60_000;
+    let now_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
+    until(now_ms % DAY_MS, wanted_ms)
+}
+
+/// Milliseconds of a day.
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// Milliseconds from one time of day to the next occurrence of another.
+const fn until(now_ms: u64, wanted_ms: u64) -> u64 {
+    if wanted_ms > now_ms { wanted_ms - now_ms } else { wanted_ms + DAY_MS - now_ms }
+}
+
 fn rfc3339(time: Timestamp) -> String {
     format!("{time:.3}")
 }
@@ -71,6 +87,14 @@ fn rfc3339(time: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_of_day() {
+        assert_eq!(until(60_000, 120_000), 60_000);
+        assert_eq!(until(120_000, 60_000), DAY_MS - 60_000);
+        assert_eq!(until(60_000, 60_000), DAY_MS);
+        assert!((1..=DAY_MS).contains(&until_time_of_day(23, 59)));
+    }
 
     #[test]
     fn calendar() {

@@ -21,7 +21,7 @@ use crate::snooping;
 use crate::spanning;
 use crate::startup::Part;
 use ipnet::IpNet;
-use lanyard_cli::backend::{Configuration, Refusal};
+use lanyard_cli::backend::{Configuration, Refusal, SafeChange};
 use lanyard_cli::sessions::ConfigSessions;
 use lanyard_config::{Config, TablePolicy};
 use lanyard_pipeline::state::{HookChoice, PlaneState, PortKind, PortState};
@@ -107,9 +107,11 @@ impl Configuration for Core {
         self.ctx.switch.config()
     }
     fn commit(&mut self, candidate: Config) -> Result<(), Refusal> {
+        self.check_lock()?;
         Ok(self.take(candidate)?)
     }
     fn commit_confirmed(&mut self, candidate: Config, minutes: u32) -> Result<(), Refusal> {
+        self.check_lock()?;
         let before = self.ctx.switch.config().clone();
         self.take(candidate)?;
         let at_ms = self.ctx.clock.now_ms() + u64::from(minutes) * 60_000;
@@ -121,6 +123,11 @@ impl Configuration for Core {
         let awaited = self.confirmation.confirm();
         if awaited {
             self.keep_running_config();
+            let user =
+                self.users.current.and_then(|line| self.users.name(line)).unwrap_or("unknown").to_owned();
+            if let Err(reason) = self.save_checkpoint(&user) {
+                self.ctx.log("SYS", 3, "ARCHIVE", &reason.to_string());
+            }
         }
         awaited
     }

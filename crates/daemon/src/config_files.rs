@@ -1,6 +1,6 @@
 //! Reads and writes the startup-config and other files of configuration text for commands.
 //!
-//! Invariant: a file is replaced as a whole, and a file longer than [`MAX_CONFIG_BYTES`] is not read.
+//! Invariant: a file is replaced as a whole, the startup-config keeps its previous content beside it, and a file longer than [`MAX_CONFIG_BYTES`] is not read.
 
 use crate::core::Core;
 use crate::files;
@@ -22,7 +22,8 @@ impl Files for Core {
                     Refusal(format!("{file}: making the directory {parent}: {error}"))
                 })?;
         }
-        self.write(&self.startup_file, text)
+        files::replace_and_keep(&self.startup_file, text.as_bytes())
+            .map_err(|error| Refusal(format!("{}: {error}", self.startup_file.display())))
     }
     fn read_file(&mut self, path: &str) -> Result<String, Refusal> {
         self.read(Path::new(path))

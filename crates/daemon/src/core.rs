@@ -8,6 +8,7 @@
 
 use crate::ageing::{FdbAgeing, Learned};
 use crate::announce;
+use crate::archive::Archive;
 use crate::children::Children;
 use crate::clock::Clock;
 use crate::confirm::Confirmation;
@@ -24,6 +25,7 @@ use crate::protocols::Protocols;
 use crate::relay::Relaying;
 use crate::resources::{self, Resources};
 use crate::routing::{Following, Turn};
+use crate::safe_change::{ConfigurationLock, Reload};
 use crate::snooping::Snooping;
 use crate::tracking::{self, Tracking};
 use crate::users::Users;
@@ -55,6 +57,9 @@ pub(crate) struct Core {
     pub(crate) confirmation: Confirmation,
     pub(crate) users: Users,
     pub(crate) config_sessions: ConfigSessions,
+    pub(crate) archive: Archive,
+    pub(crate) lock: Option<ConfigurationLock>,
+    pub(crate) reload: Option<Reload>,
     /// The startup-config.
     pub(crate) startup_file: PathBuf,
     /// When the plane was created, which may be before the daemon was started.
@@ -102,6 +107,7 @@ impl Core {
             plane_since,
             following,
         } = parts;
+        let archive = Archive::new(paths.archive());
         let ctx = Context::new(switch, plane, protocols, kernel, clock, log, paths);
         Self {
             ageing: FdbAgeing::new(&ctx),
@@ -120,6 +126,9 @@ impl Core {
             confirmation: Confirmation::default(),
             users: Users::default(),
             config_sessions: ConfigSessions::default(),
+            archive,
+            lock: None,
+            reload: None,
             startup_file,
             plane_since,
             detached: false,
@@ -340,6 +349,7 @@ impl Core {
         if is_due(self.resources.next_ms(&self.ctx)) {
             self.resources.tick(&mut self.ctx);
         }
+        self.reload_if_due();
         if let Some(config) = self.confirmation.overdue(now_ms) {
             match self.take(config.clone()) {
                 Ok(()) => {
@@ -374,6 +384,7 @@ impl Core {
             self.children.next_ms(ctx),
             self.resources.next_ms(ctx),
             self.confirmation.next_ms(),
+            self.reload_at_ms(),
         ];
         deadlines.into_iter().flatten().min()
     }

@@ -1,11 +1,13 @@
-//! Faults that tests inject into a running daemon: a slow disk, slow netlink, a system that has no
-//! thread left.
+//! Faults that tests inject into a running daemon: a slow disk, a disk that fails, slow netlink, a system that has no thread
+//! left.
 //!
 //! Only builds with debug assertions look for faults, and only where `LANYARD_TEST_FAULTS` names a
 //! directory. A file there is a fault, named after its place: `fsync` and `netlink` contain how
 //! many milliseconds each call at that place takes, for as long as the file exists; with `thread`
-//! the protocol thread cannot be started.
+//! the protocol thread cannot be started. `write` and `rename` contain the number of the error with which these calls fail when
+//! a file is replaced, or `kill`: then the daemon is killed there. Unit tests inject errors with `inject`.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -18,6 +20,23 @@ pub(crate) fn stall(place: &str) {
         let _ = std::fs::write(directory.join(place).with_extension("began"), "");
         std::thread::sleep(Duration::from_millis(ms));
     }
+}
+
+/// Fails where a test wants this place to fail, or kills the process there.
+///
+/// # Errors
+/// The error that the test has injected.
+pub(crate) fn error(place: &str) -> io::Result<()> {
+    #[cfg(test)]
+    if let Some(number) = tests::injected(place) {
+        return Err(io::Error::from_raw_os_error(number));
+    }
+    let Some(fault) = content(place) else { return Ok(()) };
+    if fault.trim() == "kill" {
+        // The process ends at once, as at a loss of power: nothing is cleaned up.
+        std::process::abort();
+    }
+    fault.trim().parse().map_or(Ok(()), |number| Err(io::Error::from_raw_os_error(number)))
 }
 
 /// True where a test wants this place to fail.
@@ -35,4 +54,37 @@ fn directory() -> Option<&'static PathBuf> {
         return None;
     }
     DIRECTORY.get_or_init(|| std::env::var_os("LANYARD_TEST_FAULTS").map(PathBuf::from)).as_ref()
+}
+
+#[cfg(test)]
+pub(crate) use tests::inject;
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+
+    thread_local! {
+        /// The error numbers by place. Each unit test has a thread of its own.
+        static ERRORS: RefCell<BTreeMap<String, i32>> = const { RefCell::new(BTreeMap::new()) };
+    }
+
+    /// A fault, which ends when this is dropped.
+    pub(crate) struct Injected(String);
+
+    impl Drop for Injected {
+        fn drop(&mut self) {
+            ERRORS.with_borrow_mut(|errors| errors.remove(&self.0));
+        }
+    }
+
+    /// Makes a place fail with the error of this number, in this thread.
+    pub(crate) fn inject(place: &str, number: i32) -> Injected {
+        ERRORS.with_borrow_mut(|errors| errors.insert(place.to_owned(), number));
+        Injected(place.to_owned())
+    }
+    /// The number of the error with which a place is to fail.
+    pub(super) fn injected(place: &str) -> Option<i32> {
+        ERRORS.with_borrow(|errors| errors.get(place).copied())
+    }
 }

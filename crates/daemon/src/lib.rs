@@ -11,6 +11,7 @@
 
 mod ageing;
 mod announce;
+mod archive;
 mod bus;
 mod capture;
 mod cef_views;
@@ -54,6 +55,7 @@ mod route_views;
 mod routing;
 mod run;
 mod run_error;
+mod safe_change;
 mod server;
 mod service_views;
 mod snooping;

@@ -135,6 +135,11 @@ impl Paths {
     pub fn base_mac(&self) -> PathBuf {
         self.state.join("base-mac")
     }
+    /// The directory of checkpoints.
+    #[must_use]
+    pub fn archive(&self) -> PathBuf {
+        self.state.join("archive")
+    }
     /// The startup-config, unless `--config` names another file.
     #[must_use]
     pub fn startup_config(&self) -> PathBuf {

@@ -77,6 +77,8 @@ pub fn run(options: &Options) -> Result<(), RunError> {
     for notice in std::mem::take(&mut core.ctx.notices) {
         core.ctx.log("SYS", 4, "STARTUP", &notice);
     }
+    let text = lanyard_cli::text::render(core.ctx.switch.config());
+    core.archive.begin(text);
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, serve(core, events, hangup))
 }
@@ -215,7 +217,8 @@ fn read_startup(core: &mut Core, named: bool, was_live: bool) -> Result<Startup,
     Ok(Startup { text, file: kept })
 }
 
-fn report(core: &mut Core, file: &Path, refused: &[LineError]) {
+/// Logs the refused lines of the startup-config.
+pub(crate) fn report(core: &mut Core, file: &Path, refused: &[LineError]) {
     for error in refused {
         core.ctx.log("SYS", 3, "STARTUP", &error.to_string());
     }

@@ -201,7 +201,9 @@ struct Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.shared.core.borrow_mut().users.remove(self.number);
+        let mut core = self.shared.core.borrow_mut();
+        core.users.remove(self.number);
+        core.session_ended(self.number);
     }
 }
 

@@ -48,6 +48,11 @@ impl Users {
     pub fn remove(&mut self, line: usize) {
         self.lines.remove(&line);
     }
+    /// The user of the session on `line`.
+    #[must_use]
+    pub fn name(&self, line: usize) -> Option<&str> {
+        self.lines.get(&line).map(|entry| entry.user.as_str())
+    }
     /// `show users`.
     #[must_use]
     pub fn view(&self, now_ms: u64) -> view::Users {

@@ -1,6 +1,6 @@
 //! The commands of exec mode except `show`.
 
-use super::{discovery, files, need, session, show, show_ip, show_stp, snooping, vrf};
+use super::{archive, discovery, files, need, session, show, show_ip, show_stp, snooping, vrf};
 use crate::args::{Args, Kind, MAX_WORD};
 use crate::backend::{MacFilter, Refusal};
 use crate::exec::{Exec, MAX_HISTORY};
@@ -13,6 +13,7 @@ use lanyard_config::InterfaceName;
 
 /// The commands of user and privileged exec mode (`>` and `#`).
 pub const TREE: &[Node] = &[
+    archive::ARCHIVE,
     kw("brctl", "The commands of bridge-utils").privileged().then(&[arg(
         Kind::Line(MAX_LINE),
         "A command of bridge-utils, such as: addif br0 eth1",
@@ -42,6 +43,8 @@ pub const TREE: &[Node] = &[
     ]),
     PING,
     kw("quit", "Exit from the EXEC").exec(close),
+    archive::RELOAD,
+    archive::ROLLBACK,
     show::TREE,
     TERMINAL,
     kw("traceroute", "Trace route to destination").then(&[
@@ -74,6 +77,7 @@ const PING: Node = kw("ping", "Send echo messages").then(&[
 const CLEAR: Node = kw("clear", "Reset functions").privileged().then(&[
     show_ip::CLEAR_ARP,
     discovery::CLEAR_CDP,
+    archive::CLEAR_LOCK,
     kw("counters", "Clear counters on one or all interfaces").exec(clear_counters).then(&[arg(
         Kind::Interface,
         "Interface",
@@ -145,6 +149,7 @@ pub fn end(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     if std::mem::take(&mut exec.session.changed) {
         super::shared::log_configured(exec);
     }
+    exec.backend.unlock_configuration();
     exec.session.mode = Mode::Privileged;
     done()
 }

@@ -7,10 +7,10 @@ use super::need;
 use crate::args::{Args, Kind, MAX_WORD};
 use crate::backend::Refusal;
 use crate::exec::Exec;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, lines};
 use crate::sessions::LineError;
 use crate::text;
-use crate::tree::{Node, arg, kw};
+use crate::tree::{Node, arg, kw, number};
 use lanyard_config::Config;
 
 /// The maximum number of refused lines that a message names.
@@ -19,6 +19,17 @@ const MAX_NAMED: usize = 20;
 const TO_STARTUP: &[Node] = &[
     kw("startup-config", "Copy to the startup configuration").exec(save),
     arg(Kind::Word("FILE", MAX_WORD), "Copy to a file").exec(export),
+];
+
+/// `configure replace FILE [force] [list] [time MINUTES]`.
+pub const REPLACE_OPTIONS: &[Node] = &[
+    kw("force", "Replace without a question; the switch never asks one"),
+    kw("list", "List the lines that change"),
+    kw("time", "Roll back automatically unless confirmed").then(&[number(
+        1,
+        super::session::MAX_MINUTES,
+        "Minutes within which to confirm",
+    )]),
 ];
 
 /// `copy ...`.
@@ -62,6 +73,9 @@ fn save(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     }
     let text = text::render(exec.backend.running());
     exec.backend.save_startup(&text)?;
+    if let Err(reason) = exec.backend.save_checkpoint(&exec.session.login.user) {
+        exec.backend.log("SYS", 3, "ARCHIVE", &reason.to_string());
+    }
     Ok(Outcome::Text("Building configuration...\n[OK]\n".into()))
 }
 
@@ -100,15 +114,41 @@ pub fn replace(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     take(exec, args, &Config::default())
 }
 
+/// Applies a complete configuration text; names the refused lines if there are any.
+///
+/// # Errors
+/// The refused lines.
+pub fn parse(exec: &Exec<'_>, text: &str, base: &Config) -> Result<Config, Refusal> {
+    let (candidate, errors) = (exec.apply)(text, base);
+    if errors.is_empty() { Ok(candidate) } else { Err(refused(&errors)) }
+}
+
+/// Makes `candidate` the running configuration, for `minutes` if it is not confirmed.
+///
+/// # Errors
+/// The switch's refusal; nothing has changed then.
+pub fn put(exec: &mut Exec<'_>, candidate: Config, minutes: Option<u32>) -> Result<String, Refusal> {
+    let hint = match minutes {
+        None => {
+            exec.backend.commit(candidate)?;
+            String::new()
+        }
+        Some(minutes) => {
+            exec.backend.commit_confirmed(candidate, minutes)?;
+            format!("Rolled back in {minutes} minutes unless confirmed: enter configure confirm.\n")
+        }
+    };
+    super::shared::log_configured(exec);
+    Ok(hint)
+}
+
 fn take(exec: &mut Exec<'_>, args: &Args, base: &Config) -> Result<Outcome, Refusal> {
     let text = source(exec, args)?;
-    let (candidate, errors) = (exec.apply)(&text, base);
-    if !errors.is_empty() {
-        return Err(refused(&errors));
-    }
-    exec.backend.commit(candidate)?;
-    super::shared::log_configured(exec);
-    Ok(Outcome::Text(format!("{} lines taken\n", text.lines().count())))
+    let candidate = parse(exec, &text, base)?;
+    let listed =
+        if args.has("list") { lines(&text::diff(exec.backend.running(), &candidate)) } else { String::new() };
+    let hint = put(exec, candidate, args.number_u32())?;
+    Ok(Outcome::Text(format!("{listed}{} lines taken\n{hint}", text.lines().count())))
 }
 
 fn refused(errors: &[LineError]) -> Refusal {

@@ -1,6 +1,7 @@
 //! The commands: one tree for each mode, composed of one file for each topic. A configuration line is an entry of its
 //! mode's table ([`crate::setting`]); see docs/adding.md.
 
+mod archive;
 pub(crate) mod banner;
 mod discovery;
 mod exec;

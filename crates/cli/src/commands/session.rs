@@ -13,7 +13,7 @@ use crate::tree::{Node, arg, kw, number};
 use serde::Serialize;
 
 /// The maximum time for a confirmation, in minutes.
-const MAX_MINUTES: u64 = 1440;
+pub const MAX_MINUTES: u64 = 1440;
 
 /// The commands of `(config-s-NAME)#` besides those of global configuration.
 pub const TREE: &[Node] = &[
@@ -33,8 +33,12 @@ pub const TREE: &[Node] = &[
 pub const CONFIGURE: Node = kw("configure", "Enter configuration mode").privileged().exec(terminal).then(&[
     kw("confirm", "Confirm the running configuration and cancel its rollback").exec(confirm),
     kw("replace", "Replace the running configuration by another").then(&[
-        kw("startup-config", "The startup configuration").exec(files::replace),
-        arg(Kind::Word("FILE", crate::args::MAX_WORD), "A file of configuration text").exec(files::replace),
+        kw("startup-config", "The startup configuration")
+            .exec(files::replace)
+            .options(files::REPLACE_OPTIONS),
+        arg(Kind::Word("FILE", crate::args::MAX_WORD), "A file of configuration text")
+            .exec(files::replace)
+            .options(files::REPLACE_OPTIONS),
     ]),
     kw("session", "Collect changes, and commit them together").then(&[arg(
         Kind::Word("NAME", 32),
@@ -45,7 +49,11 @@ pub const CONFIGURE: Node = kw("configure", "Enter configuration mode").privileg
         kw("abort", "Discard the session").exec(enter_abort),
         kw("commit", "Make its changes the running configuration").exec(enter_commit),
     ])]),
-    kw("terminal", "Configure from the terminal").exec(terminal),
+    kw("terminal", "Configure from the terminal").exec(terminal).then(&[kw(
+        "lock",
+        "Allow no other session to change the configuration",
+    )
+    .exec(lock)]),
 ]);
 
 fn terminal(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
@@ -53,6 +61,11 @@ fn terminal(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     exec.session.changed = false;
     let hint = "Enter configuration commands, one per line.  End with CNTL/Z.\n";
     Ok(Outcome::Text(if exec.session.login.interactive { hint.into() } else { String::new() }))
+}
+
+fn lock(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    exec.backend.lock_configuration()?;
+    terminal(exec, args)
 }
 
 fn session_name(args: &Args) -> Result<String, Refusal> {

@@ -22,9 +22,16 @@ pub fn unknown(name: &InterfaceName) -> Refusal {
     format!("Interface {} is not an interface of this switch", render::ios_name(name)).into()
 }
 
-/// Writes a log message that a user has changed the configuration.
+/// Writes a log message that a user has changed the configuration, and saves a checkpoint of the result. A change that awaits
+/// confirmation gets its checkpoint when it is confirmed.
 pub fn log_configured(exec: &mut Exec<'_>) {
     let login = &exec.session.login;
     let text = format!("Configured from {} by {}", login.line, login.user);
     exec.backend.log("SYS", 5, "CONFIG_I", &text);
+    if exec.backend.rollback_in_s().is_some() {
+        return;
+    }
+    if let Err(reason) = exec.backend.save_checkpoint(&exec.session.login.user) {
+        exec.backend.log("SYS", 3, "ARCHIVE", &reason.to_string());
+    }
 }

@@ -2,7 +2,7 @@
 //! as text or JSON.
 
 use super::shared::{get_interfaces, unknown};
-use super::{discovery, fpm, need, platform as chip, show_ip, show_stp};
+use super::{archive, discovery, fpm, need, platform as chip, show_ip, show_stp};
 use crate::args::{Args, Kind, short};
 use crate::backend::{MacFilter, Refusal};
 use crate::config_view as made;
@@ -18,14 +18,14 @@ const INTERFACE: Node = arg(Kind::Interface, "Interface");
 
 /// `show ...`, without the commands of [`crate::commands::FEATURES`].
 pub const TREE: Node = kw("show", "Show running system information").then(&[
+    archive::SHOW_ARCHIVE,
     show_ip::ARP,
     discovery::SHOW_CDP,
     kw("clock", "Display the system clock").exec(clock),
-    kw("configuration", "Configuration details").then(&[kw(
-        "sessions",
-        "Configuration sessions that are pending",
-    )
-    .exec(sessions)]),
+    kw("configuration", "Configuration details").then(&[
+        archive::SHOW_LOCK,
+        kw("sessions", "Configuration sessions that are pending").exec(sessions),
+    ]),
     show_stp::ERRDISABLE,
     fpm::SHOW,
     kw("history", "Display the session command history").exec(history),
@@ -36,6 +36,7 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
     kw("logging", "Show the contents of logging buffers").exec(logging),
     kw("mac", "MAC configuration").then(&[MAC]),
     PLATFORM,
+    archive::SHOW_RELOAD,
     kw("running-config", "Current operating configuration").privileged().exec(running).then(&[
         kw("interface", "Show interface configuration").then(&[INTERFACE.exec(running_interface)]),
         kw("vlan", "Show L2 VLAN configuration")

@@ -1,5 +1,6 @@
 //! Formats views as text in IOS's layout.
 
+mod change;
 pub mod discovery;
 mod fpm;
 mod interface;
@@ -13,6 +14,7 @@ mod spanning_tree;
 mod system;
 mod table;
 
+pub use change::{archive, configuration_lock, scheduled_reload};
 pub use fpm::{fpm, fpm_counters};
 pub use interface::{
     counters, descriptions, drops, err_disabled, errors, interfaces, status, switchports, trunks,

@@ -3,7 +3,7 @@
 
 use lanyard_cli::backend::{
     Configuration, Discovery, Family, Fdb, Files, Interfaces, MacFilter, Multicast, Neighbors, Platform,
-    Refusal, RouteQuery, Routes, Services, SpanningTree, System,
+    Refusal, ReloadTime, RouteQuery, Routes, SafeChange, Services, SpanningTree, System,
 };
 use lanyard_cli::sessions::ConfigSessions;
 use lanyard_cli::{Login, Session, view};
@@ -24,6 +24,11 @@ pub struct Fake {
     pub files: BTreeMap<String, String>,
     pub sessions: ConfigSessions,
     pub rollback: Option<(Config, u64)>,
+    /// The texts of the checkpoints 1, 2...
+    pub checkpoints: Vec<String>,
+    /// True while the session has the lock of the configuration.
+    pub is_locked: bool,
+    pub reload: view::ScheduledReload,
     pub log: Vec<String>,
     pub cleared: Vec<String>,
     /// A commit whose text contains this is refused.
@@ -87,6 +92,65 @@ impl Configuration for Fake {
     }
     fn config_sessions(&mut self) -> &mut ConfigSessions {
         &mut self.sessions
+    }
+}
+
+impl SafeChange for Fake {
+    fn archive(&mut self) -> Result<view::Archive, Refusal> {
+        let checkpoint = |number| view::Checkpoint {
+            number,
+            time: format!("2026-01-31T12:00:0{number}.000Z"),
+            user: "root".into(),
+        };
+        let checkpoints = (1..=self.checkpoints.len() as u32).map(checkpoint).collect();
+        Ok(view::Archive { checkpoints, capacity: 50, directory: "/var/lib/lanyard/default/archive".into() })
+    }
+    fn save_checkpoint(&mut self, _user: &str) -> Result<u32, Refusal> {
+        let text = lanyard_cli::text::render(&self.config);
+        if self.checkpoints.last() != Some(&text) {
+            self.checkpoints.push(text);
+        }
+        Ok(self.checkpoints.len() as u32)
+    }
+    fn checkpoint(&mut self, number: u32) -> Result<String, Refusal> {
+        let text = self.checkpoints.get(number as usize - 1).cloned();
+        text.ok_or_else(|| format!("there is no checkpoint {number}: see show archive").into())
+    }
+    fn lock_configuration(&mut self) -> Result<(), Refusal> {
+        self.is_locked = true;
+        Ok(())
+    }
+    fn unlock_configuration(&mut self) {
+        self.is_locked = false;
+    }
+    fn clear_configuration_lock(&mut self) -> bool {
+        std::mem::take(&mut self.is_locked)
+    }
+    fn configuration_lock(&self) -> view::ConfigurationLock {
+        if !self.is_locked {
+            return view::ConfigurationLock::default();
+        }
+        let (line, user) = (Some("vty 0".into()), Some("root".into()));
+        view::ConfigurationLock { locked: true, line, user, since_s: Some(61) }
+    }
+    fn reload(&mut self, _user: &str) -> Result<usize, Refusal> {
+        let (config, refused) = lanyard_cli::apply_text(&self.startup, &Config::default());
+        self.config = config;
+        Ok(refused.len())
+    }
+    fn schedule_reload(&mut self, at: ReloadTime, user: &str, reason: Option<String>) -> Result<(), Refusal> {
+        let in_s = match at {
+            ReloadTime::InMinutes(minutes) => u64::from(minutes) * 60,
+            ReloadTime::At { hour, minute } => u64::from(hour) * 3600 + u64::from(minute) * 60,
+        };
+        self.reload = view::ScheduledReload { in_s: Some(in_s), user: Some(user.into()), reason };
+        Ok(())
+    }
+    fn cancel_reload(&mut self) -> bool {
+        std::mem::take(&mut self.reload).in_s.is_some()
+    }
+    fn scheduled_reload(&self) -> view::ScheduledReload {
+        self.reload.clone()
     }
 }
 
