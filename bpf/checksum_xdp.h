@@ -12,10 +12,6 @@
 #ifndef LY_CHECKSUM_XDP_H
 #define LY_CHECKSUM_XDP_H
 
-#define IP_ICMP 1
-#define IP_IGMP 2
-#define IP_ICMPV6 58
-
 #define UDP_VXLAN 4789
 #define UDP_VXLAN_LINUX 8472 /* the kernel's default before IANA's */
 #define UDP_GENEVE 6081

@@ -67,6 +67,18 @@ enum trap_group {
 
 #define TUNNEL RAW_MAC(0x01, 0x00, 0x0c, 0xcd, 0xcd, 0xd0) /* customers' control frames inside the provider's network (GBPT) */
 
+#define ETH_IPV4 0x0800
+#define ETH_IPV6 0x86dd
+#define IP_HOP_BY_HOP 0
+#define IP_TCP 6
+#define IP_UDP 17
+#define IP_DCCP 33
+#define IP_SCTP 132
+#define IP_UDPLITE 136
+#define IP_ICMP 1
+#define IP_IGMP 2
+#define IP_ICMPV6 58
+
 #define VID_MASK 0x0fff
 #define PCP_DEI_MASK 0xf000
 
@@ -126,16 +138,6 @@ static __always_inline bool frame_stale(struct frame *f)
 		bpf_map_lookup_elem(&(map), &key__); \
 	})
 
-/* A zero that neither the verifier nor the compiler can predict: the verifier does not evaluate the
- * quotient. */
-static __always_inline __u32 unknown_zero(__u32 any)
-{
-	__u32 a = any | 1, b = a;
-
-	asm volatile("" : "+r"(b));
-	return a / b - 1;
-}
-
 /* The number of the lowest set bit, by de Bruijn multiplication, because BPF has no instruction for
  * it. */
 static const __u8 lowest_bit[64] = {
@@ -147,6 +149,16 @@ static const __u8 lowest_bit[64] = {
 static __always_inline __u32 bit_number(__u64 bits)
 {
 	return lowest_bit[((bits & -bits) * 0x022fdd63cc95386dULL) >> 58 & 63];
+}
+
+/* A zero that neither the verifier nor the compiler can predict: the verifier does not evaluate the
+ * quotient. */
+static __always_inline __u32 unknown_zero(__u32 any)
+{
+	__u32 a = any | 1, b = a;
+
+	asm volatile("" : "+r"(b));
+	return a / b - 1;
 }
 
 /* A row of ROWS. The index is taken modulo the number of rows, so that there always is one. */

@@ -21,18 +21,21 @@
 #include "frame_tc.h"
 #include "frame_xdp.h"
 #include "tunnel.h"
+#include "acl.h"
 
 #include "stages/count.h" /* replicate counts the frames that it sends */
 #include "stages/parse.h"
 #include "stages/trap.h"
 #include "stages/port.h"
 #include "stages/vlan_ingress.h"
+#include "stages/acl_ingress.h"
 #include "stages/storm.h"
 #include "stages/learn.h"
 #include "stages/route.h"
 #include "stages/snoop.h"
 #include "stages/bridge.h"
 #include "stages/vlan_egress.h"
+#include "stages/acl_egress.h"
 #include "segments_tc.h" /* used by replicate and route_tc.h */
 #include "stages/replicate.h"
 
@@ -46,6 +49,8 @@ static __always_inline int tc_bridged(struct __sk_buff *skb, struct frame *f)
 	if (f->out_id == 0)
 		return flood_enter(skb, f);
 	if ((end = stage_vlan_egress(f)))
+		return end;
+	if ((end = stage_acl_egress(f, skb)))
 		return end;
 	return tc_unicast(skb, f);
 }
@@ -90,12 +95,17 @@ static __always_inline int tc_stages(struct __sk_buff *skb, struct frame *f)
 		return end;
 	if ((end = stage_port(f)))
 		return end;
-	if (f->port->flags & LY_PORT_LAYER3)
+	if (f->port->flags & LY_PORT_LAYER3) {
+		if ((end = stage_acl_ingress(f, skb)))
+			return end;
 		return tc_layer3(skb, f);
+	}
 	if ((end = stage_vlan_ingress(f)))
 		return end;
 	if (f->pv & LY_PV_ROUTES)
 		f->rif = vlan_rif(f);
+	if ((end = stage_acl_ingress(f, skb)))
+		return end;
 	if ((end = stage_storm(f)))
 		return end;
 	if ((end = stage_learn(f)))
@@ -137,9 +147,18 @@ static __always_inline bool xdp_leaves(struct frame *f)
 
 /* Handles ordinary frames: known unicast, packets to route, and floods. Everything else is passed
  * to TC, not counted and not changed. */
+static __always_inline int xdp_drop(struct frame *f, struct acl_marks *m, int end)
+{
+	acl_count_marks(m);
+	stage_count(f, end);
+	return XDP_DROP;
+}
+
 static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 {
 	struct frame f = {};
+	struct acl_marks marks = {}; /* Linux 6.1 requires it whole where it is passed on */
+	int end;
 
 	if (!xdp_open(ctx, &f, bound))
 		return XDP_PASS;
@@ -158,6 +177,8 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 	if (f.port->flags & LY_PORT_LAYER3) {
 		if (f.port->flags & LY_PORT_SUB)
 			return XDP_PASS;
+		if ((end = xdp_acl_ingress(ctx, &f, &marks)))
+			return xdp_drop(&f, &marks, end);
 		f.now_s = now_s();
 		port_rif(&f);
 	} else {
@@ -165,19 +186,34 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 			return XDP_PASS;
 		if (f.pv & LY_PV_ROUTES)
 			f.rif = vlan_rif(&f);
+		if ((end = xdp_acl_ingress(ctx, &f, &marks)))
+			return xdp_drop(&f, &marks, end);
 		if (!stage_learn_fast(&f))
 			return XDP_PASS;
 		if (f.dst & GROUP_BIT && (f.port->flags & LY_PORT_STORM || !stage_snoop_fast(&f, ctx)))
 			return XDP_PASS;
 	}
 	if (f.rif || f.port->flags & LY_PORT_LAYER3) {
-		if (!xdp_route(ctx, &f))
+		end = xdp_route(ctx, &f, &marks);
+		if (end > 0)
+			return xdp_drop(&f, &marks, end);
+		if (end < 0)
 			return XDP_PASS;
 	} else if (stage_bridge(&f)) {
 		return XDP_PASS;
-	} else if (f.out_id == 0 ? f.port->flags & LY_PORT_STORM || !xdp_flood_out(ctx, &f) : stage_vlan_egress(&f) || !xdp_unicast(ctx, &f)) {
-		return XDP_PASS;
+	} else if (f.out_id == 0) {
+		if (f.port->flags & LY_PORT_STORM || !xdp_flood_out(ctx, &f))
+			return XDP_PASS;
+	} else {
+		if (stage_vlan_egress(&f))
+			return XDP_PASS;
+		if ((end = stage_acl_egress_fast(&f, ctx, &marks)))
+			return xdp_drop(&f, &marks, end);
+		if (!xdp_unicast(ctx, &f))
+			return XDP_PASS;
 	}
+	if (marks.count)
+		acl_count_marks(&marks);
 	stage_count(&f, 0);
 	return f.action;
 }

@@ -200,6 +200,11 @@ static __always_inline int tc_straight(struct __sk_buff *skb, struct frame *f)
 	if (!egress_fits(f->bare_len, f->gso, f->out))
 		return DROP(DROP_MTU_EXCEEDED);
 	f->out_pv = f->vlan ? 0 : LY_PV_UNTAGGED;
+	if (!f->up && f->out->flags & LY_PORT_ACL_OUT) {
+		int end = stage_acl_egress(f, skb);
+		if (end)
+			return end;
+	}
 	return tc_unicast(skb, f);
 }
 

@@ -47,6 +47,9 @@ struct flood {
 	__u32 carries;  /* the flag of the tunnel ports that carry it, */
 	__u8 tunnelled; /* whether it is such a frame, */
 	__u8 restored;  /* and whether its destination now is its protocol's */
+	__u8 denied;    /* the drop reason of a list that denied it at a port */
+	__u8 acl;       /* ACL_ROUTED: the lists of its VLAN are to be asked; ACL_TUNNELLED */
+	__u16 type;     /* for access lists: the packet's EtherType */
 	__u32 zero;     /* 0, which the verifier does not know */
 };
 
@@ -120,6 +123,37 @@ static __always_inline __u8 flood_form(struct flood *s)
 	return s->restored ? LY_RESTORED : s->have;
 }
 
+/* The EtherType of the packet, before the tag is changed: when the kernel removes a tag, it moves the next one out of band. */
+__noinline __u32 flood_type(struct __sk_buff *skb, __u32 form, __u32 outer)
+{
+	__u16 *type = (void *)(long)skb->data + (skb->vlan_present ? 12 : 16);
+
+	if (form == LY_UNTAGGED)
+		return outer;
+	return (void *)(type + 1) <= (void *)(long)skb->data_end ? bpf_ntohs(*type) : 0;
+}
+
+/* Asks the lists that judge the frame where it leaves by `id`. True if it may not leave there. A list of its VLAN that denies
+ * it ends the loop. */
+static __always_inline bool flood_denied(struct flood *s, __u32 id, __u32 flags)
+{
+	if (!(flags & LY_PORT_ACL_OUT) && !(s->acl & ACL_ROUTED))
+		return false;
+	int end = tc_acl_out(s->skb, ACL_WHERE(s->type, LY_UNTAGGED, s->have), ACL_WHAT(id, s->tci & VID_MASK, s->tci), s->acl);
+	s->acl &= ACL_TUNNELLED;
+	if (!end)
+		return false;
+	if (end == DROP_ACL_VLAN_OUT || end == DROP_ACL_ROUTER_OUT) {
+		s->order = FORMS_END + s->zero;
+		s->bits = s->zero;
+		s->word = s->zero;
+		s->denied = end + s->zero;
+	} else if (!s->denied || end == DROP_ACL_PORT_OUT) {
+		s->denied = end + s->zero;
+	}
+	return true;
+}
+
 /* One step: takes the next word of ports, or the next port. 1 ends the loop. */
 static long flood_step(__u32 index, struct flood *s)
 {
@@ -146,6 +180,8 @@ static long flood_step(__u32 index, struct flood *s)
 		count_tx_dropped(id);
 		return 0;
 	}
+	if (flood_denied(s, id, out->flags))
+		return 0;
 	if (s->pending)
 		s->sent |= tc_copy(s->skb, s->pending, s->pending_ifindex, s->pending_len, flood_form(s));
 	s->pending = s->zero;
@@ -194,6 +230,9 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 		.stale = frame_stale(f) + zero,
 		.tunnelled = (f->dst == TUNNEL) + zero,
 		.restored = zero,
+		.denied = zero,
+		.acl = (f->routed && in->flags & LY_PORT_ACL_IN ? ACL_ROUTED : 0) + (f->dst == TUNNEL ? ACL_TUNNELLED : 0) + zero,
+		.type = flood_type(skb, f->form, f->outer),
 	};
 
 	if (!s.sets || !s.global)
@@ -221,7 +260,7 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 	}
 	if (s.sent)
 		return 0;
-	return s.failed ? DROP(DROP_TRANSMIT_FAILED) : s.too_long ? DROP(DROP_MTU_EXCEEDED) : DROP(DROP_NO_EGRESS);
+	return s.failed ? DROP(DROP_TRANSMIT_FAILED) : s.denied ? s.denied : s.too_long ? DROP(DROP_MTU_EXCEEDED) : DROP(DROP_NO_EGRESS);
 }
 
 /* Flooding is a program of its own, so that it is verified once for all programs that jump to it. */

@@ -13,15 +13,6 @@ enum {
 	DROP_MARTIAN_SOURCE = 30,
 };
 
-#define ETH_IPV4 0x0800
-#define ETH_IPV6 0x86dd
-#define IP_HOP_BY_HOP 0
-#define IP_TCP 6
-#define IP_UDP 17
-#define IP_DCCP 33
-#define IP_SCTP 132
-#define IP_UDPLITE 136
-
 #define NOT_FOR_ROUTER 0x10000 /* not a drop reason: continue with bridging */
 
 /* The fields of an IP header that are used. Addresses are in host order. An IPv4 address is in the low half, and the

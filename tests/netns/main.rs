@@ -8,6 +8,7 @@
 
 mod harness;
 
+mod access_lists;
 mod capture;
 mod churn;
 mod console;

@@ -5,6 +5,7 @@
 
 use crate::key::{Family, HALVES, Key, PROTOCOL, TRANSPORT};
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 
 /// The values of one half that a rule accepts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -115,6 +116,9 @@ impl FlatRule {
 /// A list as a plane has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaneList {
+    /// What it is in the configuration: `access list NAME`, or `vlan map NAME`. No two lists of a plane have the same name
+    /// and family.
+    pub name: String,
     /// The frames that it judges.
     pub family: Family,
     /// The lists that its rules come from: one, or those of a VLAN map.
@@ -131,6 +135,20 @@ impl PlaneList {
     pub fn permits(&self, found: Option<usize>) -> bool {
         found.map_or(self.otherwise_permit, |at| self.rules[at].verdict == Verdict::Permit)
     }
+}
+
+/// The counts with which `new` begins when it takes the place of `old`, whose counts are `counts`: those of rules that both
+/// have, under the same number of the same list and with the same conditions. The last count is that of frames that no rule
+/// matches.
+#[must_use]
+pub fn carried(old: &PlaneList, counts: &[u64], new: &PlaneList) -> Vec<u64> {
+    fn name<'a>(of: &'a PlaneList, rule: &'a FlatRule) -> (&'a str, u32, &'a [(u8, Condition)]) {
+        (of.names.get(usize::from(rule.list)).map_or("", String::as_str), rule.seq, &rule.conditions)
+    }
+    let known: HashMap<_, u64> =
+        old.rules.iter().zip(counts).map(|(rule, count)| (name(old, rule), *count)).collect();
+    let of = |rule: &FlatRule| known.get(&name(new, rule)).copied().unwrap_or(0);
+    new.rules.iter().map(of).chain([counts.last().copied().unwrap_or(0)]).collect()
 }
 
 /// The index of the rule that decides about a frame, found by comparing one rule after the other.
@@ -150,6 +168,28 @@ pub fn first_match(rules: &[FlatRule], key: &Key) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_follow_their_rules() {
+        let rule = |seq, value| FlatRule {
+            verdict: Verdict::Permit,
+            fragments: true,
+            log: false,
+            list: 0,
+            seq,
+            conditions: vec![(1, Condition::Mask { value, mask: 0xff })],
+        };
+        let list = |rules| PlaneList {
+            name: "it".into(),
+            family: Family::Ipv4,
+            names: vec!["a".into()],
+            rules,
+            otherwise_permit: false,
+        };
+        let old = list(vec![rule(10, 1), rule(20, 2), rule(30, 3)]);
+        let new = list(vec![rule(10, 1), rule(15, 9), rule(20, 5), rule(30, 3)]);
+        assert_eq!(carried(&old, &[7, 8, 9, 4], &new), [7, 0, 0, 9, 4]);
+    }
 
     #[test]
     fn masks_as_ranges() {

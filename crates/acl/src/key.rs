@@ -3,6 +3,7 @@
 //! Invariant: reading never panics and reads a bounded number of headers. A frame whose fields cannot be read is told apart
 //! from one that does not have them: see [`Key::unknown`].
 
+use lanyard_types::MacAddr;
 use serde::{Deserialize, Serialize};
 
 /// The number of halves in a key.
@@ -92,28 +93,41 @@ pub struct Key {
     pub unknown: u32,
 }
 
+/// What a key takes from the header of a frame.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Header {
+    /// The destination address.
+    pub dst: MacAddr,
+    /// The source address.
+    pub src: MacAddr,
+    /// The EtherType behind the tag that the port recognises.
+    pub ethertype: u16,
+    /// The VLAN; 0 at a routed port.
+    pub vlan: u16,
+    /// The class of service of the recognised tag, 0..=7; 0 without one.
+    pub cos: u8,
+}
+
 /// The error for a frame with the EtherType of IP and without a valid IP header. No rule matches it: it is denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
 impl Key {
-    /// Reads the key of a frame: its EtherType is `ethertype`, the packet begins at offset `l3`, and it is in VLAN
-    /// `vlan` with class of service `cos`, 0..=7.
+    /// Reads the key of a frame from its `header` and `packet`, the bytes behind it.
     ///
     /// # Errors
     /// [`Malformed`] when the EtherType is that of IPv4 or IPv6 and no such header follows.
-    pub fn read(bytes: &[u8], l3: usize, ethertype: u16, vlan: u16, cos: u8) -> Result<Self, Malformed> {
+    pub fn read(header: &Header, packet: &[u8]) -> Result<Self, Malformed> {
         let mut key = Self::default();
-        key.half[ETHERTYPE] = ethertype;
-        key.half[VLAN] = vlan & 0xfff | u16::from(cos) << 13;
-        let packet = bytes.get(l3..).unwrap_or_default();
-        match Family::of(ethertype) {
+        key.half[ETHERTYPE] = header.ethertype;
+        key.half[VLAN] = header.vlan & 0xfff | u16::from(header.cos) << 13;
+        match Family::of(header.ethertype) {
             Family::Ipv4 => key.ipv4(packet)?,
             Family::Ipv6 => key.ipv6(packet)?,
             Family::Mac => {
                 for n in 0..3 {
-                    key.half[DST + n] = half(bytes, 2 * n).unwrap_or(0);
-                    key.half[SRC + n] = half(bytes, 6 + 2 * n).unwrap_or(0);
+                    key.half[DST + n] = half(&header.dst.0, 2 * n).unwrap_or(0);
+                    key.half[SRC + n] = half(&header.src.0, 2 * n).unwrap_or(0);
                 }
             }
         }
@@ -239,8 +253,7 @@ mod tests {
     }
 
     fn read(ethertype: u16, packet: &[u8]) -> Result<Key, Malformed> {
-        let frame = [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0][..], packet].concat();
-        Key::read(&frame, 14, ethertype, 10, 5)
+        Key::read(&Header { ethertype, vlan: 10, cos: 5, ..Header::default() }, packet)
     }
 
     const TCP_HEADER: [u8; 14] = [0x12, 0x34, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x12];

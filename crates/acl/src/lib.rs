@@ -3,7 +3,7 @@
 //! A list is a sequence of rules; the first rule that matches a frame decides, and a frame that no rule matches is denied.
 //! The crate has three layers, and makes no system call:
 //!
-//! * [`rule`], [`text`], [`list`], [`time`]: rules as the operator writes them, with sequence numbers, remarks, object
+//! * [`rule`], [`fields`], [`groups`], [`list`], [`text`], [`time`]: rules as the operator writes them, with sequence numbers, remarks, object
 //!   groups and time ranges;
 //! * [`condition`]: a rule as conditions on the 16-bit fields of a [`Key`], which is what planes are given;
 //! * [`classifier`] and [`compile`]: the flat data structure that finds the first matching rule, as an array of words that
@@ -18,6 +18,8 @@
 pub mod classifier;
 pub mod compile;
 pub mod condition;
+pub mod fields;
+pub mod groups;
 pub mod key;
 pub mod list;
 pub mod names;
@@ -29,7 +31,7 @@ pub mod time;
 pub use classifier::{Classifier, Found};
 pub use condition::{Condition, FlatRule, PlaneList, Verdict};
 pub use key::{Family, Key};
-pub use list::{AccessList, Entry, Kind, Lists, NetworkGroup, ServiceGroup};
+pub use list::{AccessList, Entry, Kind, Lists};
 pub use rule::{Action, Rule};
 
 /// The highest number of rules in a list, after object groups have been expanded.

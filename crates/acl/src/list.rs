@@ -1,14 +1,13 @@
-//! Lists of rules with sequence numbers, object groups, time ranges and VLAN maps: what the configuration holds.
+//! Lists of rules with sequence numbers, and VLAN maps: what the configuration holds.
 //!
 //! Invariant: a list is given to planes whole ([`Lists::plane_list`], [`Lists::vlan_map_list`]), with every name resolved.
 
 use crate::condition::{Condition, FlatRule, PlaneList, Verdict};
+use crate::groups::Groups;
 use crate::key::{Family, ICMPV6, L4_SRC, PROTOCOL};
-use crate::rule::{Address, PortMatch, Rule};
+use crate::rule::Rule;
 use crate::time::TimeRange;
-use ipnet::Ipv6Net;
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 
 /// The highest sequence number.
 pub const MAX_SEQ: u32 = 2_147_483_647;
@@ -125,56 +124,6 @@ impl AccessList {
     }
 }
 
-/// A member of a network group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NetworkMember {
-    /// `host A.B.C.D`.
-    Host(Ipv4Addr),
-    /// `A.B.C.D MASK`: an address and a mask, whose set bits are compared.
-    Net(Ipv4Addr, Ipv4Addr),
-    /// An IPv6 prefix.
-    V6(Ipv6Net),
-}
-
-impl NetworkMember {
-    pub(crate) fn address(self) -> Address {
-        match self {
-            Self::Host(host) => Address::V4(host, Ipv4Addr::UNSPECIFIED),
-            Self::Net(net, mask) => Address::V4(net, Ipv4Addr::from_bits(!mask.to_bits())),
-            Self::V6(net) => Address::V6(net),
-        }
-    }
-}
-
-/// `object-group network`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct NetworkGroup {
-    /// `description`.
-    pub description: Option<String>,
-    /// The members.
-    pub members: Vec<NetworkMember>,
-}
-
-/// A member of a service group.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Service {
-    /// The protocol; `None` is any.
-    pub protocol: Option<u8>,
-    /// The source port.
-    pub src_port: Option<PortMatch>,
-    /// The destination port.
-    pub dst_port: Option<PortMatch>,
-}
-
-/// `object-group service`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ServiceGroup {
-    /// `description`.
-    pub description: Option<String>,
-    /// The members.
-    pub members: Vec<Service>,
-}
-
 /// An entry of a VLAN map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MapEntry {
@@ -203,10 +152,8 @@ impl MapEntry {
 pub struct Lists {
     /// The access lists, by name.
     pub access: BTreeMap<String, AccessList>,
-    /// `object-group network`, by name.
-    pub networks: BTreeMap<String, NetworkGroup>,
-    /// `object-group service`, by name.
-    pub services: BTreeMap<String, ServiceGroup>,
+    /// `object-group`.
+    pub groups: Groups,
     /// `time-range`, by name.
     pub times: BTreeMap<String, TimeRange>,
     /// `vlan access-map`, by name, then by sequence number.
@@ -225,6 +172,7 @@ impl Lists {
             rules.extend([135, 136].map(neighbour_discovery));
         }
         Some(PlaneList {
+            name: format!("access list {name}"),
             family: list.kind.family(),
             names: vec![name.to_owned()],
             rules,
@@ -236,7 +184,10 @@ impl Lists {
     fn flat(&self, list: &AccessList, number: u16, active: &dyn Fn(&str) -> bool) -> Vec<FlatRule> {
         let applies = |rule: &Rule| rule.time_range.as_deref().is_none_or(active);
         let rules = list.rules().filter(|(_, rule)| applies(rule));
-        rules.flat_map(|(seq, rule)| rule.lower(seq, number, self)).take(crate::MAX_RULES + 1).collect()
+        rules
+            .flat_map(|(seq, rule)| rule.lower(seq, number, &self.groups))
+            .take(crate::MAX_RULES + 1)
+            .collect()
     }
 
     /// What a VLAN map means for the frames of one family; `None` when it lets all of them pass. A frame of a family that
@@ -249,8 +200,13 @@ impl Lists {
         active: &dyn Fn(&str) -> bool,
     ) -> Option<PlaneList> {
         let entries = self.maps.get(map)?;
-        let mut all =
-            PlaneList { family, names: vec![String::new()], rules: Vec::new(), otherwise_permit: true };
+        let mut all = PlaneList {
+            name: format!("vlan map {map}"),
+            family,
+            names: vec![String::new()],
+            rules: Vec::new(),
+            otherwise_permit: true,
+        };
         for entry in entries.values() {
             let verdict = if entry.forward { Verdict::Permit } else { Verdict::Deny };
             let every = |verdict| FlatRule {
@@ -310,7 +266,7 @@ pub const fn map_action(forward: bool) -> &'static str {
 mod tests {
     use super::*;
     use crate::condition::first_match;
-    use crate::key::Key;
+    use crate::key::{Header, Key};
     use crate::text;
 
     fn list(kind: Kind, lines: &[&str]) -> AccessList {
@@ -355,7 +311,10 @@ mod tests {
             let [a, b, c, d] = src;
             let packet = [0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, a, b, c, d, 10, 1, 1, 1, 9, 9, 0, port];
             let packet = [&packet[..], &[0; 20]].concat();
-            all.permits(first_match(&all.rules, &Key::read(&packet, 0, 0x0800, 1, 0).expect("a packet")))
+            all.permits(first_match(
+                &all.rules,
+                &Key::read(&Header { ethertype: 0x0800, ..Header::default() }, &packet).expect("a packet"),
+            ))
         };
         assert!(!judge([10, 0, 0, 1], 80), "dropped by the first entry");
         assert!(judge([10, 0, 0, 9], 80), "the list of the first entry denies it, so the second decides");

@@ -4,12 +4,11 @@
 //! with several addresses or services (object groups) becomes one flat rule for each combination, in order.
 
 use crate::condition::{Condition, FlatRule, Verdict};
+use crate::fields::{Address, PortMatch, TcpMatch};
+use crate::groups::{Groups, Service};
 use crate::key::{DST, ETHERTYPE, L4_DST, L4_SRC, LATER_FRAGMENT, PROTOCOL, SRC, TCP_FLAGS, TOS, VLAN};
-use crate::list::Lists;
-use ipnet::Ipv6Net;
 use lanyard_types::{MacAddr, VlanId};
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 
 /// What a rule does with the frames that it matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -90,46 +89,6 @@ pub enum Protocol {
     Group(String),
 }
 
-/// An address of a rule.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Address {
-    /// `any`.
-    #[default]
-    Any,
-    /// An IPv4 address; the bits that are set in the second value may differ (Cisco's wildcard mask).
-    V4(Ipv4Addr, Ipv4Addr),
-    /// An IPv6 prefix, without host bits.
-    V6(Ipv6Net),
-    /// The addresses of an object group.
-    Group(String),
-}
-
-/// A condition on a port.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum PortMatch {
-    /// One of up to ten ports.
-    Eq(Vec<u16>),
-    /// None of up to ten ports.
-    Neq(Vec<u16>),
-    /// A lower port.
-    Lt(u16),
-    /// A higher port.
-    Gt(u16),
-    /// A port of the range, both ends included.
-    Range(u16, u16),
-}
-
-/// A condition on the flags of a TCP segment, as bits of byte 13 of its header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TcpMatch {
-    /// ACK or RST is set.
-    Established,
-    /// `match-all`: the first are set, the second are not.
-    All(u8, u8),
-    /// `match-any`: one of the first is set, or one of the second is not.
-    Any(u8, u8),
-}
-
 /// The frames that a rule of a MAC list matches.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MacMatch {
@@ -143,59 +102,6 @@ pub struct MacMatch {
     pub vlan: Option<VlanId>,
     /// `cos`, 0..=7.
     pub cos: Option<u8>,
-}
-
-impl PortMatch {
-    /// The condition on the port.
-    #[must_use]
-    pub fn condition(&self) -> Condition {
-        let ranges = match self {
-            Self::Eq(ports) => merged(ports.iter().map(|port| (*port, *port)).collect()),
-            Self::Neq(ports) => {
-                let (mut ranges, mut next) = (Vec::new(), Some(0_u16));
-                for (low, high) in merged(ports.iter().map(|port| (*port, *port)).collect()) {
-                    ranges.extend(next.filter(|next| *next < low).map(|next| (next, low - 1)));
-                    next = high.checked_add(1);
-                }
-                ranges.extend(next.map(|next| (next, u16::MAX)));
-                ranges
-            }
-            Self::Lt(port) => port.checked_sub(1).map(|last| (0, last)).into_iter().collect(),
-            Self::Gt(port) => port.checked_add(1).map(|first| (first, u16::MAX)).into_iter().collect(),
-            Self::Range(low, high) => vec![(*low.min(high), *low.max(high))],
-        };
-        Condition::Ranges(ranges)
-    }
-}
-
-/// Sorts ranges, and joins those that overlap or are adjacent.
-fn merged(mut ranges: Vec<(u16, u16)>) -> Vec<(u16, u16)> {
-    ranges.sort_unstable();
-    let mut joined: Vec<(u16, u16)> = Vec::with_capacity(ranges.len());
-    for (low, high) in ranges {
-        match joined.last_mut() {
-            Some(last) if u32::from(low) <= u32::from(last.1) + 1 => last.1 = last.1.max(high),
-            _ => joined.push((low, high)),
-        }
-    }
-    joined
-}
-
-impl TcpMatch {
-    /// True when a segment with these flags matches.
-    #[must_use]
-    pub const fn holds(self, flags: u8) -> bool {
-        match self {
-            Self::Established => flags & 0x14 != 0,
-            Self::All(set, clear) => flags & set == set && flags & clear == 0,
-            Self::Any(set, clear) => flags & set != 0 || !flags & clear != 0,
-        }
-    }
-
-    fn condition(self) -> Condition {
-        let all = (0..=u8::MAX).filter(|flags| self.holds(*flags));
-        Condition::Ranges(merged(all.map(|flags| (flags.into(), flags.into())).collect()))
-    }
 }
 
 type Conditions = BTreeMap<u8, Condition>;
@@ -219,37 +125,35 @@ fn put_masked(to: &mut Conditions, first: usize, values: &[u8], masks: &[u8]) {
     }
 }
 
-impl Address {
-    /// The conditions of each of the addresses that this one stands for.
-    fn expand(&self, first: usize, lists: &Lists) -> Vec<Conditions> {
-        let mut one = Conditions::new();
-        match self {
-            Self::Any => {}
-            Self::V4(address, wildcard) => {
-                put_masked(&mut one, first, &address.octets(), &wildcard.octets().map(|octet| !octet));
-            }
-            Self::V6(net) => {
-                put_masked(&mut one, first, &net.addr().octets(), &net.netmask().octets());
-            }
-            Self::Group(name) => {
-                let members = lists.networks.get(name).map(|group| group.members.as_slice());
-                let members = members.unwrap_or_default().iter();
-                return members.flat_map(|member| member.address().expand(first, lists)).collect();
-            }
+/// The conditions of each of the addresses that `address` stands for.
+fn expand(address: &Address, first: usize, groups: &Groups) -> Vec<Conditions> {
+    let mut one = Conditions::new();
+    match address {
+        Address::Any => {}
+        Address::V4(address, wildcard) => {
+            put_masked(&mut one, first, &address.octets(), &wildcard.octets().map(|octet| !octet));
         }
-        vec![one]
+        Address::V6(net) => {
+            put_masked(&mut one, first, &net.addr().octets(), &net.netmask().octets());
+        }
+        Address::Group(name) => {
+            let members = groups.networks.get(name).map(|group| group.members.as_slice());
+            let members = members.unwrap_or_default().iter();
+            return members.flat_map(|member| expand(&member.address(), first, groups)).collect();
+        }
     }
+    vec![one]
 }
 
 impl IpMatch {
     /// The conditions on protocol, ports and flags, one set for each service that the rule stands for.
-    fn services(&self, lists: &Lists) -> Vec<Conditions> {
+    fn services(&self, groups: &Groups) -> Vec<Conditions> {
         let protocol = |number: u8| (PROTOCOL as u8, Condition::Mask { value: number.into(), mask: 0xffff });
         let base = |number: Option<u8>| number.map(protocol).into_iter().collect::<Conditions>();
         match &self.protocol {
             Protocol::Group(name) => {
-                let members = lists.services.get(name).map(|group| group.members.as_slice());
-                let of = |service: &crate::list::Service| {
+                let members = groups.services.get(name).map(|group| group.members.as_slice());
+                let of = |service: &Service| {
                     let mut all = base(service.protocol);
                     let ports = [(L4_SRC, &service.src_port), (L4_DST, &service.dst_port)];
                     for (half, port) in ports {
@@ -326,13 +230,13 @@ impl Rule {
     /// The flat rules that this one stands for, in order, for list number `list` of a [`crate::PlaneList`]. An object group
     /// that does not exist has no members, and then there is no flat rule.
     #[must_use]
-    pub fn lower(&self, seq: u32, list: u16, lists: &Lists) -> Vec<FlatRule> {
+    pub fn lower(&self, seq: u32, list: u16, groups: &Groups) -> Vec<FlatRule> {
         let sets = match &self.matches {
             Matches::Mac(mac) => vec![mac.conditions()],
             Matches::Ip(ip) => {
                 let common = ip.common();
                 let (services, srcs, dsts) =
-                    (ip.services(lists), ip.src.expand(SRC, lists), ip.dst.expand(DST, lists));
+                    (ip.services(groups), expand(&ip.src, SRC, groups), expand(&ip.dst, DST, groups));
                 let mut all = Vec::new();
                 for service in &services {
                     for src in &srcs {

@@ -64,13 +64,14 @@ fn includes(wide: &Condition, narrow: &Condition) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::list::{Kind, Lists};
+    use crate::groups::Groups;
+    use crate::list::Kind;
     use crate::text;
 
     fn check(kind: Kind, early: &str, late: &str, want: bool) {
         let flat = |line: &str| {
             let words: Vec<&str> = line.split_whitespace().collect();
-            text::parse(kind, &words).expect(line).lower(1, 0, &Lists::default()).remove(0)
+            text::parse(kind, &words).expect(line).lower(1, 0, &Groups::default()).remove(0)
         };
         assert_eq!(covers(kind.family(), &flat(early), &flat(late)), want, "{early} / {late}");
     }

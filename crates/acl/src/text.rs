@@ -3,9 +3,11 @@
 //! Keywords may be abbreviated as long as they are unique. Invariant: [`parse`] accepts what [`Rule::text`] prints, and gives
 //! the same rule.
 
-use crate::list::{Kind, NetworkMember, Service};
+use crate::fields::{Address, PortMatch, TcpMatch};
+use crate::groups::{NetworkMember, Service};
+use crate::list::Kind;
 use crate::names::{self, Names};
-use crate::rule::{Action, Address, IpMatch, MacMatch, Matches, PortMatch, Protocol, Rule, TcpMatch};
+use crate::rule::{Action, IpMatch, MacMatch, Matches, Protocol, Rule};
 use ipnet::Ipv6Net;
 use lanyard_types::{MacAddr, VlanId};
 use std::net::Ipv4Addr;

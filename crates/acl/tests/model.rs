@@ -2,9 +2,11 @@
 //! the words of the rules must name the same rule.
 
 use lanyard_acl::condition::first_match;
-use lanyard_acl::key::Key;
-use lanyard_acl::rule::{Address, IpMatch, Matches, PortMatch, Protocol, TcpMatch};
+use lanyard_acl::fields::{Address, PortMatch, TcpMatch};
+use lanyard_acl::key::{Header, Key};
+use lanyard_acl::rule::{IpMatch, Matches, Protocol};
 use lanyard_acl::{AccessList, Action, Entry, Kind, Lists, Rule, compile, text};
+use lanyard_types::MacAddr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// xorshift64*.
@@ -284,7 +286,7 @@ fn lists_agree(seed: u64, kind: Kind, rules: u64, packets: u64) {
     for _ in 0..packets {
         let packet = Packet::random(&mut rng, kind);
         let (ethertype, bytes) = packet.bytes();
-        let key = Key::read(&bytes, 0, ethertype, 1, 0).expect("a valid header");
+        let key = Key::read(&Header { ethertype, ..Header::default() }, &bytes).expect("a valid header");
         let (linear, found) = (first_match(&plane.rules, &key), classifier.search(&key));
         assert_eq!((found.rule, found.permit), (linear, plane.permits(linear)), "seed {seed}: {packet:?}");
         let named = found.rule.map(|at| plane.rules[at].seq).filter(|seq| *seq != 0);
@@ -327,7 +329,9 @@ fn near_misses() {
         let plane = lists.plane_list("it", &|_| true).expect("it has a rule");
         let classifier = compile::compile(&plane).expect("it fits");
         let finds = |bytes: &[u8]| {
-            let key = Key::read(bytes, 14, ethertype, 10, 5).expect("a valid header");
+            let mac = |at: usize| MacAddr(bytes[at..at + 6].try_into().expect("six octets"));
+            let header = Header { dst: mac(0), src: mac(6), ethertype, vlan: 10, cos: 5 };
+            let key = Key::read(&header, &bytes[14..]).expect("a valid header");
             classifier.search(&key).rule == Some(0)
         };
         assert!(finds(packet), "{rule}");

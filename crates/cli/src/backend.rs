@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use lanyard_config::{Config, InterfaceName};
 use lanyard_lldp::Protocol;
 use lanyard_types::{MacAddr, VlanId};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 /// Selects FDB entries for `show` and `clear mac address-table`; every field that is set must match.
@@ -315,6 +315,14 @@ pub trait Multicast {
     fn clear_snooping(&mut self, family: lanyard_types::Family);
 }
 
+/// The counters of access lists.
+pub trait AccessLists {
+    /// How often each rule of a list has decided, by sequence number, at all places where the list is bound.
+    fn access_list_matches(&mut self, name: &str) -> BTreeMap<u32, u64>;
+    /// `clear access-list counters`: of one list, or of all.
+    fn clear_access_list_matches(&mut self, only: Option<&str>);
+}
+
 /// Object tracking, virtual routers, DHCP relays, and the FPM server.
 pub trait Services {
     /// `show track`.
@@ -378,6 +386,7 @@ pub trait Backend:
     + SpanningTree
     + Discovery
     + Multicast
+    + AccessLists
     + Services
     + Platform
     + System
@@ -395,6 +404,7 @@ impl<
         + SpanningTree
         + Discovery
         + Multicast
+        + AccessLists
         + Services
         + Platform
         + System,

@@ -39,6 +39,23 @@ pub fn pages() -> Vec<Page> {
         page("mst.md", "MST configuration", MST, "", &own(trees.mst)),
         page("vrf.md", "VRF configuration", VRF, "", &own(trees.vrf)),
         page("track.md", "Tracked object configuration", TRACK, "", &own(trees.track)),
+        page("access-list.md", "Access list configuration", ACCESS_LIST, "", &own(trees.access_list)),
+        page(
+            "object-group-network.md",
+            "Network group configuration",
+            NETWORK_GROUP,
+            "",
+            &own(trees.network_group),
+        ),
+        page(
+            "object-group-service.md",
+            "Service group configuration",
+            SERVICE_GROUP,
+            "",
+            &own(trees.service_group),
+        ),
+        page("time-range.md", "Time range configuration", TIME_RANGE, "", &own(trees.time_range)),
+        page("access-map.md", "VLAN map configuration", ACCESS_MAP, "", &own(trees.access_map)),
         page("session.md", "Configuration sessions", SESSION, "", &session),
     ];
     modes.into_iter().chain(commands::FEATURES.iter().map(feature_page)).collect()
@@ -63,6 +80,15 @@ const MST: &str = "Entered by `spanning-tree mst configuration`; prompt `HOSTNAM
 const VRF: &str = "Entered by `vrf definition NAME`; prompts `HOSTNAME(config-vrf)#` and, after `address-family`, \
     `HOSTNAME(config-vrf-af)#`. A VRF is the network namespace of its name.";
 const TRACK: &str = "Entered by `track N` with the object to track; prompt `HOSTNAME(config-track)#`.";
+const ACCESS_LIST: &str = "Entered by `ip access-list standard|extended NAME`, `ipv6 access-list NAME` and `mac access-list \
+    extended NAME`; prompt `HOSTNAME(config-acl)#`. [access-lists.md](../access-lists.md) has the grammar of rules.";
+const NETWORK_GROUP: &str =
+    "Entered by `object-group network NAME`; prompt `HOSTNAME(config-network-group)#`.";
+const SERVICE_GROUP: &str =
+    "Entered by `object-group service NAME`; prompt `HOSTNAME(config-service-group)#`.";
+const TIME_RANGE: &str = "Entered by `time-range NAME`; prompt `HOSTNAME(config-time-range)#`.";
+const ACCESS_MAP: &str =
+    "Entered by `vlan access-map NAME [SEQUENCE]`; prompt `HOSTNAME(config-access-map)#`.";
 const SESSION: &str = "Entered by `configure session NAME`; prompt `HOSTNAME(config-s-NAME)#`. All configuration \
     commands work as usual and take effect together at `commit`, or never. A session is the list of the lines \
     entered in it: they are applied to the running configuration as it is at `commit`. `end` and `exit` leave it \

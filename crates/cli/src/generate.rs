@@ -34,7 +34,20 @@ pub fn keywords() -> Vec<&'static str> {
     }
     let trees = &commands::TREES;
     let mut all = BTreeSet::new();
-    let modes = [trees.exec, trees.session, trees.interface, trees.vlan, trees.mst, trees.vrf, trees.track];
+    let modes = [
+        trees.exec,
+        trees.session,
+        trees.interface,
+        trees.vlan,
+        trees.mst,
+        trees.vrf,
+        trees.track,
+        trees.access_list,
+        trees.network_group,
+        trees.service_group,
+        trees.time_range,
+        trees.access_map,
+    ];
     modes.into_iter().for_each(|tree| collect(tree, &mut all));
     all.into_iter().collect()
 }
@@ -94,6 +107,14 @@ fn sample(kind: Kind, pick: Pick<'_>) -> String {
         Kind::Lifetime => &["infinite", "86400", "0", "4294967294"],
         Kind::Word(..) => &["red", "blue-2", "65000:1", "v.3", "!x"],
         Kind::Line(_) => &["text", "several words, \"quoted\"", "! no comment", "VLAN0010"],
+        Kind::Rule(_) => &[
+            "any",
+            "10.0.0.0 0.0.0.255",
+            "tcp any host 10.0.0.1 eq www 443 established log",
+            "udp 10.0.0.0 0.255.0.255 range 10 20 any neq ntp dscp ef",
+            "icmp any any echo",
+            "host 0200.0000.0001 any 0x806 0x0 vlan 10",
+        ],
         Kind::Interface => &[
             "eth0",
             "eth10",

@@ -31,6 +31,16 @@ pub enum ConfigMode {
     },
     /// `track N`.
     Track(u16),
+    /// `ip access-list`, `ipv6 access-list`, `mac access-list`, by name.
+    AccessList(lanyard_acl::Kind, String),
+    /// `object-group network`.
+    NetworkGroup(String),
+    /// `object-group service`.
+    ServiceGroup(String),
+    /// `time-range`.
+    TimeRange(String),
+    /// `vlan access-map`: name and sequence number.
+    AccessMap(String, u32),
 }
 
 /// A session's mode.
@@ -62,6 +72,11 @@ impl ConfigMode {
             Self::Vrf { family: None, .. } => "-vrf",
             Self::Vrf { family: Some(_), .. } => "-vrf-af",
             Self::Track(_) => "-track",
+            Self::AccessList(..) => "-acl",
+            Self::NetworkGroup(_) => "-network-group",
+            Self::ServiceGroup(_) => "-service-group",
+            Self::TimeRange(_) => "-time-range",
+            Self::AccessMap(..) => "-access-map",
         }
     }
     /// The lines that lead to this mode from global configuration mode.
@@ -80,6 +95,11 @@ impl ConfigMode {
             Self::Mst => Some("spanning-tree mst configuration".into()),
             Self::Vrf { name, .. } => Some(format!("vrf definition {name}")),
             Self::Track(number) => Some(format!("track {number}")),
+            Self::AccessList(kind, name) => Some(format!("{} {name}", kind.command())),
+            Self::NetworkGroup(name) => Some(format!("object-group network {name}")),
+            Self::ServiceGroup(name) => Some(format!("object-group service {name}")),
+            Self::TimeRange(name) => Some(format!("time-range {name}")),
+            Self::AccessMap(name, seq) => Some(format!("vlan access-map {name} {seq}")),
         }
     }
 }

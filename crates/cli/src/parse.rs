@@ -171,7 +171,7 @@ impl Reader<'_> {
             Kind::Interface => {
                 words.len() == 1 && (words[0].eq_ignore_ascii_case("vlan") || words[0] == "netdev")
             }
-            Kind::Line(_) | Kind::InterfaceRange | Kind::Hex => true,
+            Kind::Line(_) | Kind::Rule(_) | Kind::InterfaceRange | Kind::Hex => true,
             _ => false,
         };
         if unfinished {

@@ -43,7 +43,6 @@ const EXEC: &[&str] = &[
     "clear lacp",
     "clear line",
     "clear port-security",
-    "show access-lists",
     "show authentication",
     "show boot",
     "show class-map",
@@ -57,7 +56,6 @@ const EXEC: &[&str] = &[
     "show file",
     "show flash",
     "show inventory",
-    "show ip access-lists",
     "show ip bgp",
     "show ip dhcp binding",
     "show ip dhcp snooping",
@@ -104,7 +102,6 @@ const EXEC: &[&str] = &[
 /// Global configuration commands that lead to no mode.
 const GLOBAL: &[&str] = &[
     "aaa",
-    "access-list",
     "alias",
     "boot",
     "buffers",
@@ -114,7 +111,6 @@ const GLOBAL: &[&str] = &[
     "enable",
     "exception",
     "file",
-    "ip access-list resequence",
     "ip as-path",
     "ip cef",
     "ip community-list",
@@ -148,7 +144,6 @@ const GLOBAL: &[&str] = &[
     "ip tcp",
     "ip tftp",
     "ip telnet",
-    "ipv6 access-list",
     "ipv6 cef",
     "ipv6 mld host-proxy",
     "ipv6 mld ssm-map",
@@ -191,7 +186,6 @@ const GLOBAL: &[&str] = &[
     "diagnostic",
     "process",
     "energywise",
-    "mac access-group",
     "mac-address-table",
     "spanning-tree backbonefast",
     "spanning-tree uplinkfast",
@@ -213,7 +207,6 @@ const MODES: &[&str] = &[
     "flow exporter",
     "flow monitor",
     "flow record",
-    "ip access-list",
     "ip dhcp pool",
     "ip sla",
     "ip vrf",
@@ -221,13 +214,11 @@ const MODES: &[&str] = &[
     "ipv6 router",
     "key chain",
     "line",
-    "mac access-list",
     "policy-map",
     "redundancy",
     "route-map",
     "router",
     "template",
-    "vlan access-map",
     "vlan configuration",
 ];
 
@@ -244,7 +235,6 @@ const INTERFACE: &[&str] = &[
     "dot1x",
     "flowcontrol",
     "hold-queue",
-    "ip access-group",
     "ip arp inspection",
     "ip bandwidth-percent",
     "ip dhcp snooping",
@@ -266,7 +256,6 @@ const INTERFACE: &[&str] = &[
     "ip verify source",
     "ipv6 enable",
     "ipv6 ospf",
-    "ipv6 traffic-filter",
     "ipv6 mld access-group",
     "ipv6 mld join-group",
     "ipv6 mld query-interval",
@@ -274,7 +263,6 @@ const INTERFACE: &[&str] = &[
     "keepalive",
     "lacp",
     "load-interval",
-    "mac access-group",
     "macro",
     "mdix",
     "mls",
@@ -329,8 +317,18 @@ const SAFETY: &[&str] = &[
 ];
 
 /// Lines that lead to a mode that Lanyard has.
-const OWN_MODES: &[&str] =
-    &["interface", "vlan", "vrf definition", "track", "spanning-tree mst configuration"];
+const OWN_MODES: &[&str] = &[
+    "interface",
+    "vlan",
+    "vrf definition",
+    "track",
+    "spanning-tree mst configuration",
+    "ip access-list",
+    "ipv6 access-list",
+    "mac access-list",
+    "object-group",
+    "time-range",
+];
 
 /// The number of words of the line that belong to the command, each in full or an abbreviation of at least
 /// three letters.

@@ -10,7 +10,7 @@ use lanyard_config::{Config, InterfaceName};
 use lanyard_types::VlanSet;
 
 /// The objects that lines refer to: VRFs and a routed port.
-const BASE: &str = "vrf definition red\nvrf definition blue-2\nvrf definition v.3\nvlan 10\ninterface xe7\n no switchport\ntrack 1 interface xe7 line-protocol\n";
+const BASE: &str = "ip access-list standard red\nip access-list standard blue-2\nvrf definition red\nvrf definition blue-2\nvrf definition v.3\nvlan 10\ninterface xe7\n no switchport\ntrack 1 interface xe7 line-protocol\n";
 
 /// Every mode, and the lines that lead to it in states in which it accepts different lines.
 fn modes() -> Vec<(ConfigMode, &'static [&'static str])> {

@@ -7,6 +7,7 @@ use crate::layer3::{ForwardingPlane, Layer3, RelayInformation, StaticRoute, Trac
 use crate::snooping::Snooping;
 use crate::spanning_tree::{ErrDisable, SpanningTree, SpanningTreePort};
 use ipnet::{Ipv4Net, Ipv6Net};
+use lanyard_acl::{Family, Lists};
 use lanyard_pipeline::state::{Delivery, FDB_LIMIT_DEFAULT, HookChoice, ReservedAction, Tpid};
 pub use lanyard_plane::{Breakout, ChipSettings, ControlPath, Fec, Strategy, TablePolicy};
 use lanyard_types::{MacAddr, PortSettings, Tunnelled, VlanId, VlanSet};
@@ -56,6 +57,10 @@ pub struct Config {
     pub fpm: Option<FpmServer>,
     /// `banner motd|login|exec`, with line feeds between the lines of a text.
     pub banners: BTreeMap<Banner, String>,
+    /// Access lists, object groups, time ranges, VLAN maps.
+    pub lists: Lists,
+    /// `vlan filter MAP vlan-list LIST`: the map of each VLAN.
+    pub vlan_maps: BTreeMap<VlanId, String>,
     /// `platform ...`: the switch chip. Its ports are settings of interfaces; there are none here.
     pub chip: ChipSettings,
 }
@@ -106,6 +111,8 @@ impl Default for Config {
             snooping: Snooping::default(),
             fpm: None,
             banners: BTreeMap::new(),
+            lists: Lists::default(),
+            vlan_maps: BTreeMap::new(),
             chip: ChipSettings::default(),
         }
     }
@@ -235,6 +242,8 @@ pub struct Interface {
     pub discovery: DiscoveryPort,
     /// `ip igmp max-groups` and `ipv6 mld max-groups`, by `Family::index()`.
     pub max_groups: [Option<u32>; 2],
+    /// `ip access-group`, `ipv6 traffic-filter`, `mac access-group`.
+    pub access_groups: AccessGroups,
     /// `logging event link-status`, on by default.
     pub log_link: bool,
     /// `breakout`: the parts that this front-panel port is split into.
@@ -262,10 +271,37 @@ impl Default for Interface {
             spanning_tree: SpanningTreePort::default(),
             discovery: DiscoveryPort::default(),
             max_groups: [None; 2],
+            access_groups: AccessGroups::default(),
             log_link: true,
             breakout: None,
             fec: Fec::default(),
         }
+    }
+}
+
+/// The access lists of an interface, by the family of the frames (`Family::index`). A list that does not exist permits
+/// everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AccessGroups {
+    /// `in`: for frames that the interface receives.
+    pub inbound: [Option<String>; 3],
+    /// `out`: for frames that leave by the interface.
+    pub outbound: [Option<String>; 3],
+}
+
+impl AccessGroups {
+    /// The keywords of a family's line.
+    #[must_use]
+    pub const fn command(family: Family) -> &'static str {
+        match family {
+            Family::Ipv4 => "ip access-group",
+            Family::Ipv6 => "ipv6 traffic-filter",
+            Family::Mac => "mac access-group",
+        }
+    }
+    /// The names of all lists.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.inbound.iter().chain(&self.outbound).flatten().map(String::as_str)
     }
 }
 

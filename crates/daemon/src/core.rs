@@ -6,6 +6,7 @@
 //! Invariant: results of a module for other modules (plane states, updates of the routing suite, answers to it) are
 //! passed on within the same call, so that no event finds modules that disagree.
 
+use crate::access_lists::{AccessLists, minute_now};
 use crate::ageing::{FdbAgeing, Learned};
 use crate::announce;
 use crate::archive::Archive;
@@ -45,6 +46,7 @@ pub(crate) struct Core {
     pub(crate) following: Following,
     pub(crate) fpm: Fpm,
     pub(crate) tracking: Tracking,
+    pub(crate) access_lists: AccessLists,
     pub(crate) layer3: Layer3,
     pub(crate) relaying: Relaying,
     pub(crate) children: Children,
@@ -108,6 +110,8 @@ impl Core {
             following,
         } = parts;
         let archive = Archive::new(paths.archive());
+        let mut switch = switch;
+        switch.set_minute(minute_now());
         let ctx = Context::new(switch, plane, protocols, kernel, clock, log, paths);
         Self {
             ageing: FdbAgeing::new(&ctx),
@@ -115,6 +119,7 @@ impl Core {
             following,
             fpm: Fpm::default(),
             tracking: Tracking::default(),
+            access_lists: AccessLists::default(),
             layer3: Layer3::default(),
             relaying: Relaying::default(),
             children: Children::default(),
@@ -141,6 +146,7 @@ impl Core {
     /// first, then the modules that depend on them.
     pub(crate) fn configure_services(&mut self) {
         self.tracking.configure(&mut self.ctx);
+        self.access_lists.configure(&mut self.ctx);
         self.layer3.configure(&mut self.ctx);
         self.relaying.configure(&mut self.ctx);
         self.children.configure(&mut self.ctx);
@@ -345,6 +351,10 @@ impl Core {
         if is_due(self.tracking.next_ms(&self.ctx)) || is_due(self.layer3.next_ms(&self.ctx)) {
             self.configure_services();
         }
+        self.access_lists.tick(&mut self.ctx);
+        if self.access_lists.times_due(&mut self.ctx) {
+            self.settle();
+        }
         self.children.tick(&mut self.ctx);
         if is_due(self.resources.next_ms(&self.ctx)) {
             self.resources.tick(&mut self.ctx);
@@ -380,6 +390,7 @@ impl Core {
             self.fpm.next_ms(ctx),
             self.following.next_ms(ctx),
             self.tracking.next_ms(ctx),
+            self.access_lists.next_ms(ctx),
             self.layer3.next_ms(ctx),
             self.children.next_ms(ctx),
             self.resources.next_ms(ctx),

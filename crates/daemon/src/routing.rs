@@ -377,6 +377,8 @@ impl Following {
             self.route(ctx, &changes);
         }
         let result = ctx.plane.apply(next);
+        let lists = ctx.plane.state().acls.clone();
+        ctx.switch.set_acls(&lists);
         let now = ctx.plane.state().rifs.clone();
         self.set_rifs(ctx, &now);
         result

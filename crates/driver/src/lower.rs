@@ -40,8 +40,8 @@ pub(crate) fn operations(changes: Vec<Change>) -> Lowered {
                 lowered.trees.push(Operation::Stp(instance, port, new));
                 continue;
             }
-            // The chip has no watchdog.
-            Change::Watched { .. } => continue,
+            // The chip has no watchdog, and `check` refuses access lists.
+            Change::Watched { .. } | Change::Acl { .. } => continue,
         };
         lowered.setup.push(operation);
     }
@@ -67,6 +67,13 @@ pub(crate) fn state_of(entries: &[Operation]) -> PlaneState {
 
 /// Refuses what the chip cannot do: ports that are not on its front panel, and hooks.
 pub(crate) fn check(state: &PlaneState, front: &BTreeSet<PortId>) -> Result<(), PlaneError> {
+    if let Some(list) = state.acls.values().next() {
+        return Err(unsupported(format!(
+            "apply {}: a chip has no access lists yet; remove `access-group`, `traffic-filter` and `vlan filter`, or \
+             use the plane ebpf or soft",
+            list.name
+        )));
+    }
     for (port, state) in &state.ports {
         let on_panel = front.contains(port);
         match state.kind {

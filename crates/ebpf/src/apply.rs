@@ -6,6 +6,7 @@
 //! has succeeded.
 
 use crate::abi::{self, FdbCall, TrapGroupRow};
+use crate::acl;
 use crate::error::{Result, system, unsupported};
 use crate::hurry::Hurry;
 use crate::lower::{self, PortFacts, VlanView};
@@ -16,15 +17,17 @@ use crate::rate::clock;
 use crate::saved::Saved;
 use crate::tables::{Meta, run_call};
 use crate::watchdog;
+use lanyard_acl::PlaneList;
 use lanyard_pipeline::state::{
     FdbTarget, GlobalState, PortKind, PortState, StpState, Tpid, TrapRate, VlanState,
 };
 use lanyard_plane::{ApplyChange, Change, FdbFilter, Plane, PlaneError, PlaneState, changes, transact};
-use lanyard_types::{InstanceId, MacAddr, PortId, TrapGroup, VlanId, VlanSet};
+use lanyard_types::{AclId, InstanceId, MacAddr, PortId, TrapGroup, VlanId, VlanSet};
 use libbpf_rs::{MapCore, MapFlags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -214,6 +217,14 @@ impl EbpfPlane {
             self.state.ports.keys().copied().filter(|id| !next.ports.contains_key(id)).collect();
         self.leaving.extend(gone);
         self.state = next.clone();
+        self.vlan_lists = acl::vlan_lists(next);
+        for (id, list) in &next.acls {
+            self.acls.adopt(&self.tables, *id, list);
+            self.acls.set(&self.tables, *id, Some(list))?;
+        }
+        for vlan in VlanId::all() {
+            acl::write_vlan(&self.tables, vlan, next.vlans.get(&vlan).map(|vlan| &vlan.acl));
+        }
         self.write_global(true);
         self.write_rifs()?;
         let pairs = self.pairs.clone();
@@ -241,6 +252,7 @@ impl EbpfPlane {
             let writer = pairs.lock();
             writer.write_floods(&VlanView::of(writer.state()), Step::Open);
         }
+        self.acls.retain(&self.tables, next);
         self.write_fdb()?;
         self.prune_hooks();
         Ok(())
@@ -371,10 +383,18 @@ impl EbpfPlane {
         let facts = self.facts.get(&id).cloned().unwrap_or_default();
         let port = self.state.ports.get(&id);
         self.tables.stages.write(id, port);
+        acl::write_port(&self.tables, id, port);
         let rif = self.rif_on(id);
         let row = port.map(|port| {
             let snooped = lower::snooped_vlans(&self.state);
-            lower::port_row(port, self.ifindex(id, port), &facts, rif, &snooped)
+            lower::port_row(
+                port,
+                self.ifindex(id, port),
+                &facts,
+                rif,
+                &snooped,
+                acl::flags(port, self.vlan_lists),
+            )
         });
         let row = row.unwrap_or_default();
         self.tables.ports.set(id.index(), &row);
@@ -386,9 +406,22 @@ impl EbpfPlane {
         let ended = watchdog::leases_ended(&self.tables);
         let takes =
             |id: &PortId| self.facts.get(id).is_some_and(|facts| facts.xdp_tx && !(facts.leased && ended));
-        let ports = self.state.ports.iter().filter(|(id, _)| id.index() < abi::XDP_FLOOD && takes(id));
+        // XDP floods without asking access lists.
+        let listless = |port: &PortState| port.acl_out.iter().all(Option::is_none);
+        let ports = self
+            .state
+            .ports
+            .iter()
+            .filter(|(id, port)| id.index() < abi::XDP_FLOOD && takes(id) && listless(port));
         let row = |(id, port): (&PortId, &PortState)| {
-            lower::port_row(port, self.ifindex(*id, port), &self.facts[id], self.rif_on(*id), &VlanSet::EMPTY)
+            lower::port_row(
+                port,
+                self.ifindex(*id, port),
+                &self.facts[id],
+                self.rif_on(*id),
+                &VlanSet::EMPTY,
+                0,
+            )
         };
         let longest = ports.clone().map(|port| row(port).max_len).min();
         (ports.fold(0, |set, (id, _)| set | 1 << id.index()), longest.unwrap_or(0))
@@ -477,6 +510,7 @@ impl EbpfPlane {
             Some(new) => self.state.ports.insert(id, new.clone()),
             None => self.state.ports.remove(&id),
         };
+        self.follow_vlan_lists();
         let members =
             |port: Option<&PortState>| port.map_or(VlanSet::EMPTY, |port| port.tagged.union(&port.untagged));
         let vlans = members(old).union(&members(new));
@@ -509,6 +543,26 @@ impl EbpfPlane {
         Ok(())
     }
 
+    /// Writes every port's flags if the first VLAN, or VLAN interface, has got lists or the last has lost them.
+    fn follow_vlan_lists(&mut self) {
+        let vlan_lists = acl::vlan_lists(&self.state);
+        if vlan_lists != self.vlan_lists {
+            self.vlan_lists = vlan_lists;
+            for id in self.state.ports.keys().copied().collect::<Vec<_>>() {
+                self.write_row(id);
+            }
+        }
+    }
+
+    fn change_acl(&mut self, id: AclId, new: Option<&Arc<PlaneList>>) -> Result<()> {
+        self.acls.set(&self.tables, id, new)?;
+        match new {
+            Some(new) => _ = self.state.acls.insert(id, new.clone()),
+            None => _ = self.state.acls.remove(&id),
+        }
+        Ok(())
+    }
+
     fn change_vlan(&mut self, vlan: VlanId, old: Option<&VlanState>, new: Option<&VlanState>) {
         match new {
             Some(new) => _ = self.state.vlans.insert(vlan, new.clone()),
@@ -518,6 +572,8 @@ impl EbpfPlane {
             Some(_) => self.emptied.retain(|emptied| *emptied != vlan),
             None => self.emptied.push(vlan),
         }
+        acl::write_vlan(&self.tables, vlan, new.map(|new| &new.acl));
+        self.follow_vlan_lists();
         {
             let mut writer = self.pairs.lock();
             match new {
@@ -570,6 +626,7 @@ impl ApplyChange for EbpfPlane {
             Change::Stp { instance, port, new, .. } => self.change_stp(*instance, *port, *new),
             Change::Watched { instance, port, new } => self.change_watched(*instance, *port, *new),
             Change::Rif { rif, new, .. } => self.change_rif(*rif, new.as_deref())?,
+            Change::Acl { id, new, .. } => self.change_acl(*id, new.as_ref())?,
             Change::Fdb { vlan, mac, new, .. } => {
                 self.set_fdb(*vlan, *mac, *new)?;
                 match new {

@@ -12,6 +12,8 @@
 //! ends.
 
 mod abi;
+mod acl;
+mod acl_layout;
 mod apply;
 #[allow(unsafe_code)]
 mod attach;

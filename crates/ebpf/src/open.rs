@@ -4,6 +4,7 @@
 //! nothing, unless the pins have another layout and the plane has to be created again.
 
 use crate::abi::{self, Usage};
+use crate::acl::Acls;
 use crate::attach::{Attaching, Hooks};
 use crate::bpffs::{self, Pins};
 use crate::clock;
@@ -200,6 +201,8 @@ impl EbpfPlane {
             capabilities,
             peaks: BTreeMap::new(),
             routing,
+            acls: Acls::default(),
+            vlan_lists: false,
             #[cfg(test)]
             fail_at: None,
         })

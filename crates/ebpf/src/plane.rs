@@ -1,6 +1,8 @@
 //! [`EbpfPlane`]: the plane's parts, and the [`Plane`] trait over them.
 
 use crate::abi::{self, FdbCall};
+use crate::acl::Acls;
+use crate::acl_layout::ACLS;
 use crate::attach::Hooks;
 use crate::bpffs::Pins;
 use crate::clock::{now_ns, now_s, of_monotonic};
@@ -28,7 +30,7 @@ use lanyard_plane::{
     TrapCounters,
 };
 use lanyard_types::{
-    AdjacencyId, FrameCount, MAX_PORTS, PortId, RifId, TrapGroup, TrapReason, VlanId, VrfId,
+    AclId, AdjacencyId, FrameCount, MAX_PORTS, PortId, RifId, TrapGroup, TrapReason, VlanId, VrfId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -71,6 +73,9 @@ pub struct EbpfPlane {
     /// The highest occupancy of each table that this process has seen.
     pub(crate) peaks: BTreeMap<&'static str, u64>,
     pub(crate) routing: Routing,
+    pub(crate) acls: Acls,
+    /// True if a VLAN or VLAN interface has access lists.
+    pub(crate) vlan_lists: bool,
     /// The change that fails next, counted from 1.
     #[cfg(test)]
     pub(crate) fail_at: Option<usize>,
@@ -268,8 +273,21 @@ impl Plane for EbpfPlane {
             row.refused = queue.lost;
             row
         });
+        let (used, bytes) = self.acls.usage();
+        let bytes = bytes + self.tables.bytes(&["acl_ports", "acl_vlans"]);
+        let lists = self.usage("access_lists", ACLS as u64 - 1, used, bytes);
         let routing = self.routing_resources();
-        [fdb, mdb::usage(&self.tables), ports, vlans].into_iter().chain(queues).chain(routing).collect()
+        [fdb, mdb::usage(&self.tables), ports, vlans, lists]
+            .into_iter()
+            .chain(queues)
+            .chain(routing)
+            .collect()
+    }
+    fn acl_matches(&mut self, id: AclId) -> Vec<u64> {
+        self.acls.matches(id)
+    }
+    fn clear_acl_matches(&mut self, id: AclId) {
+        self.acls.clear_matches(id);
     }
     fn clear_counters(&mut self, port: PortId) {
         self.set_zero(port);

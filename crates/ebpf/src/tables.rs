@@ -6,6 +6,7 @@ use crate::abi::{
     self, AdjacencyRow, FDB_WAYS, FdbBucket, FdbCall, FdbTimes, Global, IfSlot, Line, MdbBucket, MdbRow,
     Port, PortStats, PortVlans, Rif, SnoopVlan, TrapGroupRow, Usage, VlanPorts, VlanStats, Watchdog,
 };
+use crate::acl_layout as acl;
 use crate::error::{Doing, Result, system};
 use crate::fdb;
 use crate::shared::{Shared, map_bytes};
@@ -139,6 +140,8 @@ tables! {
     array nh_buckets: [Line; abi::BANKS * abi::BANK_BUCKETS / 16],
     section adjacencies: [AdjacencyRow; abi::BANKS * abi::BANK_ROWS],
     section watchdog: [Watchdog; abi::WATCHDOGS],
+    section acl_ports: [acl::Bindings; abi::PORTS],
+    section acl_vlans: [acl::Bindings; abi::VLANS],
 }
 
 /// The other maps of the object that hold state.
@@ -157,6 +160,8 @@ const OTHERS: &[(&str, Shape)] = &[
     ("fib_small", Shape::Elements(4, Some(abi::FIB_SLOTS))),
     ("fib_medium", Shape::Elements(4, Some(abi::FIB_SLOTS))),
     ("fib_large", Shape::Elements(4, Some(abi::FIB_SLOTS))),
+    (acl::KINDS[0], Shape::Elements(4, Some(acl::ACLS))),
+    (acl::KINDS[1], Shape::Elements(4, Some(acl::ACLS))),
     ("journal", Shape::Elements(size_of::<abi::Journal>(), Some(1))),
     ("journal_bytes", Shape::Elements(abi::JOURNAL_BYTES, Some(abi::FORMS))),
     (WATCHDOG_TIMER, Shape::Elements(16, Some(abi::WATCHDOGS))),

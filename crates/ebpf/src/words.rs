@@ -379,7 +379,7 @@ impl Describer<'_> {
         let mut facts: Vec<Fact> =
             reached.iter().filter(too_long).map(|port| Fact::TooLong(self.name(port))).collect();
         if self.end != Stage::VlanEgress {
-            facts.push(Fact::AllowedPorts(self.run.egress.len()));
+            facts.push(Fact::AllowedPorts(reached.len() - facts.len()));
         }
         facts
     }

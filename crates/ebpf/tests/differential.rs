@@ -145,6 +145,7 @@ fn one_state(plane: &mut EbpfPlane, pipeline: &mut Pipeline, seed: u64, frames: 
     for port in PortId::all().take(MAX_GENERATED_PORTS.into()) {
         plane.clear_counters(port);
     }
+    state.plane.acls.keys().for_each(|id| plane.clear_acl_matches(*id));
     let (mut rng, mut form) = (Rng::new(seed), Rng::new(!seed));
     for n in 0..frames {
         now = Timestamp::from_nanos(now.as_nanos() + 1_000_000 * rng.below(1500));
@@ -284,6 +285,10 @@ fn tables_agree(plane: &mut EbpfPlane, pipeline: &Pipeline, state: &State, seed:
         assert_eq!(format!("{got:?}"), format!("{want:?}"), "seed {seed} port {port}");
         let ends = got.forwarded + got.trapped + got.dropped.iter().sum::<u64>();
         assert_eq!(got.rx.frames, ends, "seed {seed} port {port}: conservation");
+    }
+    for id in state.plane.acls.keys() {
+        let want = pipeline.tables().acls.matches(*id).map(<[u64]>::to_vec).unwrap_or_default();
+        assert_eq!(plane.acl_matches(*id), want, "seed {seed}: access list {id}");
     }
     let mut got: BTreeMap<(VlanId, MacAddr), (Option<PortId>, u8)> = BTreeMap::new();
     plane.fdb_walk(&FdbFilter::default(), &mut |entry| {

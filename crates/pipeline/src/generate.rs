@@ -104,6 +104,16 @@ impl State {
 }
 
 impl State {
+    /// The same state without access lists, for planes that have none.
+    #[must_use]
+    pub fn without_access_lists(mut self) -> Self {
+        self.plane.acls.clear();
+        for port in self.plane.ports.values_mut() {
+            (port.acl_in, port.acl_out) = Default::default();
+        }
+        self.plane.vlans.values_mut().for_each(|vlan| vlan.acl = Default::default());
+        self
+    }
     /// The same state without routing: every port bridges.
     #[must_use]
     pub fn bridging(mut self) -> Self {

@@ -14,8 +14,13 @@ use crate::tables::routes::Refused;
 use crate::tables::trap::TrapCounters;
 use crate::trace::{Fact, Notes, Trace, Verdict};
 use crate::{Sink, Timestamp};
-use lanyard_types::{AdjacencyId, DropReason, InstanceId, MacAddr, PortId, RifId, Stage, TrapGroup, VlanId};
+use lanyard_acl::PlaneList;
+use lanyard_acl::compile::TooLarge;
+use lanyard_types::{
+    AclId, AdjacencyId, DropReason, InstanceId, MacAddr, PortId, RifId, Stage, TrapGroup, VlanId,
+};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The work of replication so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -71,6 +76,7 @@ impl Pipeline {
         let arrival = Arrival { port, bytes: frame, longest };
         let mut decision = decide(&self.tables, &arrival, &mut Notes::default());
         self.memory.police(&self.tables, port, now, &mut decision);
+        decision.hits.iter().for_each(|hit| self.tables.acls.count(*hit));
         if let Some(event) = learn::apply(&mut self.tables.fdb, decision.learn, now) {
             out.fdb(event);
         }
@@ -232,6 +238,17 @@ impl Pipeline {
     pub fn set_rif(&mut self, rif: RifId, state: Option<RifState>) {
         self.tables.rifs.set(rif, state);
     }
+    /// Adds, replaces or removes an access list.
+    ///
+    /// # Errors
+    /// When the list exceeds a limit of the classifier; nothing has changed then.
+    pub fn set_acl(&mut self, id: AclId, list: Option<Arc<PlaneList>>) -> Result<(), TooLarge> {
+        self.tables.acls.set(id, list)
+    }
+    /// Sets the counts of a list's rules to 0.
+    pub fn clear_acl_matches(&mut self, id: AclId) {
+        self.tables.acls.clear(id);
+    }
     /// Carries out a routing change.
     ///
     /// # Errors
@@ -251,6 +268,14 @@ impl Pipeline {
     /// Makes the tables equal to `state`, and keeps learned entries whose port and VLAN still exist.
     pub fn set_state(&mut self, state: &PlaneState, now: Timestamp, on: &mut dyn FnMut(FdbEvent)) {
         self.set_global(state.global.clone());
+        let unused: Vec<AclId> = self.tables.acls.ids().filter(|id| !state.acls.contains_key(id)).collect();
+        for (id, list) in &state.acls {
+            // A list that exceeds a limit is refused before a state is accepted (`validate`).
+            let _ = self.set_acl(*id, Some(list.clone()));
+        }
+        for id in unused {
+            let _ = self.set_acl(id, None);
+        }
         self.tables.fdb.retain_controlled(|vlan, mac| state.fdb.contains_key(&(vlan, mac)));
         self.tables.stp.clear();
         for ((instance, port), stp) in &state.stp {

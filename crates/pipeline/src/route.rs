@@ -65,6 +65,17 @@ pub enum RifAttachment {
     },
 }
 
+impl RifAttachment {
+    /// The pipeline's end of the host's interface; `None` for a routed port.
+    #[must_use]
+    pub const fn up(self) -> Option<PortId> {
+        match self {
+            Self::Vlan { up, .. } | Self::Subinterface { up, .. } => Some(up),
+            Self::Port(_) => None,
+        }
+    }
+}
+
 /// Unicast reverse path forwarding (RFC 3704, section 2): checks that the source is reachable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[repr(u8)]

@@ -5,11 +5,13 @@
 //! ports, VLANs and sets of them, and nothing of the command line.
 
 use crate::route::RifState;
+use lanyard_acl::PlaneList;
 use lanyard_types::{
-    InstanceId, MacAddr, PortId, PortSettings, RifId, TrapGroup, Tunnelled, VlanId, VlanSet,
+    AclId, InstanceId, MacAddr, PortId, PortSettings, RifId, TrapGroup, Tunnelled, VlanId, VlanSet,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 pub use lanyard_types::StpState;
 
@@ -37,7 +39,14 @@ pub struct PlaneState {
     /// one by one with [`crate::route::RouteChange`], because there may be a million of them.
     #[serde(default)]
     pub rifs: BTreeMap<RifId, RifState>,
+    /// Access lists. Ports and VLANs refer to them.
+    #[serde(default)]
+    pub acls: BTreeMap<AclId, Arc<PlaneList>>,
 }
+
+/// The access lists that judge frames at one place, by the family of the frames (`lanyard_acl::Family::index`). `None`
+/// lets all frames of the family pass.
+pub type AclBindings = [Option<AclId>; 3];
 
 /// Settings of the whole plane.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -176,6 +185,14 @@ pub struct PortState {
     /// The customers' protocols that a dot1q-tunnel port carries; without effect at other ports.
     #[serde(default)]
     pub tunnelled: Tunnelled,
+    /// The lists for frames that the port receives. Of the pipeline's end of a VLAN interface: for frames from the host, and
+    /// for packets that are routed into the VLAN.
+    #[serde(default)]
+    pub acl_in: AclBindings,
+    /// The lists for frames that leave by the port. Of the pipeline's end of a VLAN interface: for frames to the host, and
+    /// for frames of the VLAN that are addressed to the router.
+    #[serde(default)]
+    pub acl_out: AclBindings,
     /// The kernel hook at which the port's frames enter the pipeline.
     pub hook: HookChoice,
     /// How frames are handed to a veth whose other end is in another namespace.
@@ -210,6 +227,8 @@ impl PortState {
             fdb_limit: None,
             stages: PortSettings::default(),
             tunnelled: Tunnelled::NONE,
+            acl_in: AclBindings::default(),
+            acl_out: AclBindings::default(),
             hook: HookChoice::Auto,
             delivery: Delivery::Auto,
         }
@@ -309,11 +328,20 @@ pub struct VlanState {
     /// Multicast snooping, by `Family::index()`; `None`: off.
     #[serde(default)]
     pub snooping: [Option<Unregistered>; 2],
+    /// The VLAN's map, as a list for each family: for frames that are received in the VLAN or routed into it.
+    #[serde(default)]
+    pub acl: AclBindings,
 }
 
 impl Default for VlanState {
     fn default() -> Self {
-        Self { learning: true, fdb_limit: None, instance: InstanceId::default(), snooping: [None; 2] }
+        Self {
+            learning: true,
+            fdb_limit: None,
+            instance: InstanceId::default(),
+            snooping: [None; 2],
+            acl: AclBindings::default(),
+        }
     }
 }
 

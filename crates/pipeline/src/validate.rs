@@ -2,14 +2,15 @@
 
 use crate::route::{RifAttachment, VIRTUAL_MACS};
 use crate::state::{PlaneState, PortKind};
+use lanyard_acl::Family;
 use lanyard_types::PortId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Checks the router interfaces of a plane state before a plane accepts it.
+/// Checks the router interfaces and access lists of a plane state before a plane accepts it.
 ///
 /// # Errors
 /// When an interface names a port of another kind, two interfaces share a VLAN, port or tag, or a number is
-/// out of range. Planes refuse the state with this text.
+/// out of range; when a port or VLAN refers to a list that does not exist. Planes refuse the state with this text.
 pub fn check(state: &PlaneState) -> Result<(), String> {
     let kind = |port: PortId| state.ports.get(&port).map(|port| port.kind);
     let mut seen = BTreeMap::new();
@@ -37,6 +38,7 @@ pub fn check(state: &PlaneState) -> Result<(), String> {
             return Err(format!("router interface {name} has an MTU of {}, not 68 to 65535", rif.mtu));
         }
     }
+    acls(state)?;
     let mut tags = BTreeSet::new();
     for port in state.ports.values() {
         let PortKind::Subinterface { parent, vlan } = port.kind else { continue };
@@ -45,6 +47,18 @@ pub fn check(state: &PlaneState) -> Result<(), String> {
                 "subinterface {} has no routed port, or another subinterface has its tag",
                 port.name
             ));
+        }
+    }
+    Ok(())
+}
+
+fn acls(state: &PlaneState) -> Result<(), String> {
+    let ports = state.ports.values().flat_map(|port| [&port.acl_in, &port.acl_out]);
+    let bound = ports.chain(state.vlans.values().map(|vlan| &vlan.acl));
+    for (family, id) in bound.flat_map(|lists| Family::ALL.into_iter().zip(lists)) {
+        let Some(id) = id else { continue };
+        if state.acls.get(id).is_none_or(|list| list.family != family) {
+            return Err(format!("access list {id} does not exist, or is for other frames"));
         }
     }
     Ok(())

@@ -4,10 +4,12 @@
 //! (each step is undone by its inverse, the last step first).
 
 use crate::PlaneError;
+use lanyard_acl::PlaneList;
 use lanyard_pipeline::route::RifState;
 use lanyard_pipeline::state::{FdbTarget, GlobalState, PlaneState, PortState, StpState, VlanState};
-use lanyard_types::{InstanceId, MacAddr, PortId, RifId, VlanId};
+use lanyard_types::{AclId, InstanceId, MacAddr, PortId, RifId, VlanId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// One step between two states. `old` and `new` are never equal; `None` means absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +68,15 @@ pub enum Change {
         /// The state after.
         new: Option<Box<RifState>>,
     },
+    /// An access list added, replaced or removed.
+    Acl {
+        /// The list.
+        id: AclId,
+        /// The rules before.
+        old: Option<Arc<PlaneList>>,
+        /// The rules after.
+        new: Option<Arc<PlaneList>>,
+    },
     /// An FDB entry that the control plane owns: static, or the switch's own address.
     Fdb {
         /// The VLAN.
@@ -90,6 +101,7 @@ impl Change {
             Self::Stp { instance, port, old, new } => Self::Stp { instance, port, old: new, new: old },
             Self::Watched { instance, port, new } => Self::Watched { instance, port, new: !new },
             Self::Rif { rif, old, new } => Self::Rif { rif, old: new, new: old },
+            Self::Acl { id, old, new } => Self::Acl { id, old: new, new: old },
             Self::Fdb { vlan, mac, old, new } => Self::Fdb { vlan, mac, old: new, new: old },
         }
     }
@@ -125,6 +137,11 @@ pub fn changes(old: &PlaneState, next: &PlaneState) -> Vec<Change> {
     // While its router interface is absent, an address is an ordinary address of the switch: the kernel
     // routes for it.
     list.extend(rifs_gone.into_iter().map(rif));
+    // A list exists before ports and VLANs refer to it, and until none does any more.
+    let acl = |(id, old, new)| Change::Acl { id, old, new };
+    let (acls_gone, acls): (Vec<_>, Vec<_>) =
+        differences(&old.acls, &next.acls).partition(|(_, _, new)| new.is_none());
+    list.extend(acls.into_iter().map(acl));
     list.extend(gone.into_iter().map(fdb));
     if old.global != next.global {
         list.push(Change::Global { old: Box::new(old.global.clone()), new: Box::new(next.global.clone()) });
@@ -159,6 +176,7 @@ pub fn changes(old: &PlaneState, next: &PlaneState) -> Vec<Change> {
     list.extend(come.into_iter().map(fdb));
     list.extend(rifs.into_iter().map(rif));
     list.extend(old.watched.difference(&next.watched).map(watched(false)));
+    list.extend(acls_gone.into_iter().map(acl));
     list
 }
 
@@ -266,6 +284,7 @@ mod tests {
                 Change::Watched { instance, port, new: true } => _ = state.watched.insert((instance, port)),
                 Change::Watched { instance, port, new: false } => _ = state.watched.remove(&(instance, port)),
                 Change::Rif { rif, new, .. } => set(&mut state.rifs, rif, new.map(|new| *new)),
+                Change::Acl { id, new, .. } => set(&mut state.acls, id, new),
                 Change::Fdb { vlan, mac, new, .. } => set(&mut state.fdb, (vlan, mac), new),
             }
             Ok(())
@@ -307,6 +326,14 @@ mod tests {
                 urpf_ipv6: Urpf::Off,
             };
             state.rifs.insert(RifId::new(n).expect("an interface"), rif);
+            let list = PlaneList {
+                name: String::new(),
+                family: lanyard_acl::Family::Ipv4,
+                names: vec![format!("list {}", n + seed)],
+                rules: Vec::new(),
+                otherwise_permit: false,
+            };
+            state.acls.insert(AclId::new(n).expect("a list"), Arc::new(list));
         }
         state.global.fdb_limit = 100 + u32::from(seed);
         state

@@ -27,7 +27,7 @@ pub use lanyard_pipeline::tables::trap::TrapCounters;
 pub use lanyard_pipeline::trace::Trace;
 
 use ipnet::IpNet;
-use lanyard_types::{AdjacencyId, FrameCount, PortId, TrapGroup, TrapReason, VlanId, VrfId};
+use lanyard_types::{AclId, AdjacencyId, FrameCount, PortId, TrapGroup, TrapReason, VlanId, VrfId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -90,6 +90,13 @@ pub trait Plane {
     fn trap_reasons(&mut self) -> [u64; TrapReason::SLOTS];
     /// Size, use and refusals of every finite table.
     fn resources(&mut self) -> Vec<TableUsage>;
+    /// How often each rule of an access list has decided, by its index, and last the frames that no rule matched; empty when
+    /// there is no such list. Counts continue when a list is replaced by one that still has the rule.
+    fn acl_matches(&mut self, _id: AclId) -> Vec<u64> {
+        Vec::new()
+    }
+    /// Sets the counts of a list to zero (`clear access-list counters`).
+    fn clear_acl_matches(&mut self, _id: AclId) {}
     /// Sets a port's counters to zero (`clear counters`).
     fn clear_counters(&mut self, port: PortId);
     /// The hook at which the port's frames enter the pipeline now.

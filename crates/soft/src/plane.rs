@@ -15,8 +15,8 @@ use lanyard_plane::{
     Sweep, TableUsage, Trace, TrapCounters, TreeStates, changes, transact,
 };
 use lanyard_types::{
-    AdjacencyId, FrameCount, MAX_PORTS, MAX_VLANS, PortId, PortSet, RifId, TrapGroup, TrapReason, VlanId,
-    VrfId,
+    AclId, AdjacencyId, FrameCount, MAX_PORTS, MAX_VLANS, PortId, PortSet, RifId, TrapGroup, TrapReason,
+    VlanId, VrfId,
 };
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -206,6 +206,12 @@ impl ApplyChange for SoftPlane {
                 }
                 pipeline.set_fdb(*vlan, *mac, *new, now, &mut on);
             }
+            Change::Acl { id, new, .. } => {
+                let name = new.as_ref().map_or_else(String::new, |list| list.name.clone());
+                pipeline
+                    .set_acl(*id, new.clone())
+                    .map_err(|why| PlaneError::Invalid(format!("{name} is refused: {why}")))?;
+            }
             Change::Rif { rif, new, .. } => {
                 pipeline.set_rif(*rif, new.as_deref().map(|new| rif_here(new, self.in_memory)));
             }
@@ -290,6 +296,13 @@ impl Plane for SoftPlane {
     }
     fn resources(&mut self) -> Vec<TableUsage> {
         usage(&self.shared.control().pipeline)
+    }
+    fn acl_matches(&mut self, id: AclId) -> Vec<u64> {
+        let core = self.shared.control();
+        core.pipeline.tables().acls.matches(id).map(<[u64]>::to_vec).unwrap_or_default()
+    }
+    fn clear_acl_matches(&mut self, id: AclId) {
+        self.shared.control().pipeline.clear_acl_matches(id);
     }
     fn clear_counters(&mut self, port: PortId) {
         let mut core = self.shared.control();

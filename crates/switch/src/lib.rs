@@ -8,6 +8,7 @@
 //! Invariants: nothing here does I/O or reads a clock; time is an argument. The same configuration, facts and port
 //! numbers give the same plane state.
 
+pub mod acls;
 mod actions;
 pub mod ageing;
 pub mod check;

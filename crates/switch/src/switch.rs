@@ -4,6 +4,7 @@
 //! Invariant: [`Switch::plan`] changes nothing; the caller calls [`Switch::accept`] after it has
 //! carried out the plan.
 
+use crate::acls::{self, InForce};
 use crate::check;
 use crate::compile::{compile, lines_up, port_names};
 use crate::facts::{Facts, LinkFacts};
@@ -16,6 +17,7 @@ use crate::refused::Refused;
 use crate::rifs;
 use crate::routers::Routers;
 use crate::spanning::{self, LinkChange, Reconfigure, Spanning};
+use lanyard_acl::time::Minute;
 use lanyard_config::{Config, InterfaceName};
 use lanyard_plane::PlaneState;
 use lanyard_stp::{Duplex, Snapshot};
@@ -59,6 +61,10 @@ pub struct Switch {
     /// thread. The copy tells the tree of each VLAN and the ports that a guard has shut down. Only
     /// the running bridge knows the states of ports.
     spanning: Option<Box<Spanning>>,
+    /// The access lists of the plane state in force.
+    acls: InForce,
+    /// The local time, for time ranges; `None` until it has been set.
+    minute: Option<Minute>,
     /// The state of spanning tree that the last run saved; kept until the first configuration has
     /// been carried out.
     found: Option<Box<Snapshot>>,
@@ -89,8 +95,18 @@ impl Switch {
             settled: false,
             left: Left::default(),
             spanning: None,
+            acls: found.acls.clone(),
+            minute: None,
             found: None,
         }
+    }
+    /// Sets the local time, which decides which time ranges of access lists are active.
+    pub const fn set_minute(&mut self, now: Minute) {
+        self.minute = Some(now);
+    }
+    /// Stores the access lists that the plane has, so that they keep their numbers.
+    pub fn set_acls(&mut self, in_force: &InForce) {
+        self.acls.clone_from(in_force);
     }
     /// Sets the port numbers that the plane decides.
     #[must_use]
@@ -195,6 +211,7 @@ impl Switch {
     pub fn compile(&self, plan: &Plan) -> PlaneState {
         let mut state = compile(&plan.config, &self.facts, &plan.ports, &self.identity);
         rifs::compile(&plan.config, &self.facts, &plan.ports, &self.routers, &mut state);
+        acls::overlay(&plan.config, &plan.ports, &self.acls, self.minute, &mut state);
         if let Some(spanning) = &plan.spanning {
             spanning.overlay(&mut state);
         }
@@ -231,6 +248,7 @@ impl Switch {
     pub fn state(&self) -> PlaneState {
         let mut state = compile(&self.config, &self.facts, &self.ports, &self.identity);
         rifs::compile(&self.config, &self.facts, &self.ports, &self.routers, &mut state);
+        acls::overlay(&self.config, &self.ports, &self.acls, self.minute, &mut state);
         if let Some(spanning) = &self.spanning {
             spanning.overlay(&mut state);
         }

@@ -107,6 +107,12 @@ index! {
     GroupId(u32), 1..=65_535
 }
 
+index! {
+    /// An access list as a plane has it, or what a VLAN map means for one family of frames. 0 means "none" in the planes'
+    /// tables.
+    AclId(u16), 1..=1023
+}
+
 /// A VLAN identifier: 1..=4094 (IEEE 802.1Q-2018, 9.6; 0 is the priority tag, 4095 is reserved).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

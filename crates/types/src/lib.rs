@@ -12,8 +12,8 @@ pub mod text;
 
 pub use addr::{Family, MacAddr, ParseMacError};
 pub use id::{
-    AdjacencyId, GroupId, InstanceId, MAX_PORTS, MAX_VLANS, PortId, RifId, StpState, VlanId, VlanIdError,
-    VrfId,
+    AclId, AdjacencyId, GroupId, InstanceId, MAX_PORTS, MAX_VLANS, PortId, RifId, StpState, VlanId,
+    VlanIdError, VrfId,
 };
 pub use reason::*;
 pub use set::{ParseVlanSetError, PortSet, VlanSet};

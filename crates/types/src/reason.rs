@@ -60,23 +60,27 @@ named! {
         Port = 3, "port";
         /// Classifies the frame into a VLAN; checks membership and spanning-tree state.
         VlanIngress = 4, "vlan_ingress";
+        /// Judges the frame by the inbound access lists of its port, its VLAN and its VLAN interface.
+        AclIngress = 5, "acl_ingress";
         /// Limits the rate of frames that would be flooded.
-        Storm = 5, "storm";
+        Storm = 6, "storm";
         /// Enters the source address into the FDB.
-        Learn = 6, "learn";
+        Learn = 7, "learn";
         /// Routes frames for the router: header checks, longest match, next hop, rewrite.
-        Route = 7, "route";
+        Route = 8, "route";
         /// Multicast snooping: sends membership messages to the control plane, and limits a group's frames to the ports of
         /// its members.
-        Snoop = 8, "snoop";
+        Snoop = 9, "snoop";
         /// Looks the destination up: one port, or a flood set.
-        Bridge = 9, "bridge";
+        Bridge = 10, "bridge";
         /// Checks what each egress port allows.
-        VlanEgress = 10, "vlan_egress";
+        VlanEgress = 11, "vlan_egress";
+        /// Judges the frame by the outbound access lists of its egress VLAN and of each egress port.
+        AclEgress = 12, "acl_egress";
         /// Rewrites tags and sends the copies in minimum-copy order.
-        Replicate = 11, "replicate";
+        Replicate = 13, "replicate";
         /// Updates counters.
-        Count = 12, "count";
+        Count = 14, "count";
     }
 }
 
@@ -156,6 +160,22 @@ named! {
         TunnelProtocol = 32, "tunnel_protocol";
         /// trap: a frame for 01:00:0C:CD:CD:D0 on a dot1q-tunnel port; only provider bridges send those, to each other.
         TunnelAddress = 33, "tunnel_address";
+        /// acl_ingress: denied by the inbound access list of the port.
+        AclPortIn = 34, "acl_port_in";
+        /// acl_ingress: dropped by the map of the VLAN in which the frame was received.
+        AclVlanIn = 35, "acl_vlan_in";
+        /// acl_ingress: for the router, and denied by the inbound access list of the VLAN interface.
+        AclRouterIn = 36, "acl_router_in";
+        /// acl_ingress: from the switch's own stack, and denied by the outbound access list of its VLAN interface.
+        AclHostOut = 37, "acl_host_out";
+        /// acl_egress: denied by the outbound access list of the port, or of every port of a flood.
+        AclPortOut = 38, "acl_port_out";
+        /// acl_egress: routed, and dropped by the map of the VLAN into which it was routed.
+        AclVlanOut = 39, "acl_vlan_out";
+        /// acl_egress: routed, and denied by the outbound access list of the VLAN interface.
+        AclRouterOut = 40, "acl_router_out";
+        /// acl_egress: for the switch's own stack, and denied by the inbound access list of its VLAN interface.
+        AclHostIn = 41, "acl_host_in";
     }
 }
 
@@ -355,6 +375,8 @@ impl DropReason {
             | Self::VlanInactive
             | Self::UntaggedNotAllowed
             | Self::StpDiscarding => Stage::VlanIngress,
+            Self::AclPortIn | Self::AclVlanIn | Self::AclRouterIn | Self::AclHostOut => Stage::AclIngress,
+            Self::AclPortOut | Self::AclVlanOut | Self::AclRouterOut | Self::AclHostIn => Stage::AclEgress,
             Self::Storm => Stage::Storm,
             Self::StpLearning | Self::SourceBlackhole => Stage::Learn,
             Self::IpHeaderInvalid

@@ -1,6 +1,6 @@
 //! The commands of exec mode except `show`.
 
-use super::{archive, discovery, files, need, session, show, show_ip, show_stp, snooping, vrf};
+use super::{access_list, archive, discovery, files, need, session, show, show_ip, show_stp, snooping, vrf};
 use crate::args::{Args, Kind, MAX_WORD};
 use crate::backend::{MacFilter, Refusal};
 use crate::exec::{Exec, MAX_HISTORY};
@@ -75,6 +75,7 @@ const PING: Node = kw("ping", "Send echo messages").then(&[
 ]);
 
 const CLEAR: Node = kw("clear", "Reset functions").privileged().then(&[
+    access_list::CLEAR,
     show_ip::CLEAR_ARP,
     discovery::CLEAR_CDP,
     archive::CLEAR_LOCK,

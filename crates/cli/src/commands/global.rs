@@ -1,8 +1,8 @@
 //! Global configuration: the tables of its lines, in the order in which the running configuration has them.
 
 use super::{
-    banner, discovery, forwarding, fpm, interface, mac, need, platform, route, snooping, spanning_tree,
-    track, vlan, vrf,
+    access_list, access_parts, banner, discovery, forwarding, fpm, interface, mac, need, platform, route,
+    snooping, spanning_tree, track, vlan, vrf,
 };
 use crate::args::{Args, Form, Kind, MAX_WORD, short};
 use crate::backend::Refusal;
@@ -22,6 +22,9 @@ pub const LINES: &[&[Line<Config>]] = &[
     spanning_tree::LINES,
     discovery::GLOBAL,
     snooping::GLOBAL,
+    access_parts::LINES,
+    access_list::LINES,
+    access_parts::FILTERS,
     MODES,
     route::ROUTES,
     route::ARPS,
@@ -39,10 +42,13 @@ pub const BEFORE: &[&[Line<Config>]] = &[
     spanning_tree::LINES,
     discovery::GLOBAL,
     snooping::GLOBAL,
+    access_parts::LINES,
+    access_list::LINES,
 ];
 
 /// The sections that follow: they refer to VLANs, VRFs, tracked objects and interfaces.
-pub const AFTER: &[&[Line<Config>]] = &[route::ROUTES, route::ARPS, fpm::LINES, banner::LINES];
+pub const AFTER: &[&[Line<Config>]] =
+    &[access_parts::FILTERS, route::ROUTES, route::ARPS, fpm::LINES, banner::LINES];
 
 /// The help texts of keywords that do not end a line.
 pub const GROUPS: &[(&str, &str)] = &[

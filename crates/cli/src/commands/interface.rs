@@ -3,7 +3,7 @@
 //! Invariant: an interface whose role is unset has no switchport settings that imply one, and only routed
 //! ports and VLAN interfaces have addresses; so the text of a configuration describes it completely.
 
-use super::{discovery, ip, layer3, need, platform, snooping, spanning_tree, vrrp};
+use super::{access_list, discovery, ip, layer3, need, platform, snooping, spanning_tree, vrrp};
 use crate::args::{Args, Form, Kind, Names};
 use crate::backend::Refusal;
 use crate::edit::Edit;
@@ -51,6 +51,7 @@ pub static LINES: LazyLock<Vec<&'static [Line<Interface>]>> = LazyLock::new(|| {
         ip::ADDRESSES,
         layer3::LINES,
         vrrp::LINES,
+        access_list::BINDINGS,
         TAIL,
     ];
     [HEAD, SWITCHPORT].into_iter().chain(features).chain(after).collect()

@@ -1,6 +1,8 @@
 //! The commands: one tree for each mode, composed of one file for each topic. A configuration line is an entry of its
 //! mode's table ([`crate::setting`]); see docs/adding.md.
 
+mod access_list;
+mod access_parts;
 mod archive;
 pub(crate) mod banner;
 mod discovery;
@@ -67,6 +69,16 @@ pub struct Trees {
     pub vrf: &'static [Node],
     /// `(config-track)#`.
     pub track: &'static [Node],
+    /// `(config-acl)#`.
+    pub access_list: &'static [Node],
+    /// `(config-network-group)#`.
+    pub network_group: &'static [Node],
+    /// `(config-service-group)#`.
+    pub service_group: &'static [Node],
+    /// `(config-time-range)#`.
+    pub time_range: &'static [Node],
+    /// `(config-access-map)#`.
+    pub access_map: &'static [Node],
 }
 
 /// The trees, made from the tables of lines at the first use.
@@ -91,6 +103,11 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         mst: whole(branch(&[], &[spanning_tree::REGION]), &[]),
         vrf: whole(branch(vrf::GROUPS, &[vrf::LINES]), &[]),
         track: whole(branch(&[], &[track::LINES]), &[]),
+        access_list: whole(Branch::root(), access_list::RULES),
+        network_group: whole(Branch::root(), access_parts::NETWORK),
+        service_group: whole(Branch::root(), access_parts::SERVICE),
+        time_range: whole(Branch::root(), access_parts::TIME),
+        access_map: whole(Branch::root(), access_parts::MAP),
     }
 });
 
@@ -149,6 +166,11 @@ fn own_tree(at: &ConfigMode) -> Option<&'static [Node]> {
         ConfigMode::Mst => Some(TREES.mst),
         ConfigMode::Vrf { .. } => Some(TREES.vrf),
         ConfigMode::Track(_) => Some(TREES.track),
+        ConfigMode::AccessList(..) => Some(TREES.access_list),
+        ConfigMode::NetworkGroup(_) => Some(TREES.network_group),
+        ConfigMode::ServiceGroup(_) => Some(TREES.service_group),
+        ConfigMode::TimeRange(_) => Some(TREES.time_range),
+        ConfigMode::AccessMap(..) => Some(TREES.access_map),
     }
 }
 

@@ -2,7 +2,7 @@
 //! as text or JSON.
 
 use super::shared::{get_interfaces, unknown};
-use super::{archive, discovery, fpm, need, platform as chip, show_ip, show_stp};
+use super::{access_list, archive, discovery, fpm, need, platform as chip, show_ip, show_stp};
 use crate::args::{Args, Kind, short};
 use crate::backend::{MacFilter, Refusal};
 use crate::config_view as made;
@@ -18,6 +18,7 @@ const INTERFACE: Node = arg(Kind::Interface, "Interface");
 
 /// `show ...`, without the commands of [`crate::commands::FEATURES`].
 pub const TREE: Node = kw("show", "Show running system information").then(&[
+    access_list::SHOW,
     archive::SHOW_ARCHIVE,
     show_ip::ARP,
     discovery::SHOW_CDP,

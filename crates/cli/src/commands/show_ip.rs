@@ -1,7 +1,7 @@
 //! `show ip ...`, `show ipv6 ...`, `show arp`, `show vrf`, `show track`, `show vrrp`; `clear arp-cache` and `clear
 //! ipv6 neighbors`.
 
-use super::{need, snooping, vrf};
+use super::{access_list, need, snooping, vrf};
 use crate::args::{Args, Kind};
 use crate::backend::{Family, Refusal, RouteQuery};
 use crate::config_view as made;
@@ -21,6 +21,7 @@ pub const ARP: Node = kw("arp", "ARP table").exec(arp).then(&[kw("vrf", VRF).the
 
 /// `show ip`.
 pub const IP: Node = kw("ip", "IP information").then(&[
+    access_list::SHOW_IP,
     ARP,
     kw("cef", "Forwarding entries of the plane").exec(cef).then(&[
         CEF_V4,
@@ -57,6 +58,7 @@ pub const IP: Node = kw("ip", "IP information").then(&[
 
 /// `show ipv6`.
 pub const IPV6: Node = kw("ipv6", "IPv6 information").then(&[
+    access_list::SHOW_IPV6,
     kw("cef", "Forwarding entries of the plane").exec(cef).then(&[
         CEF_V6,
         CEF_EXACT_V6,

@@ -534,6 +534,15 @@ impl Multicast for Fake {
     }
 }
 
+impl lanyard_cli::backend::AccessLists for Fake {
+    fn access_list_matches(&mut self, _: &str) -> std::collections::BTreeMap<u32, u64> {
+        [(10, 1), (20, 5)].into()
+    }
+    fn clear_access_list_matches(&mut self, only: Option<&str>) {
+        self.cleared.push(format!("access list {only:?}"));
+    }
+}
+
 impl Services for Fake {
     fn tracks(&mut self) -> view::Tracks {
         let view = |(number, track): (&u16, &lanyard_config::layer3::Track)| view::TrackView {

@@ -6,7 +6,7 @@
 //! programs alone use.
 
 use crate::abi::{self, Structure, raw_mac};
-use crate::{fdb, stages};
+use crate::{acl_layout as acl, fdb, stages};
 use lanyard_fib::{LINE, layout};
 use lanyard_types::{DropReason, MacAddr, TrapGroup, TrapReason};
 use std::collections::BTreeSet;
@@ -30,6 +30,15 @@ const PROGRAMS_ALONE: &[&str] = &[
     "LY_SRC_REFUSED",
     "LY_STEP_FLOOD",
     "LY_STEP_ROUTER",
+    // acl.h, acl_egress.h
+    "ACL_ASKED",
+    "ACL_FOUND_PERMIT",
+    "ACL_MARKS",
+    "ACL_NO_LIST",
+    "ACL_ROUTED",
+    "ACL_TUNNELLED",
+    "IP_AUTHENTICATION",
+    "IP_FRAGMENT",
     // checksum_xdp.h
     "IP_ICMP",
     "IP_ICMPV6",
@@ -96,6 +105,11 @@ const PROGRAMS_ALONE: &[&str] = &[
 
 /// Structures that only the programs use, or that are one word or an array of bytes here.
 const STRUCTURES_ALONE: &[&str] = &[
+    "acl_ask",
+    "acl_key",
+    "acl_marks",
+    "acl_search",
+    "acl_work",
     "addresses",
     "eth_words",
     "fdb_choice",
@@ -130,12 +144,13 @@ const STRUCTURES_ALONE: &[&str] = &[
 const NOT_IN_PROGRAMS: &[DropReason] = &[DropReason::Overrun];
 
 fn structures() -> impl Iterator<Item = &'static Structure> {
-    [abi::STRUCTURES].into_iter().chain(stages::STRUCTURES.iter().copied()).flatten()
+    [abi::STRUCTURES, acl::STRUCTURES].into_iter().chain(stages::STRUCTURES.iter().copied()).flatten()
 }
 
 /// Every constant that is compared: its name in C and its value.
 fn constants() -> Vec<(String, u64)> {
-    let ours = [abi::CONSTANTS].into_iter().chain(stages::CONSTANTS.iter().copied()).flatten();
+    let ours =
+        [abi::CONSTANTS, acl::CONSTANTS].into_iter().chain(stages::CONSTANTS.iter().copied()).flatten();
     let mut all: Vec<(String, u64)> = ours.map(|(name, value)| (format!("LY_{name}"), *value)).collect();
     let mut named = |prefix: &str, name: &str, value: usize| {
         all.push((format!("{prefix}_{}", name.to_uppercase()), value as u64));
@@ -278,7 +293,7 @@ fn the_mirrors_are_complete() {
 /// No two flags of a port are the same bit.
 #[test]
 fn flags_of_ports_are_different_bits() {
-    let all = [abi::CONSTANTS].into_iter().chain(stages::CONSTANTS.iter().copied()).flatten();
+    let all = [abi::CONSTANTS, acl::CONSTANTS].into_iter().chain(stages::CONSTANTS.iter().copied()).flatten();
     let flags = all.filter(|(name, _)| name.starts_with("PORT_") && *name != "PORT_WORDS");
     let mut taken = 0;
     for (name, flag) in flags {

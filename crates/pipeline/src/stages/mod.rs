@@ -7,6 +7,8 @@
 //! The configuration of a stage at a port is a field of [`PortSettings`], the state that it keeps from one frame to the
 //! next is a field of [`Memory`]. The rest of the crate passes both on and names no stage.
 
+pub mod acl_egress;
+pub mod acl_ingress;
 pub mod bridge;
 pub mod count;
 pub mod learn;
@@ -24,6 +26,7 @@ use crate::Timestamp;
 use crate::rng::Rng;
 use crate::state::{PlaneState, PortKind, PortState, StpState};
 use crate::tables::Tables;
+use crate::tables::acls::Hit;
 use crate::trace::{Fact, Notes, Verdict};
 use ipnet::IpNet;
 use lanyard_types::{
@@ -49,6 +52,7 @@ pub(crate) fn randomise(seed: u64, plane: &mut PlaneState) {
         port.stages.storm_pps = storm::random(&mut storm);
     }
     snoop::randomise(&mut rng(Stage::Snoop), plane);
+    acl_ingress::randomise(&mut rng(Stage::AclIngress), plane);
 }
 
 /// What stages keep from one frame to the next.
@@ -64,6 +68,8 @@ impl Memory {
             *decision = Decision {
                 vlan: decision.vlan,
                 storm: decision.storm,
+                // Nothing has judged it after this stage.
+                hits: decision.hits.drain(..decision.ingress_hits).collect(),
                 ..Decision::new(Verdict::Dropped(DropReason::Storm))
             };
         }
@@ -105,6 +111,10 @@ pub struct Decision {
     pub adjacency: Option<AdjacencyId>,
     /// The route that led there.
     pub route: Option<(VrfId, IpNet)>,
+    /// The rules of access lists that have decided about it.
+    pub hits: Vec<Hit>,
+    /// How many of them are those of `acl_ingress`.
+    pub ingress_hits: usize,
 }
 
 impl Decision {
@@ -119,6 +129,8 @@ impl Decision {
             plan: replicate::Plan::default(),
             adjacency: None,
             route: None,
+            hits: Vec::new(),
+            ingress_hits: 0,
         }
     }
 }
@@ -148,12 +160,19 @@ fn run(
         PortKind::Netdev | PortKind::Svi(_) => {
             let class = vlan_ingress::run(tables, arrival, ingress, &frame, notes)?;
             decision.vlan = Some(class.vlan);
+            acl_ingress::run(tables, arrival, ingress, &frame, Some(&class), &mut decision.hits)
+                .map_err(Verdict::Dropped)?;
+            decision.ingress_hits = decision.hits.len();
             decision.storm = storm::run(tables, ingress, &frame, &class);
             learn::run(tables, arrival, ingress, &frame, &class, &mut decision.learn, notes)?;
             Some(class)
         }
         // The frame is in no VLAN, and its source is not learned.
-        PortKind::Routed | PortKind::Subinterface { .. } => None,
+        PortKind::Routed | PortKind::Subinterface { .. } => {
+            acl_ingress::run(tables, arrival, ingress, &frame, None, &mut decision.hits)
+                .map_err(Verdict::Dropped)?;
+            None
+        }
     };
     let passage = Passage { tables, arrival, ingress };
     match (route::run(tables, arrival, ingress, &frame, class.as_ref(), notes)?, &class) {
@@ -223,6 +242,10 @@ impl Passage<'_> {
         let egress = bridge::run(self.tables, from, frame, class, &decision.learn, limits, notes)?;
         let egress =
             vlan_egress::run(self.tables, from, frame, class, egress, &mut decision.oversize, notes)?;
+        let mut judged = acl_ingress::Judged::new(self.arrival, frame, Some(class.vlan));
+        let routed_into = rewrite.is_some().then_some(class.vlan);
+        let egress = acl_egress::run(self.tables, &mut judged, routed_into, egress, &mut decision.hits)
+            .map_err(Verdict::Dropped)?;
         decision.plan = replicate::run(self.tables, self.ingress, frame, class, &egress, notes);
         decision.plan.rewrite = rewrite;
         decision.plan.tunnelled = tunnelled;
@@ -241,6 +264,8 @@ impl Passage<'_> {
     ) -> Result<(), Verdict> {
         vlan_egress::straight(self.tables, frame, port).map_err(Verdict::Dropped)?;
         notes.say(Stage::VlanEgress, || Fact::Allowed(self.tables.ports.name(port)));
+        let mut judged = acl_ingress::Judged::new(self.arrival, frame, tag);
+        acl_egress::straight(self.tables, &mut judged, port, &mut decision.hits).map_err(Verdict::Dropped)?;
         decision.plan = replicate::straight(self.tables, self.ingress, frame, port, tag, notes);
         decision.plan.rewrite = rewrite;
         Ok(())

@@ -108,11 +108,7 @@ pub(super) fn run(
     match (ours, class) {
         (Some((id, rif)), _) => {
             notes.say(Stage::Route, || Fact::ForRouter(rif.name.clone()));
-            let up = match rif.attachment {
-                RifAttachment::Vlan { up, .. } | RifAttachment::Subinterface { up, .. } => Some(up),
-                RifAttachment::Port(_) => None,
-            };
-            let ingress = Ingress { tables, id, rif, up };
+            let ingress = Ingress { tables, id, rif, up: rif.attachment.up() };
             ingress.route(arrival, frame, ethertype, notes)
         }
         (None, Some(_)) => Ok(Onward::Bridge),
@@ -120,13 +116,14 @@ pub(super) fn run(
     }
 }
 
-fn inner_ethertype(arrival: &Arrival<'_>, frame: &Parsed) -> u16 {
+/// The EtherType of the packet; 0 if the frame ends before it.
+pub(super) fn inner_ethertype(arrival: &Arrival<'_>, frame: &Parsed) -> u16 {
     let at = l3_offset(frame) - 2;
     arrival.bytes.get(at..at + 2).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
 }
 
 /// The offset of the packet: behind the recognised tag.
-fn l3_offset(frame: &Parsed) -> usize {
+pub(super) fn l3_offset(frame: &Parsed) -> usize {
     HEADER_LEN + if frame.tag.is_some() { TAG_LEN } else { 0 }
 }
 

@@ -3,6 +3,7 @@
 //! Invariant: stages read tables and never change them. What a frame changes (the FDB, a token bucket, the
 //! counters) is changed by [`crate::Pipeline::process`] according to the stages' decision.
 
+pub mod acls;
 pub mod counters;
 pub mod fdb;
 pub mod mdb;
@@ -13,6 +14,7 @@ pub mod stp;
 pub mod trap;
 pub mod vlans;
 
+use acls::Acls;
 use fdb::Fdb;
 use mdb::Mdb;
 use ports::Ports;
@@ -41,6 +43,8 @@ pub struct Tables {
     pub rifs: Rifs,
     /// Routes, next-hop groups and adjacencies.
     pub routes: Routes,
+    /// Access lists.
+    pub acls: Acls,
     /// The salt that makes the hashes of flows unpredictable.
     pub salt: u64,
 }
@@ -58,6 +62,7 @@ impl Tables {
             trap: TrapTable::default(),
             rifs: Rifs::default(),
             routes: Routes::new(Limits::default()),
+            acls: Acls::default(),
             salt,
         }
     }

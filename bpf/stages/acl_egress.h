@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* acl_egress: judges a frame by the outbound access lists: of a routed frame those of its egress VLAN interface and VLAN, then
+ * those of each egress port. The end of a VLAN interface at the pipeline is a port whose outbound list is the interface's
+ * inbound one. */
+enum {
+	DROP_ACL_PORT_OUT = 38,
+	DROP_ACL_VLAN_OUT = 39,
+	DROP_ACL_ROUTER_OUT = 40,
+	DROP_ACL_HOST_IN = 41,
+};
+#define LY_PORT_ACL_OUT 0x2000000 /* ly_port.flags: has a list */
+
+/* How a frame leaves: routed into a VLAN whose lists have not been asked yet; for TUNNEL, whatever its bytes say. */
+#define ACL_ROUTED 1
+#define ACL_TUNNELLED 2
+
+static __always_inline void acl_outbound(struct acl_ask *a, __u32 what, __u32 how)
+{
+	__u32 id = what & (LY_PORTS - 1), vlan = what >> 16 & 0x0fff, family = acl_family(a->type);
+
+	a->tunnelled = how & ACL_TUNNELLED;
+	if (how & ACL_ROUTED && vlan) {
+		__u32 rif = *ROW(vlan_rifs, vlan) >> LY_VLAN_RIF_SHIFT & (LY_RIFS - 1);
+		if (rif)
+			acl_add(a, 0, ROW(acl_ports, ROW(rifs, rif)->up)->inbound[family], DROP_ACL_ROUTER_OUT);
+		acl_add(a, 1, ROW(acl_vlans, vlan)->inbound[family], DROP_ACL_VLAN_OUT);
+	}
+	acl_add(a, 2, ROW(acl_ports, id)->outbound[family], ROW(ports, id)->flags & LY_PORT_SVI ? DROP_ACL_HOST_IN : DROP_ACL_PORT_OUT);
+}
+
+__noinline int tc_acl_out(struct __sk_buff *skb, __u32 where, __u32 what, __u32 how)
+{
+	struct acl_ask a = {};
+
+	acl_place(skb, false, !skb->vlan_present, &a, where, what);
+	acl_outbound(&a, what, how);
+	return acl_judge(skb, false, &a, NULL);
+}
+
+__noinline int xdp_acl_out(struct xdp_md *ctx, __u32 where, __u32 what, __u32 how, struct acl_marks *m)
+{
+	struct acl_ask a = {};
+
+	if (!m)
+		return 0;
+	acl_place(ctx, true, true, &a, where, what);
+	acl_outbound(&a, what, how);
+	return acl_judge(ctx, true, &a, m);
+}
+
+/* True if lists judge the frame where it leaves by f->out. A port has LY_PORT_ACL_IN if any VLAN has a list. */
+static __always_inline bool acl_leaves(struct frame *f)
+{
+	return f->out->flags & LY_PORT_ACL_OUT || (f->routed && !f->straight && f->port->flags & LY_PORT_ACL_IN);
+}
+
+static __always_inline int stage_acl_egress(struct frame *f, struct __sk_buff *skb)
+{
+	if (!acl_leaves(f))
+		return 0;
+	return tc_acl_out(skb, ACL_WHERE(f->outer, f->form, f->form), ACL_WHAT(f->out_id, f->vlan, f->tci),
+			  f->routed && !f->straight ? ACL_ROUTED : 0);
+}
+
+static __always_inline int stage_acl_egress_fast(struct frame *f, struct xdp_md *ctx, struct acl_marks *m)
+{
+	if (!acl_leaves(f))
+		return 0;
+	return xdp_acl_out(ctx, ACL_WHERE(f->outer, f->form, f->form), ACL_WHAT(f->out_id, f->vlan, f->tci),
+			   f->routed && !f->straight ? ACL_ROUTED : 0, m);
+}

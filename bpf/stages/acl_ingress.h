@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* acl_ingress: judges a frame by the inbound access lists: of its port, then of its VLAN (a VLAN map), then of the VLAN
+ * interface if the frame is for the router. A frame from the host's stack is judged by the outbound list of its VLAN
+ * interface: that is the inbound list of the interface's end at the pipeline.
+ *
+ * A port has the flag if it has a list, or if any VLAN or VLAN interface of the switch has one; other ports pay only for the
+ * branch. */
+enum {
+	DROP_ACL_PORT_IN = 34,
+	DROP_ACL_VLAN_IN = 35,
+	DROP_ACL_ROUTER_IN = 36,
+	DROP_ACL_HOST_OUT = 37,
+};
+#define LY_PORT_ACL_IN 0x1000000 /* ly_port.flags */
+
+/* Arguments of the functions that judge, packed because a global function takes five: the outer EtherType and the frame's
+ * form when it arrived and now; the port, the VLAN and the class of service. */
+#define ACL_WHERE(outer, came, is) ((__u32)(outer) | (__u32)(came) << 16 | (__u32)(is) << 20)
+#define ACL_WHAT(port, vlan, tci) ((__u32)(port) | (__u32)(vlan) << 16 | (__u32)((tci) >> 13) << 29)
+
+/* Places the packet and reads its EtherType. False: the frame ends before it. */
+static __always_inline void acl_place(void *ctx, const bool xdp, bool in_line, struct acl_ask *a, __u32 where, __u32 what)
+{
+	__u8 type[2] = {};
+
+	a->vlan = (what >> 16 & 0x0fff) | (what >> 29 << 13);
+	a->at = (where >> 20 & 3) != LY_UNTAGGED && in_line ? 18 : 14;
+	a->type = where;
+	if ((where >> 16 & 3) != LY_UNTAGGED)
+		a->type = acl_load(ctx, xdp, a->at - 2, type, 2) ? acl_half(type, 0) : 0;
+}
+
+static __always_inline void acl_inbound(struct acl_ask *a, __u32 what, __u32 rif)
+{
+	__u32 id = what & (LY_PORTS - 1), vlan = what >> 16 & 0x0fff, family = acl_family(a->type);
+
+	acl_add(a, 0, ROW(acl_ports, id)->inbound[family], ROW(ports, id)->flags & LY_PORT_SVI ? DROP_ACL_HOST_OUT : DROP_ACL_PORT_IN);
+	if (!vlan)
+		return;
+	acl_add(a, 1, ROW(acl_vlans, vlan)->inbound[family], DROP_ACL_VLAN_IN);
+	if (rif)
+		acl_add(a, 2, ROW(acl_ports, ROW(rifs, rif)->up)->outbound[family], DROP_ACL_ROUTER_IN);
+}
+
+__noinline int tc_acl_in(struct __sk_buff *skb, __u32 where, __u32 what, __u32 rif)
+{
+	struct acl_ask a = {};
+
+	acl_place(skb, false, !skb->vlan_present, &a, where, what);
+	acl_inbound(&a, what, rif);
+	return acl_judge(skb, false, &a, NULL);
+}
+
+__noinline int xdp_acl_in(struct xdp_md *ctx, __u32 where, __u32 what, __u32 rif, struct acl_marks *m)
+{
+	struct acl_ask a = {};
+
+	if (!m)
+		return 0;
+	acl_place(ctx, true, true, &a, where, what);
+	acl_inbound(&a, what, rif);
+	return acl_judge(ctx, true, &a, m);
+}
+
+static __always_inline int xdp_acl_ingress(struct xdp_md *ctx, struct frame *f, struct acl_marks *m)
+{
+	if (!(f->port->flags & LY_PORT_ACL_IN))
+		return 0;
+	return xdp_acl_in(ctx, ACL_WHERE(f->outer, f->form, f->form), ACL_WHAT(f->port_id, f->vlan, f->tci), f->rif, m);
+}
+
+static __always_inline int stage_acl_ingress(struct frame *f, struct __sk_buff *skb)
+{
+	if (!(f->port->flags & LY_PORT_ACL_IN))
+		return 0;
+	return tc_acl_in(skb, ACL_WHERE(f->outer, f->form, f->form), ACL_WHAT(f->port_id, f->vlan, f->tci), f->rif);
+}

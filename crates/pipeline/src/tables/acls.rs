@@ -1,0 +1,79 @@
+//! Access lists, compiled, and how often each rule has decided.
+//!
+//! Invariant: a list is replaced as a whole, so every frame is judged by the old rules or by the new ones. Counts of rules
+//! that a new list still has, under the same number and with the same conditions, continue.
+
+use lanyard_acl::compile::{TooLarge, compile};
+use lanyard_acl::key::{Key, Malformed};
+use lanyard_acl::{Classifier, Found, PlaneList};
+use lanyard_types::AclId;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The judgement of a list about a frame: the list, and the index of the rule that decided; the number of rules where none
+/// matched.
+pub type Hit = (AclId, usize);
+
+#[derive(Debug)]
+struct Compiled {
+    list: Arc<PlaneList>,
+    classifier: Classifier,
+    matches: Vec<u64>,
+}
+
+/// The lists.
+#[derive(Debug, Default)]
+pub struct Acls(BTreeMap<AclId, Compiled>);
+
+impl Acls {
+    /// Adds, replaces or removes a list.
+    ///
+    /// # Errors
+    /// When the list exceeds a limit; nothing has changed then.
+    pub fn set(&mut self, id: AclId, list: Option<Arc<PlaneList>>) -> Result<(), TooLarge> {
+        let Some(list) = list else {
+            self.0.remove(&id);
+            return Ok(());
+        };
+        let classifier = compile(&list)?;
+        let old = self.0.get(&id).map(|old| (&*old.list, old.matches.as_slice()));
+        let matches = old.map_or_else(
+            || vec![0; list.rules.len() + 1],
+            |(old, counts)| lanyard_acl::condition::carried(old, counts, &list),
+        );
+        self.0.insert(id, Compiled { list, classifier, matches });
+        Ok(())
+    }
+    /// Judges a frame. A list that does not exist lets every frame pass and counts nothing. A frame without the header
+    /// that its EtherType announces passes no list.
+    #[must_use]
+    pub fn judge(&self, id: AclId, key: &Result<Key, Malformed>) -> Option<(Hit, bool)> {
+        let compiled = self.0.get(&id)?;
+        let none = compiled.list.rules.len();
+        Some(match key {
+            Ok(key) => {
+                let Found { rule, permit } = compiled.classifier.search(key);
+                ((id, rule.unwrap_or(none)), permit)
+            }
+            Err(Malformed) => ((id, none), false),
+        })
+    }
+    /// Counts a judgement.
+    pub fn count(&mut self, (id, rule): Hit) {
+        let matches = self.0.get_mut(&id).and_then(|compiled| compiled.matches.get_mut(rule));
+        matches.into_iter().for_each(|count| *count = count.wrapping_add(1));
+    }
+    /// How often each rule has decided, by index, and last the frames that no rule matched; `None` when there is no such list.
+    #[must_use]
+    pub fn matches(&self, id: AclId) -> Option<&[u64]> {
+        self.0.get(&id).map(|compiled| compiled.matches.as_slice())
+    }
+    /// Sets the counts of a list to 0.
+    pub fn clear(&mut self, id: AclId) {
+        self.0.get_mut(&id).into_iter().for_each(|compiled| compiled.matches.fill(0));
+    }
+    /// The lists.
+    pub fn ids(&self) -> impl Iterator<Item = AclId> + '_ {
+        self.0.keys().copied()
+    }
+}

@@ -1,0 +1,145 @@
+//! Access lists for the plane: the lists to which ports, VLAN interfaces and VLANs refer, with numbers.
+//!
+//! Invariants: a list keeps its number while it is in force, and a number is not given to another list in the same step, so a
+//! port never refers to a list that is not its own. A list that does not exist, or has no rules, is left out: it permits
+//! everything.
+
+use crate::compile::pipeline_end;
+use crate::ports::PortIds;
+use lanyard_acl::time::Minute;
+use lanyard_acl::{Family, PlaneList};
+use lanyard_config::{AccessGroups, Config, InterfaceName};
+use lanyard_pipeline::state::{AclBindings, PlaneState};
+use lanyard_types::AclId;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The lists in force.
+pub type InForce = BTreeMap<AclId, Arc<PlaneList>>;
+
+/// Adds access lists to a plane state that has the ports and VLANs. `now` decides about time ranges; without it every range is
+/// active. `before` are the lists in force.
+pub fn overlay(
+    config: &Config,
+    ports: &PortIds,
+    before: &InForce,
+    now: Option<Minute>,
+    state: &mut PlaneState,
+) {
+    let active = |name: &str| match (config.lists.times.get(name), now) {
+        (Some(range), Some(now)) => range.active(now),
+        _ => true,
+    };
+    let mut lists = Numbered { before, state_lists: BTreeMap::new() };
+    for (name, interface) in &config.interfaces {
+        let groups = &interface.access_groups;
+        if groups.names().next().is_none() {
+            continue;
+        }
+        let (port, is_host) = match name {
+            InterfaceName::Netdev(name) => (ports.get(name), false),
+            InterfaceName::Vlan(vlan) => (ports.get(&pipeline_end(*vlan)), true),
+        };
+        let Some(port) = port.and_then(|port| state.ports.get_mut(&port)) else { continue };
+        let mut bind = |names: &[Option<String>; 3]| {
+            let mut bindings = AclBindings::default();
+            for (family, name) in Family::ALL.into_iter().zip(names) {
+                let list = name.as_ref().and_then(|name| config.lists.plane_list(name, &active));
+                bindings[family.index()] =
+                    list.filter(|list| list.family == family).and_then(|list| lists.number(list));
+            }
+            bindings
+        };
+        // What comes in at a VLAN interface leaves the pipeline by its port.
+        let AccessGroups { inbound, outbound } = groups;
+        (port.acl_in, port.acl_out) =
+            if is_host { (bind(outbound), bind(inbound)) } else { (bind(inbound), bind(outbound)) };
+    }
+    for (vlan, map) in &config.vlan_maps {
+        let Some(vlan) = state.vlans.get_mut(vlan) else { continue };
+        for family in Family::ALL {
+            let list = config.lists.vlan_map_list(map, family, &active);
+            vlan.acl[family.index()] = list.and_then(|list| lists.number(list));
+        }
+    }
+    state.acls = lists.state_lists;
+}
+
+/// Lists with numbers.
+struct Numbered<'a> {
+    before: &'a InForce,
+    state_lists: InForce,
+}
+
+impl Numbered<'_> {
+    /// The number of a list: the one that it has, or one that no list has; `None` when there is none left.
+    fn number(&mut self, list: PlaneList) -> Option<AclId> {
+        let same = |other: &PlaneList| other.name == list.name && other.family == list.family;
+        if let Some((id, _)) = self.state_lists.iter().find(|(_, other)| same(other)) {
+            return Some(*id);
+        }
+        let held = self.before.iter().find(|(_, other)| same(other));
+        let free = |id: &AclId| !self.before.contains_key(id) && !self.state_lists.contains_key(id);
+        let id = match held {
+            Some((id, _)) => *id,
+            None => (1..=AclId::MAX.get()).filter_map(AclId::new).find(free)?,
+        };
+        // An equal list is not stored twice: planes compare pointers first.
+        let stored = held.filter(|(_, other)| ***other == list).map(|(_, other)| other.clone());
+        self.state_lists.insert(id, stored.unwrap_or_else(|| Arc::new(list)));
+        Some(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::{compile, port_names};
+    use crate::testing::{config, facts, identity};
+    use lanyard_acl::{AccessList, Entry, Kind, text};
+
+    fn list(lines: &[&str]) -> AccessList {
+        let mut list = AccessList::new(Kind::Extended);
+        for (at, line) in lines.iter().enumerate() {
+            let rule =
+                text::parse(Kind::Extended, &line.split_whitespace().collect::<Vec<_>>()).expect("a rule");
+            list.entries.insert(at as u32 + 1, Entry::Rule(rule));
+        }
+        list
+    }
+
+    #[test]
+    fn lists_keep_their_numbers() {
+        let mut config = config("vlan 10\neth1: access 10\neth2: access 10");
+        let ports = PortIds::default().assign(port_names(&config)).expect("few ports");
+        let state = |config: &Config, before: &InForce| {
+            let mut state = compile(config, &facts("eth1, eth2"), &ports, &identity());
+            overlay(config, &ports, before, None, &mut state);
+            state
+        };
+        let bind = |config: &mut Config, port: &str, list: Option<&str>| {
+            let interface = config.interfaces.get_mut(&InterfaceName::Netdev(port.into())).expect("a port");
+            interface.access_groups.inbound[0] = list.map(str::to_owned);
+        };
+        config.lists.access.insert("m".into(), list(&["permit ip any any"]));
+        bind(&mut config, "eth1", Some("m"));
+        let first = state(&config, &InForce::new());
+        let (m, _) = first.acls.first_key_value().expect("a list");
+        // A list whose name comes first leaves the other its number.
+        config.lists.access.insert("a".into(), list(&["deny ip any any"]));
+        bind(&mut config, "eth2", Some("a"));
+        let second = state(&config, &first.acls);
+        assert_eq!(second.acls[m].name, "access list m");
+        assert!(Arc::ptr_eq(&second.acls[m], &first.acls[m]));
+        let port = |state: &PlaneState, name: &str| state.ports[&ports.get(name).expect("a port")].acl_in[0];
+        assert_eq!((port(&second, "eth1"), second.acls.len()), (Some(*m), 2));
+        // A number that becomes free is not given away in the same step.
+        config.lists.access.insert("z".into(), list(&["deny ip any any"]));
+        bind(&mut config, "eth1", Some("z"));
+        let third = state(&config, &second.acls);
+        assert!(!third.acls.contains_key(m));
+        // A list that does not exist binds nothing.
+        bind(&mut config, "eth1", Some("missing"));
+        assert_eq!(port(&state(&config, &third.acls), "eth1"), None);
+    }
+}
