@@ -45,6 +45,7 @@ mod netdevs;
 mod os;
 mod packet_filter;
 pub mod paths;
+mod pending;
 pub mod planes;
 mod platform_views;
 mod port_notes;

@@ -6,26 +6,11 @@
 use crate::archive::CAPACITY;
 use crate::clock::{until_time_of_day, wall_clock};
 use crate::core::Core;
+use crate::pending::{ConfigurationLock, Reload};
 use crate::run;
 use crate::startup;
 use lanyard_cli::backend::{Configuration, Files, MAX_CONFIG_BYTES, Refusal, ReloadTime, SafeChange};
 use lanyard_cli::{text, view};
-
-/// The session that alone may change the configuration.
-#[derive(Debug)]
-pub(crate) struct ConfigurationLock {
-    /// The number of its line.
-    line: usize,
-    since_ms: u64,
-}
-
-/// A reload that takes place later.
-#[derive(Debug)]
-pub(crate) struct Reload {
-    at_ms: u64,
-    user: String,
-    reason: Option<String>,
-}
 
 impl SafeChange for Core {
     fn archive(&mut self) -> Result<view::Archive, Refusal> {

@@ -4,8 +4,8 @@
 //! Invariant: a checkpoint or a startup-config with a refused line is not taken in part by `rollback`; `reload` takes the
 //! startup-config as a start does, without its refused lines.
 
-use super::files::{parse, put};
-use super::{need, session};
+use super::need;
+use super::shared::{MAX_MINUTES, parse, put};
 use crate::args::{Args, Kind, MAX_WORD, short};
 use crate::backend::{MAX_RELOAD_MINUTES, Refusal, ReloadTime};
 use crate::exec::Exec;
@@ -31,7 +31,7 @@ pub const ARCHIVE: Node = kw("archive", "Manage archived configurations").privil
 pub const ROLLBACK: Node = kw("rollback", "Make a checkpoint the running configuration")
     .privileged()
     .then(&[NUMBER.exec(rollback).then(&[kw("confirmed", "Roll back automatically unless confirmed")
-        .then(&[number(1, session::MAX_MINUTES, "Minutes within which to confirm").exec(rollback)])])]);
+        .then(&[number(1, MAX_MINUTES, "Minutes within which to confirm").exec(rollback)])])]);
 
 /// `show archive ...`.
 pub const SHOW_ARCHIVE: Node = kw("archive", "Archived configurations").privileged().exec(show).then(&[kw(

@@ -4,17 +4,14 @@
 //! replace` then change nothing and name the refused lines.
 
 use super::need;
+use super::shared::{parse, put};
 use crate::args::{Args, Kind, MAX_WORD};
 use crate::backend::Refusal;
 use crate::exec::Exec;
 use crate::outcome::{Outcome, lines};
-use crate::sessions::LineError;
 use crate::text;
 use crate::tree::{Node, arg, kw, number};
 use lanyard_config::Config;
-
-/// The maximum number of refused lines that a message names.
-const MAX_NAMED: usize = 20;
 
 const TO_STARTUP: &[Node] = &[
     kw("startup-config", "Copy to the startup configuration").exec(save),
@@ -27,7 +24,7 @@ pub const REPLACE_OPTIONS: &[Node] = &[
     kw("list", "List the lines that change"),
     kw("time", "Roll back automatically unless confirmed").then(&[number(
         1,
-        super::session::MAX_MINUTES,
+        super::shared::MAX_MINUTES,
         "Minutes within which to confirm",
     )]),
 ];
@@ -114,34 +111,6 @@ pub fn replace(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     take(exec, args, &Config::default())
 }
 
-/// Applies a complete configuration text; names the refused lines if there are any.
-///
-/// # Errors
-/// The refused lines.
-pub fn parse(exec: &Exec<'_>, text: &str, base: &Config) -> Result<Config, Refusal> {
-    let (candidate, errors) = (exec.apply)(text, base);
-    if errors.is_empty() { Ok(candidate) } else { Err(refused(&errors)) }
-}
-
-/// Makes `candidate` the running configuration, for `minutes` if it is not confirmed.
-///
-/// # Errors
-/// The switch's refusal; nothing has changed then.
-pub fn put(exec: &mut Exec<'_>, candidate: Config, minutes: Option<u32>) -> Result<String, Refusal> {
-    let hint = match minutes {
-        None => {
-            exec.backend.commit(candidate)?;
-            String::new()
-        }
-        Some(minutes) => {
-            exec.backend.commit_confirmed(candidate, minutes)?;
-            format!("Rolled back in {minutes} minutes unless confirmed: enter configure confirm.\n")
-        }
-    };
-    super::shared::log_configured(exec);
-    Ok(hint)
-}
-
 fn take(exec: &mut Exec<'_>, args: &Args, base: &Config) -> Result<Outcome, Refusal> {
     let text = source(exec, args)?;
     let candidate = parse(exec, &text, base)?;
@@ -149,12 +118,4 @@ fn take(exec: &mut Exec<'_>, args: &Args, base: &Config) -> Result<Outcome, Refu
         if args.has("list") { lines(&text::diff(exec.backend.running(), &candidate)) } else { String::new() };
     let hint = put(exec, candidate, args.number_u32())?;
     Ok(Outcome::Text(format!("{listed}{} lines taken\n{hint}", text.lines().count())))
-}
-
-fn refused(errors: &[LineError]) -> Refusal {
-    let mut text = format!("nothing was changed, {} lines are refused:", errors.len());
-    for error in errors.iter().take(MAX_NAMED) {
-        text.push_str(&format!("\n%   {error}"));
-    }
-    text.into()
 }

@@ -1,7 +1,7 @@
 //! `configure session NAME`: collects changes, shows them, and commits all of them or none.
 
 use super::files;
-use super::shared::log_configured;
+use super::shared::{MAX_MINUTES, log_configured};
 use crate::args::{Args, Kind};
 use crate::backend::Refusal;
 use crate::exec::Exec;
@@ -11,9 +11,6 @@ use crate::outcome::lines;
 use crate::text;
 use crate::tree::{Node, arg, kw, number};
 use serde::Serialize;
-
-/// The maximum time for a confirmation, in minutes.
-pub const MAX_MINUTES: u64 = 1440;
 
 /// The commands of `(config-s-NAME)#` besides those of global configuration.
 pub const TREE: &[Node] = &[

@@ -4,8 +4,15 @@ use crate::args::Args;
 use crate::backend::Refusal;
 use crate::exec::Exec;
 use crate::render;
+use crate::sessions::LineError;
 use crate::view;
-use lanyard_config::InterfaceName;
+use lanyard_config::{Config, InterfaceName};
+
+/// The maximum time for a confirmation, in minutes.
+pub const MAX_MINUTES: u64 = 1440;
+
+/// The maximum number of refused lines that a message names.
+const MAX_NAMED: usize = 20;
 
 /// The interfaces that a line names, or all. An interface that the switch does not have is refused.
 pub fn get_interfaces(exec: &mut Exec<'_>, args: &Args) -> Result<view::Interfaces, Refusal> {
@@ -34,4 +41,40 @@ pub fn log_configured(exec: &mut Exec<'_>) {
     if let Err(reason) = exec.backend.save_checkpoint(&exec.session.login.user) {
         exec.backend.log("SYS", 3, "ARCHIVE", &reason.to_string());
     }
+}
+
+/// Applies a complete configuration text; names the refused lines if there are any.
+///
+/// # Errors
+/// The refused lines.
+pub fn parse(exec: &Exec<'_>, text: &str, base: &Config) -> Result<Config, Refusal> {
+    let (candidate, errors) = (exec.apply)(text, base);
+    if errors.is_empty() { Ok(candidate) } else { Err(refused(&errors)) }
+}
+
+/// Makes `candidate` the running configuration, for `minutes` if it is not confirmed.
+///
+/// # Errors
+/// The switch's refusal; nothing has changed then.
+pub fn put(exec: &mut Exec<'_>, candidate: Config, minutes: Option<u32>) -> Result<String, Refusal> {
+    let hint = match minutes {
+        None => {
+            exec.backend.commit(candidate)?;
+            String::new()
+        }
+        Some(minutes) => {
+            exec.backend.commit_confirmed(candidate, minutes)?;
+            format!("Rolled back in {minutes} minutes unless confirmed: enter configure confirm.\n")
+        }
+    };
+    log_configured(exec);
+    Ok(hint)
+}
+
+fn refused(errors: &[LineError]) -> Refusal {
+    let mut text = format!("nothing was changed, {} lines are refused:", errors.len());
+    for error in errors.iter().take(MAX_NAMED) {
+        text.push_str(&format!("\n%   {error}"));
+    }
+    text.into()
 }
