@@ -94,21 +94,6 @@ struct acl_key {
 	__u32 absent, unknown;
 };
 
-/* What judging a frame needs, for each processor: it does not fit on the stack. A program that judges is not interrupted by
- * another one on its processor. */
-struct acl_work {
-	struct acl_key key;
-	__u32 record[LY_ACL_HALVES]; /* where the blocks of each field's record are listed, in 16-bit units */
-	__u8 header[40];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct acl_work);
-} acl_works SEC(".maps");
-
 /* What lists are asked: a frame, the lists that judge it one after the other, and the answers. */
 #define ACL_ASKED 3
 struct acl_ask {
@@ -120,11 +105,43 @@ struct acl_ask {
 	__u16 list[ACL_ASKED]; /* 0: none */
 	__u8 reason[ACL_ASKED]; /* the drop reason if the list denies */
 };
+
+/* What judging a frame needs, for each processor: it does not fit on the stack. A program that judges is not interrupted by
+ * another one on its processor. */
+struct acl_work {
+	struct acl_ask ask;
+	struct acl_key key;
+	__u32 record[LY_ACL_HALVES]; /* where the blocks of each field's record are listed, in 16-bit units */
+	__u64 all;                   /* of a search: the words that may have a common bit, */
+	__u32 fields, verdicts;      /* where the list says them to be, */
+	__u32 from;                  /* the rule before which rules are skipped, */
+	__u32 found;                 /* and the result */
+	__u32 end;                   /* of a dry run: the length of the frame */
+	__u8 header[40];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct acl_work);
+} acl_works SEC(".maps");
+
 #define TUNNEL_HALF(n) ((__u16)((TUNNEL >> (16 * (n)) & 0xff) << 8 | (TUNNEL >> (16 * (n) + 8) & 0xff)))
 
 static __always_inline __u32 acl_family(__u16 type)
 {
 	return type == ETH_IPV4 ? 0 : type == ETH_IPV6 ? 1 : 2;
+}
+
+/* The memory for judging a frame, with nothing to ask yet. */
+static __always_inline struct acl_work *acl_begin(void)
+{
+	struct acl_work *w = LOOKUP(acl_works, 0);
+
+	if (w)
+		w->ask = (struct acl_ask){};
+	return w;
 }
 
 /* Makes `list` the list number `at` of those that judge the frame. */
@@ -135,9 +152,17 @@ static __always_inline void acl_add(struct acl_ask *a, const __u32 at, __u16 lis
 	a->any |= list;
 }
 
-static __always_inline bool acl_load(void *ctx, const bool xdp, __u32 at, void *to, const __u32 len)
+static __always_inline bool acl_bytes(void *ctx, const bool xdp, __u32 at, void *to, const __u32 len)
 {
 	return xdp ? !bpf_xdp_load_bytes(ctx, at, to, len) : !bpf_skb_load_bytes(ctx, at, to, len);
+}
+
+/* Reads bytes of the frame. False when it is shorter; a dry run may have been given zeros behind the frame. */
+static __always_inline bool acl_load(struct acl_work *w, void *ctx, const bool xdp, __u32 at, void *to, const __u32 len)
+{
+	if (dry && !xdp && at + len > w->end)
+		return false;
+	return acl_bytes(ctx, xdp, at, to, len);
 }
 
 static __always_inline __u16 acl_half(__u8 *bytes, __u32 at)
@@ -152,14 +177,14 @@ static __always_inline void acl_transport(struct acl_work *w, void *ctx, const b
 	__u8 *header = w->header;
 
 	if (protocol == IP_TCP) {
-		if (!acl_load(ctx, xdp, at, header, 14)) {
+		if (!acl_load(w, ctx, xdp, at, header, 14)) {
 			k->unknown = LY_ACL_TRANSPORT;
 			return;
 		}
 		k->half[LY_ACL_TCP_FLAGS] = header[13];
 	} else if (protocol == IP_UDP || protocol == IP_ICMP || protocol == IP_ICMPV6 || protocol == IP_IGMP ||
 		   protocol == IP_DCCP || protocol == IP_SCTP || protocol == IP_UDPLITE) {
-		if (!acl_load(ctx, xdp, at, header, 4)) {
+		if (!acl_load(w, ctx, xdp, at, header, 4)) {
 			k->unknown = LY_ACL_TRANSPORT;
 			return;
 		}
@@ -193,7 +218,7 @@ static __always_inline bool acl_ipv4(struct acl_work *w, void *ctx, const bool x
 	struct acl_key *k = &w->key;
 	__u8 *header = w->header;
 
-	if (!acl_load(ctx, xdp, at, header, 20))
+	if (!acl_load(w, ctx, xdp, at, header, 20))
 		return false;
 	__u32 len = (header[0] & 15) * 4;
 	if (header[0] >> 4 != 4 || len < 20)
@@ -224,7 +249,7 @@ static __always_inline bool acl_ipv6(struct acl_work *w, void *ctx, const bool x
 	struct acl_key *k = &w->key;
 	__u8 *header = w->header, *ext = w->header;
 
-	if (!acl_load(ctx, xdp, at, header, 40) || header[0] >> 4 != 6)
+	if (!acl_load(w, ctx, xdp, at, header, 40) || header[0] >> 4 != 6)
 		return false;
 	acl_addresses(k, LY_ACL_SRC, header + 8, 8);
 	acl_addresses(k, LY_ACL_DST, header + 24, 8);
@@ -237,7 +262,7 @@ static __always_inline bool acl_ipv6(struct acl_work *w, void *ctx, const bool x
 			acl_transport(w, ctx, xdp, at);
 			return true;
 		}
-		if (n == LY_ACL_MAX_EXTENSIONS || !acl_load(ctx, xdp, at, ext, 8))
+		if (n == LY_ACL_MAX_EXTENSIONS || !acl_load(w, ctx, xdp, at, ext, 8))
 			break;
 		__u16 offset = next == IP_FRAGMENT ? acl_half(ext, 2) >> 3 : 0;
 		at += next == IP_FRAGMENT ? 8 : next == IP_AUTHENTICATION ? (ext[1] + 2) * 4 : (ext[1] + 1) * 8;
@@ -255,8 +280,9 @@ static __always_inline bool acl_ipv6(struct acl_work *w, void *ctx, const bool x
 }
 
 /* Reads the key. False: the frame has not the header that its EtherType announces. */
-static __always_inline bool acl_read(struct acl_work *w, struct acl_ask *a, void *ctx, const bool xdp)
+static __always_inline bool acl_read(struct acl_work *w, void *ctx, const bool xdp)
 {
+	struct acl_ask *a = &w->ask;
 	struct acl_key *k = &w->key;
 	__u8 *mac = w->header;
 
@@ -266,7 +292,7 @@ static __always_inline bool acl_read(struct acl_work *w, struct acl_ask *a, void
 		return acl_ipv4(w, ctx, xdp, a->at);
 	if (a->type == ETH_IPV6)
 		return acl_ipv6(w, ctx, xdp, a->at);
-	if (!acl_load(ctx, xdp, 0, mac, 12))
+	if (!acl_load(w, ctx, xdp, 0, mac, 12))
 		return false;
 	acl_addresses(k, LY_ACL_DST, mac, 3);
 	acl_addresses(k, LY_ACL_SRC, mac + 6, 3);
@@ -281,15 +307,10 @@ static __always_inline bool acl_read(struct acl_work *w, struct acl_ask *a, void
 /* The result of a search: the rule, or the number of rules; and LY_ACL_FOUND_PERMIT. */
 #define ACL_FOUND_PERMIT 0x10000
 
-/* The state of a search. */
+/* The context of a search's steps, which has to be on the stack. The rest of a search's state is in acl_work. */
 struct acl_search {
 	__u64 *words;
-	__u32 *record; /* of acl_work */
-	__u32 fields;
-	__u32 verdicts;
-	__u64 all;       /* the words that may have a common bit */
-	__u32 from;      /* rules before this one are skipped */
-	__u32 found;
+	struct acl_work *w;
 };
 
 /* Access to a list by an index that is always in range. The compiler may not combine the index with others: it would lose
@@ -325,8 +346,11 @@ static __always_inline __u64 acl_record(__u64 *words, const __u32 mask, struct a
 }
 
 /* One step of a search: the next word of the vectors. True ends the search. */
-static __always_inline bool acl_word(struct acl_search *s, const __u32 mask)
+static __always_inline bool acl_word(struct acl_search *search, const __u32 mask)
 {
+	struct acl_work *s = search->w;
+	__u64 *words = search->words;
+
 	if (!s->all)
 		return true;
 	__u32 w = bit_number(s->all) & 63;
@@ -335,16 +359,16 @@ static __always_inline bool acl_word(struct acl_search *s, const __u32 mask)
 	for (__u32 n = 0; n < LY_ACL_HALVES; n++) {
 		if (n >= s->fields)
 			break;
-		__u32 block = ACL_U16(s->words, s->record[n] + w / LY_ACL_BLOCK_WORDS, mask);
-		__u32 blocks = ACL_U32(s->words, (LY_ACL_HEAD_WORDS + n * LY_ACL_FIELD_WORDS) * 2 + LY_ACL_BLOCKS, mask);
-		bits &= ACL_U64(s->words, blocks + block * LY_ACL_BLOCK_WORDS + w % LY_ACL_BLOCK_WORDS, mask);
+		__u32 block = ACL_U16(words, s->record[n] + w / LY_ACL_BLOCK_WORDS, mask);
+		__u32 blocks = ACL_U32(words, (LY_ACL_HEAD_WORDS + n * LY_ACL_FIELD_WORDS) * 2 + LY_ACL_BLOCKS, mask);
+		bits &= ACL_U64(words, blocks + block * LY_ACL_BLOCK_WORDS + w % LY_ACL_BLOCK_WORDS, mask);
 	}
 	if (w == s->from / 64)
 		bits &= ~0ULL << (s->from & 63);
 	if (!bits)
 		return false;
 	__u32 rule = w * 64 + bit_number(bits);
-	__u32 verdict = ACL_U32(s->words, s->verdicts + rule, mask);
+	__u32 verdict = ACL_U32(words, s->verdicts + rule, mask);
 	if (!(verdict & LY_ACL_SKIP)) {
 		s->found = rule | (verdict & LY_ACL_PERMIT ? ACL_FOUND_PERMIT : 0);
 		return true;
@@ -370,26 +394,25 @@ static long acl_step_large(__u32 index, struct acl_search *s)
 }
 
 /* Prepares a search and runs it. `step` is a constant in both callers. */
-#define ACL_FIND(words, mask, step, w)                                                                                    \
-	({                                                                                                                \
-		struct acl_search s = {                                                                                   \
-			.words = (words),                                                                                 \
-			.fields = ACL_U32(words, LY_ACL_FIELDS, mask),                                                    \
-			.verdicts = ACL_U32(words, LY_ACL_VERDICTS, mask),                                                \
-			.all = (__u64)ACL_U32(words, LY_ACL_ALL_HIGH, mask) << 32 | ACL_U32(words, LY_ACL_ALL_LOW, mask), \
-			.record = (w)->record,                                                                            \
-			.found = ACL_U32(words, LY_ACL_RULES, mask) |                                                     \
-				 (ACL_U32(words, LY_ACL_OTHERWISE, mask) ? ACL_FOUND_PERMIT : 0),                         \
-		};                                                                                                        \
-		__u32 stride = ACL_U32(words, LY_ACL_STRIDE, mask);                                                       \
-		for (int n = 0; n < LY_ACL_HALVES; n++) {                                                                 \
-			if (n >= s.fields)                                                                                \
-				break;                                                                                    \
-			s.all &= acl_record(words, mask, &(w)->key, n, stride, &(w)->record[n]);                                   \
-		}                                                                                                         \
-		if (s.all)                                                                                                \
-			bpf_loop(LY_ACL_STEPS, step, &s, 0);                                                              \
-		s.found;                                                                                                  \
+#define ACL_FIND(list, mask, step, work)                                                                                      \
+	({                                                                                                                    \
+		struct acl_search s = { .words = (list), .w = (work) };                                                       \
+		__u32 stride = ACL_U32(list, LY_ACL_STRIDE, mask);                                                            \
+		__u64 all = (__u64)ACL_U32(list, LY_ACL_ALL_HIGH, mask) << 32 | ACL_U32(list, LY_ACL_ALL_LOW, mask);          \
+		__u32 fields = ACL_U32(list, LY_ACL_FIELDS, mask);                                                            \
+		(work)->fields = fields;                                                                                      \
+		(work)->verdicts = ACL_U32(list, LY_ACL_VERDICTS, mask);                                                      \
+		(work)->from = 0;                                                                                             \
+		(work)->found = ACL_U32(list, LY_ACL_RULES, mask) | (ACL_U32(list, LY_ACL_OTHERWISE, mask) ? ACL_FOUND_PERMIT : 0); \
+		for (int n = 0; n < LY_ACL_HALVES; n++) {                                                                     \
+			if (n >= fields)                                                                                      \
+				break;                                                                                        \
+			all &= acl_record(list, mask, &(work)->key, n, stride, &(work)->record[n]);                           \
+		}                                                                                                             \
+		(work)->all = all;                                                                                            \
+		if (all)                                                                                                      \
+			bpf_loop(LY_ACL_STEPS, step, &s, 0);                                                                  \
+		(work)->found;                                                                                                \
 	})
 
 /* Steps of a search: the words of a vector, and as many rules that skip others. */
@@ -479,14 +502,16 @@ static __always_inline void acl_count_marks(struct acl_marks *m)
 }
 
 /* Asks the lists one after the other. Returns 0, or the drop reason of the first one that denies. */
-static __always_inline int acl_judge(void *ctx, const bool xdp, struct acl_ask *a, struct acl_marks *m)
+static __always_inline int acl_judge(void *ctx, const bool xdp, struct acl_work *w, struct acl_marks *m)
 {
-	struct acl_work *w = a->any ? LOOKUP(acl_works, 0) : NULL;
+	struct acl_ask *a = &w->ask;
 
-	if (!w)
+	if (!a->any)
 		return 0;
 	w->key = (struct acl_key){};
-	bool valid = acl_read(w, a, ctx, xdp);
+	if (dry && !xdp)
+		w->end = ((struct __sk_buff *)ctx)->len + dry_extra();
+	bool valid = acl_read(w, ctx, xdp);
 #pragma unroll
 	for (__u32 n = 0; n < ACL_ASKED; n++) {
 		__u32 list = a->list[n], reason = a->reason[n];

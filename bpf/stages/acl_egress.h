@@ -30,22 +30,24 @@ static __always_inline void acl_outbound(struct acl_ask *a, __u32 what, __u32 ho
 
 __noinline int tc_acl_out(struct __sk_buff *skb, __u32 where, __u32 what, __u32 how)
 {
-	struct acl_ask a = {};
+	struct acl_work *w = acl_begin();
 
-	acl_place(skb, false, !skb->vlan_present, &a, where, what);
-	acl_outbound(&a, what, how);
-	return acl_judge(skb, false, &a, NULL);
+	if (!w)
+		return 0;
+	acl_place(skb, false, !skb->vlan_present, &w->ask, where, what);
+	acl_outbound(&w->ask, what, how);
+	return acl_judge(skb, false, w, NULL);
 }
 
 __noinline int xdp_acl_out(struct xdp_md *ctx, __u32 where, __u32 what, __u32 how, struct acl_marks *m)
 {
-	struct acl_ask a = {};
+	struct acl_work *w = acl_begin();
 
-	if (!m)
+	if (!m || !w)
 		return 0;
-	acl_place(ctx, true, true, &a, where, what);
-	acl_outbound(&a, what, how);
-	return acl_judge(ctx, true, &a, m);
+	acl_place(ctx, true, true, &w->ask, where, what);
+	acl_outbound(&w->ask, what, how);
+	return acl_judge(ctx, true, w, m);
 }
 
 /* True if lists judge the frame where it leaves by f->out. A port has LY_PORT_ACL_IN if any VLAN has a list. */

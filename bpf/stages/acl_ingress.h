@@ -27,7 +27,7 @@ static __always_inline void acl_place(void *ctx, const bool xdp, bool in_line, s
 	a->at = (where >> 20 & 3) != LY_UNTAGGED && in_line ? 18 : 14;
 	a->type = where;
 	if ((where >> 16 & 3) != LY_UNTAGGED)
-		a->type = acl_load(ctx, xdp, a->at - 2, type, 2) ? acl_half(type, 0) : 0;
+		a->type = acl_bytes(ctx, xdp, a->at - 2, type, 2) ? acl_half(type, 0) : 0;
 }
 
 static __always_inline void acl_inbound(struct acl_ask *a, __u32 what, __u32 rif)
@@ -44,22 +44,24 @@ static __always_inline void acl_inbound(struct acl_ask *a, __u32 what, __u32 rif
 
 __noinline int tc_acl_in(struct __sk_buff *skb, __u32 where, __u32 what, __u32 rif)
 {
-	struct acl_ask a = {};
+	struct acl_work *w = acl_begin();
 
-	acl_place(skb, false, !skb->vlan_present, &a, where, what);
-	acl_inbound(&a, what, rif);
-	return acl_judge(skb, false, &a, NULL);
+	if (!w)
+		return 0;
+	acl_place(skb, false, !skb->vlan_present, &w->ask, where, what);
+	acl_inbound(&w->ask, what, rif);
+	return acl_judge(skb, false, w, NULL);
 }
 
 __noinline int xdp_acl_in(struct xdp_md *ctx, __u32 where, __u32 what, __u32 rif, struct acl_marks *m)
 {
-	struct acl_ask a = {};
+	struct acl_work *w = acl_begin();
 
-	if (!m)
+	if (!m || !w)
 		return 0;
-	acl_place(ctx, true, true, &a, where, what);
-	acl_inbound(&a, what, rif);
-	return acl_judge(ctx, true, &a, m);
+	acl_place(ctx, true, true, &w->ask, where, what);
+	acl_inbound(&w->ask, what, rif);
+	return acl_judge(ctx, true, w, m);
 }
 
 static __always_inline int xdp_acl_ingress(struct xdp_md *ctx, struct frame *f, struct acl_marks *m)
