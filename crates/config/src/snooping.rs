@@ -1,6 +1,6 @@
 //! `ip igmp snooping ...` and `ipv6 mld snooping ...`: multicast snooping.
 
-use crate::model::InterfaceName;
+use crate::InterfaceName;
 use lanyard_pipeline::state::Unregistered;
 use lanyard_types::{Family, VlanId, VlanSet};
 use std::collections::{BTreeMap, BTreeSet};

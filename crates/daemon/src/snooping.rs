@@ -3,7 +3,7 @@
 
 use crate::announce;
 use crate::context::{Context, Module};
-use crate::protocols::snooping::Event;
+use crate::protocols::work::SnoopingEvent as Event;
 use lanyard_cli::view::EventKind;
 use lanyard_snoop::Config;
 use lanyard_switch::snooping::{Classifier, classifiers, lower};

@@ -197,7 +197,8 @@ impl Plane for EbpfPlane {
         watchdog::take_expired(&self.pairs, &mut self.events, &mut self.state)
     }
     fn protocols(&mut self) -> Result<Box<dyn ProtocolPlane>, PlaneError> {
-        let part = EbpfProtocols::open(self)?;
+        let part =
+            EbpfProtocols::open(self.tables.clone(), self.pairs.clone(), self.mdb.clone(), &self.programs)?;
         self.events.leave_traps(&self.tables)?;
         self.pairs.lock().claim();
         self.state.stp.clear();

@@ -9,8 +9,8 @@ use crate::events::{RECORDS_IN_RING, TRAPS_A_POLL, trap};
 use crate::fdb::flush_call;
 use crate::inject::Injector;
 use crate::mdb::Mdb;
+use crate::object::Programs;
 use crate::pairs::Pairs;
-use crate::plane::EbpfPlane;
 use crate::tables::{Meta, Tables, run_call};
 use crate::watchdog;
 use lanyard_plane::{FdbFilter, MdbChange, PlaneError, PlaneEvent, ProtocolPlane, Trapped, TreeStates};
@@ -40,8 +40,12 @@ pub(crate) struct EbpfProtocols {
 }
 
 impl EbpfProtocols {
-    pub(crate) fn open(plane: &EbpfPlane) -> Result<Self> {
-        let (tables, pairs, mdb) = (plane.tables.clone(), plane.pairs.clone(), plane.mdb.clone());
+    pub(crate) fn open(
+        tables: Arc<Tables>,
+        pairs: Arc<Pairs>,
+        mdb: Arc<Mutex<Mdb>>,
+        programs: &Programs,
+    ) -> Result<Self> {
         let own = |fd: &OwnedFd| fd.try_clone().doing(|| "opening a program once more".into());
         let waiting = Arc::new(Mutex::new(VecDeque::new()));
         let taken = waiting.clone();
@@ -56,7 +60,7 @@ impl EbpfProtocols {
         let ring = builder.add(tables.map("traps"), take).map(drop).and_then(|()| builder.build());
         let ring = ring.doing(|| "opening the ring traps".into())?;
         let injector = Injector::open().doing(|| "opening a packet socket".into())?;
-        let (fdb_scan, watchdog_set) = (own(&plane.programs.fdb_scan)?, own(&plane.programs.watchdog_set)?);
+        let (fdb_scan, watchdog_set) = (own(&programs.fdb_scan)?, own(&programs.watchdog_set)?);
         Ok(Self { tables, pairs, mdb, fdb_scan, watchdog_set, ring, waiting, injector })
     }
 

@@ -204,15 +204,34 @@ fn create<'a>(config: &'a mut Config, name: &str, kind: ListKind) -> Result<&'a 
     if digits && ListKind::of_number(name) != Some(kind) {
         return Err(format!("{} is not the number of such a list: see access-list ?", short(name)).into());
     }
-    let lists = &mut config.lists.access;
+    let lists = &config.lists.access;
     if !lists.contains_key(name) && lists.len() >= MAX_LISTS {
         return Err(format!("there are {MAX_LISTS} access lists already: remove one").into());
     }
-    let list = lists.entry(name.to_owned()).or_insert_with(|| AccessList::new(kind));
+    if !lists.contains_key(name)
+        && let Some(family) = other_use(config, name, kind.family())
+    {
+        let frames = AccessGroups::command(family).split_once(' ').map_or("", |(word, _)| word);
+        return Err(format!("{} is in use for {frames} frames: choose another name", short(name)).into());
+    }
+    let list = config.lists.access.entry(name.to_owned()).or_insert_with(|| AccessList::new(kind));
     if list.kind != kind {
         return Err(format!("a list {} exists and is an {}", short(name), list.kind.title()).into());
     }
     Ok(list)
+}
+
+/// A family other than `family` for which an interface or a VLAN map names a list that does not exist yet.
+fn other_use(config: &Config, name: &str, family: Family) -> Option<Family> {
+    let groups = config.interfaces.values().map(|interface| &interface.access_groups);
+    let bound = groups.flat_map(|groups| [&groups.inbound, &groups.outbound]);
+    let entries = config.lists.maps.values().flat_map(|map| map.values());
+    let uses = |other: Family| {
+        let at = other.index();
+        bound.clone().any(|of| of[at].as_deref() == Some(name))
+            || entries.clone().any(|entry| entry.lists[at].iter().any(|list| list == name))
+    };
+    [Family::Ipv4, Family::Ipv6, Family::Mac].into_iter().find(|other| *other != family && uses(*other))
 }
 
 fn numbered(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {

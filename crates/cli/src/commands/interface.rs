@@ -13,7 +13,7 @@ use crate::setting::{Choice, Flag, Line, Number, OneVlan, Setting, Station, Text
 use crate::tree::{Node, arg, kw};
 use lanyard_config::layer3::{Layer3, split_subinterface};
 use lanyard_config::{
-    Config, Duplex, Interface, InterfaceName, Role, Switchport, SwitchportMode, Vlan, text,
+    AccessGroups, Config, Duplex, Interface, InterfaceName, Role, Switchport, SwitchportMode, Vlan, text,
 };
 use lanyard_pipeline::state::{Delivery, HookChoice, Tpid};
 use lanyard_types::{VlanId, VlanSet};
@@ -422,6 +422,7 @@ fn switchport(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         if interface.role == Role::Unset {
             let Switchport { tpid, learning, fdb_limit, .. } = interface.switchport;
             interface.switchport = Switchport { tpid, learning, fdb_limit, ..Switchport::default() };
+            interface.access_groups = AccessGroups::default();
         }
         Ok(())
     })

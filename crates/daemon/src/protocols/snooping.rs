@@ -5,8 +5,8 @@
 //! and after the watchdog has expired every VLAN floods until its members have been asked again. When the plane has no room
 //! for an entry, unregistered groups of that VLAN are flooded, so that no member gets too little.
 
-use super::work::{Io, Protocol, Report};
-use lanyard_plane::{Flooded, MdbChange, PlaneError};
+use super::work::{Io, Protocol, Report, SnoopingEvent as Event};
+use lanyard_plane::{Flooded, MdbChange};
 use lanyard_snoop::{Action, Config, Flood};
 use lanyard_switch::snooping::Classifier;
 use lanyard_types::{Family, PortId, PortSet, TrapGroup, VlanId, VlanSet};
@@ -22,19 +22,6 @@ const WATCHDOG: Duration = Duration::from_secs(10);
 const WATCHDOG_EVERY_MS: u64 = 3000;
 /// Refused entries that are tried again when one is removed.
 const RETRIES: usize = 16;
-
-/// What has happened, for management.
-#[derive(Debug)]
-pub(crate) enum Event {
-    /// The ports of a group, or of one of its sources; `None`: it has no members any more.
-    Group { vlan: VlanId, group: IpAddr, source: Option<IpAddr>, ports: Option<Box<PortSet>> },
-    /// The ports of routers.
-    Routers { vlan: VlanId, family: Family, ports: Box<PortSet> },
-    /// A port, or the switch (`None`), has as many groups as it may have.
-    Full { vlan: VlanId, port: Option<PortId> },
-    /// The plane has no room for a group.
-    Refused { vlan: VlanId, group: IpAddr, reason: PlaneError },
-}
 
 /// Snooping on the protocol thread; see the module comment.
 #[derive(Default)]

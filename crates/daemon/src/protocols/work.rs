@@ -2,10 +2,11 @@
 //! its reports to management ([`Reports`]).
 
 use crate::clock::Clock;
-use lanyard_plane::ProtocolPlane;
+use lanyard_plane::{PlaneError, ProtocolPlane};
 use lanyard_stp::{ErrCause, Event, Mode};
-use lanyard_types::{PortId, TrapGroup};
+use lanyard_types::{Family, PortId, PortSet, TrapGroup, VlanId};
 use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 
 /// The most reports that wait for management; further ones are counted.
 const MAX_REPORTS: usize = 4096;
@@ -37,6 +38,19 @@ impl Io<'_> {
     }
 }
 
+/// An event of multicast snooping.
+#[derive(Debug)]
+pub(crate) enum SnoopingEvent {
+    /// The ports of a group, or of one of its sources; `None`: it has no members any more.
+    Group { vlan: VlanId, group: IpAddr, source: Option<IpAddr>, ports: Option<Box<PortSet>> },
+    /// The ports of routers.
+    Routers { vlan: VlanId, family: Family, ports: Box<PortSet> },
+    /// A port, or the switch (`None`), has as many groups as it may have.
+    Full { vlan: VlanId, port: Option<PortId> },
+    /// The plane has no room for a group.
+    Refused { vlan: VlanId, group: IpAddr, reason: PlaneError },
+}
+
 /// A report of a protocol to management.
 #[derive(Debug)]
 pub(crate) enum Report {
@@ -46,7 +60,7 @@ pub(crate) enum Report {
     /// Neighbour discovery: an event.
     Discovery(lanyard_lldp::Event),
     /// Multicast snooping: an event.
-    Snooping(super::snooping::Event),
+    Snooping(SnoopingEvent),
     /// The watchdog has blocked these ports.
     Expired(Vec<PortId>),
     /// The plane refused the state of a port, for this reason.
