@@ -486,10 +486,10 @@ __noinline int acl_count(__u32 list, __u32 rule)
 
 /* The rules that have decided about a frame, as list << 16 | rule. XDP counts them when it has sent the frame; if it passes
  * the frame to TC, TC judges and counts. */
-#define ACL_MARKS 8 /* twice ACL_ASKED, and a power of two */
+#define ACL_MARKS 7 /* at least twice ACL_ASKED; with the count it is 32 bytes of a stack that is nearly full */
 struct acl_marks {
-	__u32 count;
 	__u32 hit[ACL_MARKS];
+	__u32 count;
 };
 
 static __always_inline void acl_count_marks(struct acl_marks *m)
@@ -525,8 +525,10 @@ static __always_inline int acl_judge(void *ctx, const bool xdp, struct acl_work 
 		}
 		if (xdp) {
 			__u32 at = m->count;
-			m->hit[at & (ACL_MARKS - 1)] = list << 16 | (found & 0xffff);
-			m->count = at + 1;
+			if (at < ACL_MARKS) {
+				m->hit[at] = list << 16 | (found & 0xffff);
+				m->count = at + 1;
+			}
 		} else {
 			acl_count(list, found & 0xffff);
 		}
