@@ -152,17 +152,17 @@ static __always_inline void acl_add(struct acl_ask *a, const __u32 at, __u16 lis
 	a->any |= list;
 }
 
-static __always_inline bool acl_bytes(void *ctx, const bool xdp, __u32 at, void *to, const __u32 len)
+static __always_inline bool acl_bytes(struct __sk_buff *skb, __u32 at, void *to, const __u32 len)
 {
-	return xdp ? !bpf_xdp_load_bytes(ctx, at, to, len) : !bpf_skb_load_bytes(ctx, at, to, len);
+	return !bpf_skb_load_bytes(skb, at, to, len);
 }
 
 /* Reads bytes of the frame. False when it is shorter; a dry run may have been given zeros behind the frame. */
-static __always_inline bool acl_load(struct acl_work *w, void *ctx, const bool xdp, __u32 at, void *to, const __u32 len)
+static __always_inline bool acl_load(struct acl_work *w, struct __sk_buff *skb, __u32 at, void *to, const __u32 len)
 {
-	if (dry && !xdp && at + len > w->end)
+	if (dry && at + len > w->end)
 		return false;
-	return acl_bytes(ctx, xdp, at, to, len);
+	return acl_bytes(skb, at, to, len);
 }
 
 static __always_inline __u16 acl_half(__u8 *bytes, __u32 at)
@@ -170,21 +170,21 @@ static __always_inline __u16 acl_half(__u8 *bytes, __u32 at)
 	return (__u16)bytes[at] << 8 | bytes[at + 1];
 }
 
-static __always_inline void acl_transport(struct acl_work *w, void *ctx, const bool xdp, __u32 at)
+static __always_inline void acl_transport(struct acl_work *w, struct __sk_buff *skb, __u32 at)
 {
 	struct acl_key *k = &w->key;
 	__u32 protocol = k->half[LY_ACL_PROTOCOL];
 	__u8 *header = w->header;
 
 	if (protocol == IP_TCP) {
-		if (!acl_load(w, ctx, xdp, at, header, 14)) {
+		if (!acl_load(w, skb, at, header, 14)) {
 			k->unknown = LY_ACL_TRANSPORT;
 			return;
 		}
 		k->half[LY_ACL_TCP_FLAGS] = header[13];
 	} else if (protocol == IP_UDP || protocol == IP_ICMP || protocol == IP_ICMPV6 || protocol == IP_IGMP ||
 		   protocol == IP_DCCP || protocol == IP_SCTP || protocol == IP_UDPLITE) {
-		if (!acl_load(w, ctx, xdp, at, header, 4)) {
+		if (!acl_load(w, skb, at, header, 4)) {
 			k->unknown = LY_ACL_TRANSPORT;
 			return;
 		}
@@ -213,12 +213,12 @@ static __always_inline void acl_addresses(struct acl_key *k, __u32 to, __u8 *fro
 		k->half[to + n] = acl_half(from, 2 * n);
 }
 
-static __always_inline bool acl_ipv4(struct acl_work *w, void *ctx, const bool xdp, __u32 at)
+static __always_inline bool acl_ipv4(struct acl_work *w, struct __sk_buff *skb, __u32 at)
 {
 	struct acl_key *k = &w->key;
 	__u8 *header = w->header;
 
-	if (!acl_load(w, ctx, xdp, at, header, 20))
+	if (!acl_load(w, skb, at, header, 20))
 		return false;
 	__u32 len = (header[0] & 15) * 4;
 	if (header[0] >> 4 != 4 || len < 20)
@@ -231,7 +231,7 @@ static __always_inline bool acl_ipv4(struct acl_work *w, void *ctx, const bool x
 	if (offset)
 		acl_later_fragment(k, offset);
 	else
-		acl_transport(w, ctx, xdp, at + len);
+		acl_transport(w, skb, at + len);
 	return true;
 }
 
@@ -244,12 +244,12 @@ static __always_inline bool acl_is_extension(__u8 next)
 	       next == 139 || next == 140;
 }
 
-static __always_inline bool acl_ipv6(struct acl_work *w, void *ctx, const bool xdp, __u32 at)
+static __always_inline bool acl_ipv6(struct acl_work *w, struct __sk_buff *skb, __u32 at)
 {
 	struct acl_key *k = &w->key;
 	__u8 *header = w->header, *ext = w->header;
 
-	if (!acl_load(w, ctx, xdp, at, header, 40) || header[0] >> 4 != 6)
+	if (!acl_load(w, skb, at, header, 40) || header[0] >> 4 != 6)
 		return false;
 	acl_addresses(k, LY_ACL_SRC, header + 8, 8);
 	acl_addresses(k, LY_ACL_DST, header + 24, 8);
@@ -259,10 +259,10 @@ static __always_inline bool acl_ipv6(struct acl_work *w, void *ctx, const bool x
 	for (int n = 0; n <= LY_ACL_MAX_EXTENSIONS; n++) {
 		if (!acl_is_extension(next)) {
 			k->half[LY_ACL_PROTOCOL] = next;
-			acl_transport(w, ctx, xdp, at);
+			acl_transport(w, skb, at);
 			return true;
 		}
-		if (n == LY_ACL_MAX_EXTENSIONS || !acl_load(w, ctx, xdp, at, ext, 8))
+		if (n == LY_ACL_MAX_EXTENSIONS || !acl_load(w, skb, at, ext, 8))
 			break;
 		__u16 offset = next == IP_FRAGMENT ? acl_half(ext, 2) >> 3 : 0;
 		at += next == IP_FRAGMENT ? 8 : next == IP_AUTHENTICATION ? (ext[1] + 2) * 4 : (ext[1] + 1) * 8;
@@ -280,7 +280,7 @@ static __always_inline bool acl_ipv6(struct acl_work *w, void *ctx, const bool x
 }
 
 /* Reads the key. False: the frame has not the header that its EtherType announces. */
-static __always_inline bool acl_read(struct acl_work *w, void *ctx, const bool xdp)
+static __always_inline bool acl_read(struct acl_work *w, struct __sk_buff *skb)
 {
 	struct acl_ask *a = &w->ask;
 	struct acl_key *k = &w->key;
@@ -289,10 +289,10 @@ static __always_inline bool acl_read(struct acl_work *w, void *ctx, const bool x
 	k->half[LY_ACL_ETHERTYPE] = a->type;
 	k->half[LY_ACL_VLAN] = a->vlan;
 	if (a->type == ETH_IPV4)
-		return acl_ipv4(w, ctx, xdp, a->at);
+		return acl_ipv4(w, skb, a->at);
 	if (a->type == ETH_IPV6)
-		return acl_ipv6(w, ctx, xdp, a->at);
-	if (!acl_load(w, ctx, xdp, 0, mac, 12))
+		return acl_ipv6(w, skb, a->at);
+	if (!acl_load(w, skb, 0, mac, 12))
 		return false;
 	acl_addresses(k, LY_ACL_DST, mac, 3);
 	acl_addresses(k, LY_ACL_SRC, mac + 6, 3);
@@ -484,34 +484,17 @@ __noinline int acl_count(__u32 list, __u32 rule)
 	return 0;
 }
 
-/* The rules that have decided about a frame, as list << 16 | rule. XDP counts them when it has sent the frame; if it passes
- * the frame to TC, TC judges and counts. */
-#define ACL_MARKS 7 /* at least twice ACL_ASKED; with the count it is 32 bytes of a stack that is nearly full */
-struct acl_marks {
-	__u32 hit[ACL_MARKS];
-	__u32 count;
-};
-
-static __always_inline void acl_count_marks(struct acl_marks *m)
-{
-	for (__u32 n = 0; n < ACL_MARKS; n++) {
-		if (n >= m->count)
-			break;
-		acl_count(m->hit[n] >> 16, m->hit[n] & 0xffff);
-	}
-}
-
 /* Asks the lists one after the other. Returns 0, or the drop reason of the first one that denies. */
-static __always_inline int acl_judge(void *ctx, const bool xdp, struct acl_work *w, struct acl_marks *m)
+static __always_inline int acl_judge(struct __sk_buff *skb, struct acl_work *w)
 {
 	struct acl_ask *a = &w->ask;
 
 	if (!a->any)
 		return 0;
 	w->key = (struct acl_key){};
-	if (dry && !xdp)
-		w->end = ((struct __sk_buff *)ctx)->len + dry_extra();
-	bool valid = acl_read(w, ctx, xdp);
+	if (dry)
+		w->end = skb->len + dry_extra();
+	bool valid = acl_read(w, skb);
 #pragma unroll
 	for (__u32 n = 0; n < ACL_ASKED; n++) {
 		__u32 list = a->list[n], reason = a->reason[n];
@@ -523,15 +506,7 @@ static __always_inline int acl_judge(void *ctx, const bool xdp, struct acl_work 
 			/* No rule matches it: it counts as such, and is denied. */
 			found = acl_rules(list);
 		}
-		if (xdp) {
-			__u32 at = m->count;
-			if (at < ACL_MARKS) {
-				m->hit[at] = list << 16 | (found & 0xffff);
-				m->count = at + 1;
-			}
-		} else {
-			acl_count(list, found & 0xffff);
-		}
+		acl_count(list, found & 0xffff);
 		if (!(found & ACL_FOUND_PERMIT))
 			return reason;
 	}

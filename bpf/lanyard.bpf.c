@@ -146,19 +146,10 @@ static __always_inline bool xdp_leaves(struct frame *f)
 }
 
 /* Handles ordinary frames: known unicast, packets to route, and floods. Everything else is passed
- * to TC, not counted and not changed. */
-static __always_inline int xdp_drop(struct frame *f, struct acl_marks *m, int end)
-{
-	acl_count_marks(m);
-	stage_count(f, end);
-	return XDP_DROP;
-}
-
+ * to TC, not counted and not changed: also frames for access lists, because the stack of Linux 6.1 has no room for them. */
 static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 {
 	struct frame f = {};
-	struct acl_marks marks = {}; /* Linux 6.1 requires it whole where it is passed on */
-	int end;
 
 	if (!xdp_open(ctx, &f, bound))
 		return XDP_PASS;
@@ -170,15 +161,13 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 	}
 	if (xdp_leaves(&f))
 		return XDP_PASS;
-	if (stage_parse(&f) || stage_port(&f) || f.port->flags & LY_PORT_XDP_ENDED)
+	if (stage_parse(&f) || stage_port(&f) || f.port->flags & (LY_PORT_XDP_ENDED | LY_PORT_ACL_IN))
 		return XDP_PASS;
 	if (f.port->flags & LY_PORT_PARTIAL && checksum_missing(ctx, &f))
 		return XDP_PASS;
 	if (f.port->flags & LY_PORT_LAYER3) {
 		if (f.port->flags & LY_PORT_SUB)
 			return XDP_PASS;
-		if ((end = xdp_acl_ingress(ctx, &f, &marks)))
-			return xdp_drop(&f, &marks, end);
 		f.now_s = now_s();
 		port_rif(&f);
 	} else {
@@ -186,18 +175,13 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 			return XDP_PASS;
 		if (f.pv & LY_PV_ROUTES)
 			f.rif = vlan_rif(&f);
-		if ((end = xdp_acl_ingress(ctx, &f, &marks)))
-			return xdp_drop(&f, &marks, end);
 		if (!stage_learn_fast(&f))
 			return XDP_PASS;
 		if (f.dst & GROUP_BIT && (f.port->flags & LY_PORT_STORM || !stage_snoop_fast(&f, ctx)))
 			return XDP_PASS;
 	}
 	if (f.rif || f.port->flags & LY_PORT_LAYER3) {
-		end = xdp_route(ctx, &f, &marks);
-		if (end > 0)
-			return xdp_drop(&f, &marks, end);
-		if (end < 0)
+		if (!xdp_route(ctx, &f))
 			return XDP_PASS;
 	} else if (stage_bridge(&f)) {
 		return XDP_PASS;
@@ -205,15 +189,11 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 		if (f.port->flags & LY_PORT_STORM || !xdp_flood_out(ctx, &f))
 			return XDP_PASS;
 	} else {
-		if (stage_vlan_egress(&f))
+		if (stage_vlan_egress(&f) || acl_leaves(&f))
 			return XDP_PASS;
-		if ((end = stage_acl_egress_fast(&f, ctx, &marks)))
-			return xdp_drop(&f, &marks, end);
 		if (!xdp_unicast(ctx, &f))
 			return XDP_PASS;
 	}
-	if (marks.count)
-		acl_count_marks(&marks);
 	stage_count(&f, 0);
 	return f.action;
 }

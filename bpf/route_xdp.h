@@ -59,37 +59,35 @@ static __always_inline bool xdp_rewrite(struct xdp_md *ctx, struct packet *p, st
 	return true;
 }
 
-/* Routes a frame completely. Returns 0 when it has been sent, the drop reason of a list that denies it, or -1: TC has to
- * handle it. */
-static __always_inline int xdp_route(struct xdp_md *ctx, struct frame *f, struct acl_marks *m)
+/* Routes a frame completely. False: TC has to handle it. */
+static __always_inline bool xdp_route(struct xdp_md *ctx, struct frame *f)
 {
 	struct packet p = { .rif = f->rif };
 	struct next_hop w = {};
 
 	if (!f->rif || !xdp_packet(ctx, f, &p) || route_next_hop(&p, &w, ctx, xdp_flow_ports) || w.next & GROUP_BIT)
-		return -1;
+		return false;
 	route_on(f, &w);
 	f->vlan = w.vlan;
 	if (f->straight) {
 		f->out = ROW(ports, f->out_id);
 		if (!(f->out->flags & LY_PORT_ENABLED) || !egress_fits(f->bare_len, 0, f->out))
-			return -1;
+			return false;
 		f->out_pv = f->vlan ? 0 : LY_PV_UNTAGGED;
 	} else if (!(port_vlan(f->port_id, f->vlan) & LY_PV_ACTIVE) || stage_bridge(f) || !f->out_id ||
 		   stage_vlan_egress(f)) {
-		return -1;
+		return false;
 	}
-	int denied = stage_acl_egress_fast(f, ctx, m);
-	if (denied)
-		return denied;
+	if (acl_leaves(f))
+		return false;
 	bool tagged = egress_form(f->out, f->out_pv) != LY_UNTAGGED;
 	if (!xdp_unicast(ctx, f))
-		return -1;
+		return false;
 	/* Memory that could be read can also be written. */
 	if (!xdp_rewrite(ctx, &p, &w, tagged))
 		f->action = XDP_DROP;
 	adjacency_used(f);
-	return 0;
+	return true;
 }
 
 #endif

@@ -34,20 +34,9 @@ __noinline int tc_acl_out(struct __sk_buff *skb, __u32 where, __u32 what, __u32 
 
 	if (!w)
 		return 0;
-	acl_place(skb, false, !skb->vlan_present, &w->ask, where, what);
+	acl_place(skb, &w->ask, where, what);
 	acl_outbound(&w->ask, what, how);
-	return acl_judge(skb, false, w, NULL);
-}
-
-__noinline int xdp_acl_out(struct xdp_md *ctx, __u32 where, __u32 what, __u32 how, struct acl_marks *m)
-{
-	struct acl_work *w = acl_begin();
-
-	if (!m || !w)
-		return 0;
-	acl_place(ctx, true, true, &w->ask, where, what);
-	acl_outbound(&w->ask, what, how);
-	return acl_judge(ctx, true, w, m);
+	return acl_judge(skb, w);
 }
 
 /* True if lists judge the frame where it leaves by f->out. A port has LY_PORT_ACL_IN if any VLAN has a list. */
@@ -62,12 +51,4 @@ static __always_inline int stage_acl_egress(struct frame *f, struct __sk_buff *s
 		return 0;
 	return tc_acl_out(skb, ACL_WHERE(f->outer, f->form, f->form), ACL_WHAT(f->out_id, f->vlan, f->tci),
 			  f->routed && !f->straight ? ACL_ROUTED : 0);
-}
-
-static __always_inline int stage_acl_egress_fast(struct frame *f, struct xdp_md *ctx, struct acl_marks *m)
-{
-	if (!acl_leaves(f))
-		return 0;
-	return xdp_acl_out(ctx, ACL_WHERE(f->outer, f->form, f->form), ACL_WHAT(f->out_id, f->vlan, f->tci),
-			   f->routed && !f->straight ? ACL_ROUTED : 0, m);
 }

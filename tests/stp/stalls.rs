@@ -21,7 +21,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -96,6 +96,8 @@ struct Stalled {
     faults: PathBuf,
     stderr: Stderr,
     stall: Duration,
+    /// The saves of the configuration so far.
+    saves: AtomicU32,
 }
 
 impl Stalled {
@@ -133,6 +135,9 @@ impl Stalled {
         self.stderr.go_on();
     }
     fn stall_disk(&self) {
+        // A startup-config that has not changed is not written again.
+        let saves = self.saves.fetch_add(1, Ordering::Relaxed);
+        self.run(&["configure terminal", "interface p1", &format!("description {saves}")]);
         self.run_stalled("fsync", &["write memory"]);
     }
     fn stall_netlink(&self) {
@@ -200,6 +205,7 @@ impl Row {
             faults: middle.file("faults"),
             stderr: Stderr::new(middle.file("stderr")),
             stall: Duration::from_secs(setting("LANYARD_STALL_S", 4)),
+            saves: AtomicU32::new(0),
         };
         std::fs::create_dir(&stalled.faults).unwrap();
         for fault in faults {

@@ -107,7 +107,6 @@ const PROGRAMS_ALONE: &[&str] = &[
 const STRUCTURES_ALONE: &[&str] = &[
     "acl_ask",
     "acl_key",
-    "acl_marks",
     "acl_search",
     "acl_work",
     "addresses",
