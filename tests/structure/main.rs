@@ -167,8 +167,10 @@ fn names_stage(text: &str, stage: &str) -> bool {
     forms.iter().any(|form| text.contains(form))
 }
 
-/// Folders in which the word means something else: the random field test, and broadcast storms in loops.
-const ELSEWHERE: &[&str] = &["tests/field", "tests/stp", "docs/adding.md", "target", ".git"];
+/// Folders in which the word means something else: the random field test, broadcast storms in loops, and configurations of
+/// Catalyst switches, which are data.
+const ELSEWHERE: &[&str] =
+    &["crates/cli/tests/catalyst", "tests/field", "tests/stp", "docs/adding.md", "target", ".git"];
 
 /// Everything below `path` that names the stage.
 fn naming(path: &Path, stage: &str, into: &mut BTreeSet<String>) {

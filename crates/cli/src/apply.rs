@@ -5,7 +5,7 @@
 
 use crate::args::Names;
 use crate::commands::{self, banner::Capture};
-use crate::edit::{ConfigNames, Edit, put};
+use crate::edit::{ConfigNames, Edit, MappedNames, put};
 use crate::line::{Failure, Word, words};
 use crate::mode::ConfigMode;
 use crate::parse::{Parsed, Reader};
@@ -22,8 +22,18 @@ use std::collections::BTreeSet;
 /// protects the network is left shut down.
 #[must_use]
 pub fn apply_text(text: &str, base: &Config) -> (Config, Vec<LineError>) {
+    apply(text, base, false)
+}
+
+/// Applies a Catalyst's configuration like [`apply_text`]. Its interfaces are only those that `base` names.
+pub(crate) fn apply_import(text: &str, base: &Config) -> (Config, Vec<LineError>) {
+    apply(text, base, true)
+}
+
+fn apply(text: &str, base: &Config, is_import: bool) -> (Config, Vec<LineError>) {
     let mut applied = Applied {
         config: base.clone(),
+        is_import,
         mode: ConfigMode::Global,
         errors: Vec::new(),
         refused: None,
@@ -52,6 +62,7 @@ pub(crate) fn is_safety(words: &[Word<'_>]) -> bool {
 /// A configuration text that is being applied.
 struct Applied {
     config: Config,
+    is_import: bool,
     mode: ConfigMode,
     errors: Vec<LineError>,
     /// The number and indentation of the last line, if it was refused.
@@ -113,7 +124,9 @@ impl Applied {
     }
 
     fn run(&mut self, number: usize, line: &str, words: &[Word<'_>]) -> Result<(), Failure> {
-        let parsed = parse_line(line, words, &self.config, &self.mode, None)?;
+        let mapped = MappedNames(&self.config);
+        let names = self.is_import.then_some(&mapped as &dyn Names);
+        let parsed = parse_line(line, words, &self.config, &self.mode, names)?;
         if let Some(capture) = Capture::begin(line, &parsed) {
             self.banner = Some((number, capture));
             return Ok(());

@@ -186,6 +186,15 @@ pub trait Names {
     fn is_netdev(&self, name: &str) -> bool;
     /// The netdevs for completion.
     fn netdevs(&self) -> Vec<String>;
+    /// The netdev that a Catalyst's name of an interface stands for.
+    fn netdev_of(&self, _name: &str) -> Option<String> {
+        None
+    }
+    /// Why an interface cannot have this name, which is not that of a VLAN interface; `None` where every netdev's name may be
+    /// one.
+    fn unmapped(&self, _name: &str) -> Option<String> {
+        None
+    }
     /// Why an existing netdev cannot be an interface of the switch, as the end of a sentence that begins with its name.
     fn netdev_refusal(&self, _name: &str) -> Option<&'static str> {
         None
@@ -276,7 +285,7 @@ pub fn take(kind: Kind, words: &[&str], rest: &str, names: &dyn Names) -> Take {
             Take::Bad(format!("the text is {} bytes long: at most {max}", rest.len()))
         }
         Kind::Line(_) | Kind::Rule(_) => Take::Value(Value::Text(rest.into()), words.len()),
-        Kind::Interface => interface(words),
+        Kind::Interface => interface(words, names),
         Kind::InterfaceRange => match range(words, names) {
             Ok(list) => Take::Value(Value::Interfaces(list), words.len()),
             Err(reason) => Take::Bad(reason),
@@ -438,7 +447,7 @@ fn vlan_number(word: &str) -> Option<&str> {
     (head.eq_ignore_ascii_case("vlan") && digits(tail)).then_some(tail)
 }
 
-fn interface(words: &[&str]) -> Take {
+fn interface(words: &[&str], names: &dyn Names) -> Take {
     let single = |name, n| Take::Value(Value::Interfaces(vec![name]), n);
     let Some(&word) = words.first() else { return Take::Short };
     let number = match (vlan_number(word), words.get(1)) {
@@ -452,10 +461,21 @@ fn interface(words: &[&str]) -> Take {
             other => other,
         };
     }
+    if !names.is_netdev(word) {
+        let apart = words.get(1).filter(|next| next.starts_with(|c: char| c.is_ascii_digit()));
+        let apart =
+            apart.and_then(|next| names.netdev_of(&format!("{word}{next}"))).map(|netdev| (netdev, 2));
+        if let Some((netdev, n)) = names.netdev_of(word).map(|netdev| (netdev, 1)).or(apart) {
+            return single(InterfaceName::Netdev(netdev), n);
+        }
+    }
     let (name, n) = match words.get(1) {
         Some(next) if word.eq_ignore_ascii_case("netdev") => (*next, 2),
         _ => (word, 1),
     };
+    if let Some(reason) = names.unmapped(name) {
+        return Take::Bad(reason);
+    }
     match netdev(name) {
         // A netdev with such a name has to be entered as `netdev 10.0.0.1`.
         Ok(_) if n == 1 && is_quad(name) => Take::Bad(format!("{} is not an interface", short(name))),
@@ -470,6 +490,12 @@ pub fn netdev(name: &str) -> Result<InterfaceName, String> {
         return Err("an interface's name is missing".into());
     }
     let bad = name == "." || name == ".." || name.contains(['/', ':']) || name.contains(char::is_whitespace);
+    if name.contains('/') && name.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        let name = short(name);
+        return Err(format!(
+            "no netdev stands for {name}: enter platform interface-name NETDEV {name} in global configuration"
+        ));
+    }
     if bad {
         return Err(format!("{} is not an interface's name", short(name)));
     }
@@ -502,7 +528,7 @@ fn range(words: &[&str], names: &dyn Names) -> Result<Vec<InterfaceName>, String
 }
 
 fn range_part(part: &str, names: &dyn Names) -> Result<Vec<InterfaceName>, String> {
-    let single = |part: &str| match interface(&[part]) {
+    let single = |part: &str| match interface(&[part], names) {
         Take::Value(Value::Interfaces(list), _) => Ok(list),
         Take::Bad(reason) => Err(reason),
         _ => Err(format!("{} is not an interface", short(part))),

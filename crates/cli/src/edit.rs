@@ -3,9 +3,10 @@
 //! Invariant: a refused line leaves the configuration as it was. Handlers check everything first;
 //! [`Edit::each_interface`] and [`Edit::each_vlan`] edit copies and put them in when all have been taken.
 
-use crate::args::Names;
+use crate::args::{Names, short};
 use crate::mode::ConfigMode;
 use crate::outcome::Refusal;
+use lanyard_config::layer3::split_subinterface;
 use lanyard_config::{Config, Interface, InterfaceName, Vlan};
 use lanyard_types::VlanId;
 
@@ -77,12 +78,36 @@ pub fn put(config: &mut Config, name: InterfaceName, interface: Interface) {
     }
 }
 
+/// The names of a Catalyst's interfaces in an import: only those that a netdev has been given for.
+pub struct MappedNames<'a>(pub &'a Config);
+
+impl Names for MappedNames<'_> {
+    fn is_netdev(&self, name: &str) -> bool {
+        self.0.appliance.interface_names.contains_key(name)
+    }
+    fn netdev_of(&self, name: &str) -> Option<String> {
+        self.0.appliance.netdev_of(name)
+    }
+    fn unmapped(&self, name: &str) -> Option<String> {
+        let device = split_subinterface(name).map_or(name, |(parent, _)| parent);
+        let name = short(name);
+        (!self.is_netdev(device))
+            .then(|| format!("no netdev takes the place of {name}: give --map {name}=NETDEV"))
+    }
+    fn netdevs(&self) -> Vec<String> {
+        self.0.appliance.interface_names.keys().cloned().collect()
+    }
+}
+
 /// The names of netdevs in a configuration.
 pub struct ConfigNames<'a>(pub &'a Config);
 
 impl Names for ConfigNames<'_> {
     fn is_netdev(&self, name: &str) -> bool {
         self.0.interfaces.contains_key(&InterfaceName::Netdev(name.to_owned()))
+    }
+    fn netdev_of(&self, name: &str) -> Option<String> {
+        self.0.appliance.netdev_of(name)
     }
     fn netdevs(&self) -> Vec<String> {
         let netdev =

@@ -113,6 +113,8 @@ fn sample(kind: Kind, pick: Pick<'_>) -> String {
         Kind::Ipv6 => &["2001:db8::1", "fe80::1", "2001:db8:1::7", "ff1e::7"],
         Kind::Ipv6Prefix => &["2001:db8::1/64", "2001:db8:1::/64", "::/0", "fe80::1/64"],
         Kind::Lifetime => &["infinite", "86400", "0", "4294967294"],
+        Kind::Word("NAME", 40) => &["GigabitEthernet1/0/1", "Te1/1/2", "x"],
+        Kind::Word("NETDEV", _) => &["eth0", "eth10"],
         Kind::Word(..) => &["red", "blue-2", "65000:1", "v.3", "!x"],
         Kind::Line(_) => &["text", "several words, \"quoted\"", "! no comment", "VLAN0010"],
         Kind::Rule(_) => &[

@@ -17,6 +17,7 @@ mod feature;
 mod fuzz;
 pub mod generate;
 mod help;
+pub mod import;
 pub mod line;
 pub mod mode;
 pub mod outcome;

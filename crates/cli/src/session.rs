@@ -43,6 +43,9 @@ impl Names for Known<'_> {
     fn is_netdev(&self, name: &str) -> bool {
         ConfigNames(self.0.running()).is_netdev(name) || self.0.netdev_names().iter().any(|n| n == name)
     }
+    fn netdev_of(&self, name: &str) -> Option<String> {
+        self.0.running().appliance.netdev_of(name)
+    }
     fn netdevs(&self) -> Vec<String> {
         let mut names = self.0.netdev_names();
         names.extend(ConfigNames(self.0.running()).netdevs());

@@ -41,7 +41,7 @@ fn a_refused_head_takes_its_lines_along() {
         &[
             "3:1: router is not supported by Lanyard",
             "4:2: it stands under line 3, which is refused",
-            "5:11: a/b is not an interface's name",
+            "5:11: no netdev stands for a/b: enter platform interface-name NETDEV a/b in global configuration",
             "6:1: it stands under line 5, which is refused",
         ],
     );

@@ -4,6 +4,7 @@
 //! the lines that parse and print it; [`text`] has helpers that those lines share. A command changes a copy; the switch
 //! accepts the copy or refuses it, so a command takes effect everywhere or nowhere.
 
+mod appliance;
 mod discovery;
 mod format;
 pub mod fpm;
@@ -13,6 +14,7 @@ mod snooping;
 pub mod spanning_tree;
 pub mod text;
 
+pub use appliance::*;
 pub use discovery::{Discovery, DiscoveryPort};
 pub use fpm::FpmServer;
 pub use layer3::StaticRoute;

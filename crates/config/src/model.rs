@@ -1,6 +1,7 @@
 //! The model of the configuration. `Default` gives the defaults; a value that equals its default is not
 //! printed.
 
+use crate::appliance::Appliance;
 use crate::discovery::{Discovery, DiscoveryPort};
 use crate::fpm::FpmServer;
 use crate::layer3::{ForwardingPlane, Layer3, RelayInformation, StaticRoute, Track, Vrf};
@@ -63,6 +64,8 @@ pub struct Config {
     pub vlan_maps: BTreeMap<VlanId, String>,
     /// `platform ...`: the switch chip. Its ports are settings of interfaces; there are none here.
     pub chip: ChipSettings,
+    /// Names of interfaces.
+    pub appliance: Appliance,
 }
 
 /// The occasions on which a banner is shown.
@@ -114,6 +117,7 @@ impl Default for Config {
             lists: Lists::default(),
             vlan_maps: BTreeMap::new(),
             chip: ChipSettings::default(),
+            appliance: Appliance::default(),
         }
     }
 }

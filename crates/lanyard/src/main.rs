@@ -5,7 +5,9 @@
 
 mod asic;
 mod batch;
+mod config;
 mod console;
+mod generate;
 mod pager;
 mod plain;
 mod version;
@@ -36,6 +38,9 @@ enum Command {
     Asic(asic::AsicArgs),
     /// Enter commands on a running switch
     Cli(CliArgs),
+    /// Convert configurations
+    #[command(subcommand)]
+    Config(config::Config),
     /// Remove a switch's plane and the netdevs it made; ports are left as they were found
     Detach {
         /// Name of the switch
@@ -55,6 +60,16 @@ enum Command {
         /// The arguments of brctl
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
+    },
+    /// Print the completion of this program's arguments for a shell
+    Completion {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the man pages of this program and its subcommands
+    Man {
+        /// The directory to write to
+        directory: PathBuf,
     },
     /// Print the version, and which planes this machine can run
     Version,
@@ -145,6 +160,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run(args),
         Command::Asic(args) => asic::run(&args).map_err(Failure::from),
         Command::Cli(args) => cli(args),
+        Command::Config(command) => config::run(&command),
         Command::Detach { instance } => {
             lanyard_daemon::detach(&instance).map(|()| ExitCode::SUCCESS).map_err(Failure::from)
         }
@@ -165,6 +181,8 @@ fn main() -> ExitCode {
         }
         .map_err(|error| format!("{error:#}").into()),
         Command::Brctl { instance, arguments } => batch::brctl(&instance, &arguments).map_err(Failure::from),
+        Command::Completion { shell } => generate::completion(shell),
+        Command::Man { directory } => generate::man(&directory),
         Command::Version => version::print().map_err(Failure::from),
     };
     result.unwrap_or_else(|reason| {

@@ -45,7 +45,7 @@ fn line(banner: Banner, text: &str) -> String {
 }
 
 /// The delimiter at the beginning of the text after `banner motd`: `^C`, or one character.
-fn delimiter(text: &str) -> &str {
+pub(crate) fn delimiter(text: &str) -> &str {
     match text.char_indices().nth(1) {
         _ if text.starts_with("^C") => "^C",
         Some((at, _)) => &text[..at],

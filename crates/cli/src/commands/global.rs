@@ -1,8 +1,8 @@
 //! Global configuration: the tables of its lines, in the order in which the running configuration has them.
 
 use super::{
-    access_list, access_parts, banner, discovery, forwarding, fpm, interface, mac, need, platform, route,
-    snooping, spanning_tree, track, vlan, vrf,
+    accepted, access_list, access_parts, banner, discovery, forwarding, fpm, interface, interface_names, mac,
+    need, platform, route, snooping, spanning_tree, track, vlan, vrf,
 };
 use crate::args::{Args, Form, Kind, MAX_WORD, short};
 use crate::backend::Refusal;
@@ -17,6 +17,8 @@ use lanyard_pipeline::state::{GlobalState, ReservedAction};
 pub const LINES: &[&[Line<Config>]] = &[
     HOSTNAME,
     GENERAL,
+    interface_names::LINES,
+    accepted::LINES,
     platform::LINES,
     mac::LINES,
     spanning_tree::LINES,
@@ -37,6 +39,7 @@ pub const LINES: &[&[Line<Config>]] = &[
 pub const BEFORE: &[&[Line<Config>]] = &[
     HOSTNAME,
     GENERAL,
+    interface_names::LINES,
     platform::LINES,
     mac::LINES,
     spanning_tree::LINES,

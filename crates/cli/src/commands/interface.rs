@@ -49,6 +49,7 @@ pub static LINES: LazyLock<Vec<&'static [Line<Interface>]>> = LazyLock::new(|| {
         discovery::PORT,
         snooping::PORT,
         ip::ADDRESSES,
+        super::accepted::PORT,
         layer3::LINES,
         vrrp::LINES,
         access_list::BINDINGS,

@@ -1,6 +1,7 @@
 //! The commands: one tree for each mode, composed of one file for each topic. A configuration line is an entry of its
 //! mode's table ([`crate::setting`]); see docs/adding.md.
 
+mod accepted;
 mod access_list;
 mod access_parts;
 mod archive;
@@ -12,6 +13,7 @@ mod forwarding;
 mod fpm;
 pub(crate) mod global;
 pub(crate) mod interface;
+mod interface_names;
 mod ip;
 mod l2protocol_tunnel;
 mod layer3;
@@ -83,7 +85,8 @@ pub struct Trees {
 
 /// The trees, made from the tables of lines at the first use.
 pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
-    let groups = [global::GROUPS, discovery::GROUPS, platform::GROUPS, snooping::GROUPS].concat();
+    let groups =
+        [global::GROUPS, discovery::GROUPS, platform::GROUPS, snooping::GROUPS, accepted::GROUPS].concat();
     let global = || branch(&groups, global::LINES);
     let own = [
         interface::GROUPS,
@@ -91,6 +94,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         spanning_tree::PORT_GROUPS,
         discovery::PORT_GROUPS,
         snooping::PORT_GROUPS,
+        accepted::PORT_GROUPS,
     ];
     let interface: Vec<_> =
         own.into_iter().chain(FEATURES.iter().map(|feature| feature.groups)).flatten().copied().collect();

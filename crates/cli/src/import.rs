@@ -1,0 +1,239 @@
+//! `lanyard config import`: a Catalyst's configuration becomes one of Lanyard, with a report on every line.
+//!
+//! Invariant: every line that is neither blank nor a comment is reported exactly once, and a line that is refused never keeps
+//! others from being taken, except those that stand under it.
+
+use crate::apply::{apply_import, apply_text};
+use crate::args::netdev;
+use crate::commands::banner;
+use crate::line::words;
+use crate::section::indent;
+use crate::sessions::LineError;
+use crate::unsupported::begins;
+use lanyard_config::Config;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The result for one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Result {
+    /// Lanyard has the line with the same meaning.
+    Taken,
+    /// Another line, which is given, stands for it.
+    Differently(String),
+    /// It has no effect here, for this reason; it is left out.
+    WithoutEffect(&'static str),
+    /// It is refused for this reason, and left out.
+    Unsupported(String),
+}
+
+/// One line of the report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reported {
+    /// The number of the line, from 1.
+    pub line: usize,
+    /// Its text.
+    pub text: String,
+    /// The result.
+    pub result: Result,
+}
+
+/// The result of an import.
+#[derive(Debug, Clone)]
+pub struct Import {
+    /// The configuration of what was taken.
+    pub config: Config,
+    /// The lines, in order.
+    pub lines: Vec<Reported>,
+}
+
+/// Lines that ask a Catalyst for what Lanyard has no counterpart of, but whose absence changes nothing in its network.
+const WITHOUT_EFFECT: &[(&str, &str)] = &[
+    ("boot-end-marker", "it marks a part of the file"),
+    ("boot-start-marker", "it marks a part of the file"),
+    ("diagnostic", "there is no hardware of a Catalyst"),
+    ("errdisable detect", "the causes that Lanyard has are always detected"),
+    ("hw-module", "there is no hardware of a Catalyst"),
+    ("ip forward-protocol nd", "it is for a protocol of the past"),
+    ("license", "there are no licences"),
+    ("line aux", "there is no auxiliary port"),
+    ("line console", "the console's session is that of the machine"),
+    ("line vty", "there is no login over the network"),
+    ("load-interval", "no rates are averaged"),
+    ("memory", "there is no hardware of a Catalyst"),
+    ("no aaa new-model", "there is no AAA"),
+    ("no ip route-cache", "the plane forwards by its tables in any case"),
+    ("no errdisable detect", "the causes that Lanyard has are always detected"),
+    ("no logging console", "the console gets no log"),
+    ("no mdix auto", "the driver decides"),
+    ("no platform punt-keepalive", "there is no hardware of a Catalyst"),
+    ("power", "the ports supply no power"),
+    ("redundancy", "there is one supervisor"),
+    ("sdm prefer", "the tables have one layout"),
+    ("service call-home", "there is no such service"),
+    ("service compress-config", "the file is not compressed"),
+    ("service password-encryption", "passwords are never stored as text"),
+    ("service tcp-keepalives-in", "there is no login over the network"),
+    ("service tcp-keepalives-out", "there is no login over the network"),
+    ("service timestamps", "every message of the log has its time"),
+    ("srr-queue", "there are no queues of a Catalyst's ASIC"),
+    ("stack-mac", "there is no stack"),
+    ("switch", "there is no stack"),
+    ("system mtu", "the MTU is a setting of each interface"),
+    ("transceiver", "the driver reads transceivers"),
+    ("version", "it is the version of IOS"),
+    ("vlan internal allocation policy", "routed ports take no VLAN"),
+    ("vtp", "VLANs are configured on each switch"),
+];
+
+/// A line that another one stands for: its beginning, and a function of the words behind it.
+type Rule = (&'static str, fn(&[&str]) -> Option<String>);
+
+const DIFFERENTLY: &[Rule] = &[
+    ("ip default-gateway", |rest| match rest {
+        [gateway] => Some(format!("ip route 0.0.0.0 0.0.0.0 {gateway}")),
+        _ => None,
+    }),
+    ("mac-address-table aging-time", |rest| Some(format!("mac address-table aging-time {}", rest.join(" ")))),
+    ("mac-address-table static", |rest| Some(format!("mac address-table static {}", rest.join(" ")))),
+    // Without DTP a port has one mode; such a port becomes a trunk only with another Catalyst.
+    ("switchport mode dynamic", |_| Some("switchport mode access".to_owned())),
+    ("switchport trunk encapsulation negotiate", |_| Some("switchport trunk encapsulation dot1q".to_owned())),
+    ("switchport host", |_| Some("spanning-tree portfast".to_owned())),
+    ("spanning-tree portfast network", |_| Some("no spanning-tree portfast".to_owned())),
+    ("no switchport trunk encapsulation", |_| Some("switchport trunk encapsulation dot1q".to_owned())),
+];
+
+/// What becomes of a line before it is applied.
+enum Fate {
+    Kept,
+    Replaced(String),
+    Dropped(&'static str),
+}
+
+/// Imports `text`. `map` has pairs of a Catalyst's interface name and a netdev.
+///
+/// # Errors
+/// The pair of `map` that is refused, and why.
+pub fn import(text: &str, map: &[(String, String)]) -> std::result::Result<Import, String> {
+    let names = name_lines(map)?;
+    let (base, errors) = apply_text(&names, &Config::default());
+    if let Some(error) = errors.first() {
+        return Err(format!("{}: {}", error.text, error.reason));
+    }
+    let fates = fates(text);
+    let kept: Vec<&str> = text
+        .lines()
+        .zip(&fates)
+        .map(|(line, fate)| match fate {
+            Fate::Kept => line,
+            Fate::Replaced(other) => other.as_str(),
+            Fate::Dropped(_) => "",
+        })
+        .collect();
+    let (config, errors) = apply_import(&kept.join("\n"), &base);
+    let mut errors: BTreeMap<usize, LineError> =
+        errors.into_iter().map(|error| (error.line, error)).collect();
+    let mut lines = Vec::new();
+    for (at, (text, fate)) in text.lines().zip(fates).enumerate() {
+        let refused = errors.remove(&(at + 1));
+        if text.trim().is_empty() || text.trim_start().starts_with('!') {
+            continue;
+        }
+        let result = match (refused, fate) {
+            (Some(error), _) => Result::Unsupported(error.reason),
+            (None, Fate::Kept) => Result::Taken,
+            (None, Fate::Replaced(other)) => Result::Differently(other.trim().to_owned()),
+            (None, Fate::Dropped(reason)) => Result::WithoutEffect(reason),
+        };
+        lines.push(Reported { line: at + 1, text: text.trim_end().to_owned(), result });
+    }
+    Ok(Import { config, lines })
+}
+
+/// The lines that give netdevs the names of a Catalyst.
+fn name_lines(map: &[(String, String)]) -> std::result::Result<String, String> {
+    let mut text = String::new();
+    for (name, device) in map {
+        netdev(device)?;
+        text.push_str(&format!("platform interface-name {device} {name}\n"));
+    }
+    Ok(text)
+}
+
+fn fates(text: &str) -> Vec<Fate> {
+    let mut fates = Vec::new();
+    // The indentation of a line that was left out, for the lines under it, and the reason.
+    let mut dropped: Option<(usize, &'static str)> = None;
+    let mut banner: Option<String> = None;
+    for line in text.lines() {
+        if let Some(delimiter) = &banner {
+            if line.contains(delimiter.as_str()) {
+                banner = None;
+            }
+            fates.push(Fate::Kept);
+            continue;
+        }
+        banner = opens_banner(line);
+        if let Some((_, reason)) = dropped.filter(|(of, _)| indent(line) > *of && !line.trim().is_empty()) {
+            fates.push(Fate::Dropped(reason));
+            continue;
+        }
+        let fate = fate(line);
+        dropped = if let Fate::Dropped(reason) = fate { Some((indent(line), reason)) } else { None };
+        fates.push(fate);
+    }
+    fates
+}
+
+/// The delimiter of a banner whose text continues on the next line.
+fn opens_banner(line: &str) -> Option<String> {
+    let (command, text) = line.trim_start().split_once(' ')?;
+    let text = text.split_once(' ').filter(|_| command == "banner").map(|(_, text)| text.trim_start())?;
+    let delimiter = banner::delimiter(text);
+    (!delimiter.is_empty() && !text[delimiter.len()..].contains(delimiter)).then(|| delimiter.to_owned())
+}
+
+fn fate(line: &str) -> Fate {
+    let Ok(list) = words(line) else { return Fate::Kept };
+    for (command, rule) in DIFFERENTLY {
+        if let Some(count) = begins(command, &list) {
+            let rest: Vec<&str> = list[count..].iter().map(|word| word.text).collect();
+            if let Some(other) = rule(&rest) {
+                return Fate::Replaced(format!("{}{other}", " ".repeat(indent(line))));
+            }
+        }
+    }
+    let found = WITHOUT_EFFECT.iter().find(|(command, _)| begins(command, &list).is_some());
+    found.map_or(Fate::Kept, |(_, reason)| Fate::Dropped(reason))
+}
+
+impl fmt::Display for Reported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (line, text) = (self.line, &self.text);
+        match &self.result {
+            Result::Taken => write!(f, "{line:>5}  taken              {text}"),
+            Result::Differently(other) => write!(f, "{line:>5}  taken differently  {text}: {other}"),
+            Result::WithoutEffect(reason) => write!(f, "{line:>5}  without effect     {text}: {reason}"),
+            Result::Unsupported(reason) => write!(f, "{line:>5}  unsupported        {text}: {reason}"),
+        }
+    }
+}
+
+impl Import {
+    /// The number of lines with each result: taken, taken differently, without effect, unsupported.
+    #[must_use]
+    pub fn counts(&self) -> [usize; 4] {
+        let mut counts = [0; 4];
+        for line in &self.lines {
+            let at = match line.result {
+                Result::Taken => 0,
+                Result::Differently(_) => 1,
+                Result::WithoutEffect(_) => 2,
+                Result::Unsupported(_) => 3,
+            };
+            counts[at] += 1;
+        }
+        counts
+    }
+}
