@@ -16,6 +16,7 @@ help:
 	@echo 'make bench    measure forwarding against the kernel bridge and others (root; half an hour)'
 	@echo 'make lint     formatting and lints'
 	@echo 'make fuzz     fuzz the parsers for FUZZ_SECONDS each (default 60)'
+	@echo 'make deb      build for speed, make a Debian package in target/debian'
 	@echo 'make install  build for speed, install the binary and the systemd unit below PREFIX ($(PREFIX)), make /etc/lanyard'
 
 demo:
@@ -56,4 +57,14 @@ install:
 	sed 's|@BINDIR@|$(PREFIX)/bin|' dist/lanyard@.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/lanyard@.service
 	chmod 644 $(DESTDIR)$(PREFIX)/lib/systemd/system/lanyard@.service
 
-.PHONY: help demo test test-kernels bench lint fuzz install
+# The version of the workspace.
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+
+deb:
+	rm -rf target/debian
+	install -d -m 755 target/debian/root
+	$(MAKE) install DESTDIR=$(CURDIR)/target/debian/root PREFIX=/usr
+	dist/deb.sh target/debian/root $(VERSION) target/debian
+	rm -rf target/debian/root
+
+.PHONY: help demo test test-kernels bench lint fuzz install deb

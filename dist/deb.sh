@@ -1,0 +1,30 @@
+#!/bin/sh
+# deb.sh ROOT VERSION OUTPUT: makes a Debian package of what `make install DESTDIR=ROOT PREFIX=/usr` has installed below ROOT.
+# The program in ROOT prints its man pages and completion itself, so it must run on this machine.
+set -eu
+root=$1 version=$2 output=$3
+here=$(dirname "$0")
+arch=$(dpkg --print-architecture)
+program=$root/usr/bin/lanyard
+
+[ -x "$program" ] || { echo "deb.sh: $program: no program there: run make install first" >&2; exit 1; }
+strip --strip-unneeded "$program" || echo "deb.sh: $program keeps its symbols" >&2
+
+install -d -m 755 "$root/usr/share/bash-completion/completions" "$root/usr/share/zsh/vendor-completions" \
+    "$root/usr/share/fish/vendor_completions.d" "$root/usr/share/man/man1" "$root/usr/share/doc/lanyard"
+"$program" completion bash >"$root/usr/share/bash-completion/completions/lanyard"
+"$program" completion zsh >"$root/usr/share/zsh/vendor-completions/_lanyard"
+"$program" completion fish >"$root/usr/share/fish/vendor_completions.d/lanyard.fish"
+"$program" man "$root/usr/share/man/man1"
+gzip -9n "$root"/usr/share/man/man1/*.1
+install -m 644 "$here/copyright" "$root/usr/share/doc/lanyard/copyright"
+printf 'lanyard (%s) unstable; urgency=medium\n\n  * See the log of the repository.\n' "$version" |
+    gzip -9n >"$root/usr/share/doc/lanyard/changelog.gz"
+chmod 644 "$root"/usr/share/doc/lanyard/* "$root"/usr/share/man/man1/*
+
+install -d -m 755 "$root/DEBIAN"
+for script in postinst prerm postrm; do install -m 755 "$here/debian/$script" "$root/DEBIAN/$script"; done
+size=$(du -sk --exclude=DEBIAN "$root" | cut -f1)
+sed -e "s/@VERSION@/$version/" -e "s/@ARCH@/$arch/" -e "s/@SIZE@/$size/" "$here/debian/control.in" >"$root/DEBIAN/control"
+(cd "$root" && find usr -type f -exec md5sum {} + >DEBIAN/md5sums)
+dpkg-deb --root-owner-group --build "$root" "$output/lanyard_${version}_$arch.deb"
