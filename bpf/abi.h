@@ -5,7 +5,7 @@
  * the headers of the stages. A test compares all values, sizes and offsets (crates/ebpf/src/tests/mirror.rs). A change
  * of layout raises LY_ABI, and a daemon that finds pins of another LY_ABI builds a new plane.
  *
- * Addresses are "raw": the six octets as they lie in the frame, loaded little-endian, in the low 48 bits. Numbers are
+ * Addresses are "raw": the frame's six octets, loaded little-endian, in the low 48 bits. Numbers are
  * in host order unless the name ends in _be. */
 #ifndef LY_ABI_H
 #define LY_ABI_H
@@ -242,7 +242,7 @@ struct ly_mdb_bucket {
 _Static_assert(sizeof(struct ly_mdb_bucket) == 64, "ly_mdb_bucket");
 
 struct ly_mdb_row {
-	__u64 group[2], source[2]; /* as they lie in the packet, loaded little-endian; an IPv4 address is in the first word */
+	__u64 group[2], source[2]; /* the packet's bytes, loaded little-endian; an IPv4 address is in the first word */
 	__u32 place; /* 0: free */
 	__u32 sources; /* not 0: there are entries for sources of the group */
 	__u64 ports[LY_PORT_WORDS];

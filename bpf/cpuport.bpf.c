@@ -10,7 +10,7 @@
  * One tag and not two: the kernel divides a buffer of segments before it sends it with two. So a buffer crosses whole, both ways.
  *
  * Both programs run at TC ingress: one at the CPU port's netdev, one at the far end of each interface's veth pair. They need
- * nobody in user space, so interfaces of the chip stay reachable while the daemon is down.
+ * no process, so interfaces of the chip stay reachable while the daemon is down.
  */
 #include <linux/bpf.h>
 #include <linux/types.h>

@@ -403,7 +403,7 @@ static __always_inline void usage_release_word(__u64 key, __u64 word)
 }
 
 /* The result of an insertion. The caller has counted usage for a dynamic entry. It releases that
- * unless the entry was inserted or withdrawn; in the latter case whoever removed the entry has
+ * unless the entry was inserted or withdrawn; in the latter case the remover of the entry has
  * released it. */
 enum fdb_inserted {
 	FDB_INSERTED,

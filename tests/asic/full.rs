@@ -122,7 +122,7 @@ fn the_black_hole_is_there_without_feedback_and_gone_with_it() {
             )
         };
         assert!(ping().is_err(), "{:?}", routes());
-        // The kernel of r1 has the route, and nobody has said that the chip has not.
+        // The kernel of r1 has the route, and no message reports that the chip has not.
         assert!(
             routes().is_ok_and(|text| text.contains("203.0.113.0/24") && text.contains("offloaded")),
             "{:?}",

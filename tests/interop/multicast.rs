@@ -1,5 +1,5 @@
-//! Routing protocols of FRR across a VLAN with multicast snooping: their groups are of link scope, and nobody joins them for
-//! the switch to see.
+//! Routing protocols of FRR across a VLAN with multicast snooping: their groups are of link scope, and routers send no
+//! reports for them.
 
 use crate::frr::{Frr, PATIENCE, missing};
 use crate::harness::{Bed, Plane, scenarios, wait_until};

@@ -82,9 +82,9 @@ class Guest:
         return subprocess.run([*tool, path], stdout=subprocess.PIPE, check=True).stdout
 
     def run(self, script, arguments, silence_s, take, nic=None, wires=0, load=None):
-        """Boots and runs `script`; gives each line of the console to `take` as it comes. Answers whether the guest has ended
-        by itself: one that prints nothing for `silence_s` is ended. How long it takes altogether depends on what else the
-        machine does, so there is no limit for that. With `load`, which is told of each line, the wires have no host's ends."""
+        """Boots and runs `script`; gives each line of the console to `take` as it comes. Returns whether the guest has ended
+        by itself: a guest that prints nothing for `silence_s` is stopped. How long it takes altogether depends on what else the
+        machine does, so there is no limit for that. With `load`, which receives each line, the wires have no host's ends."""
         folder = tempfile.mkdtemp(prefix="lanyard-kernels-")
         namespace = os.path.basename(folder) if nic == MANY_QUEUES else None
         try:

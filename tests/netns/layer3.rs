@@ -284,7 +284,7 @@ fn proxy_arp(plane: Plane) {
     bed.configure("interface vlan 10\nip local-proxy-arp");
     assert_eq!(sysctl("proxy_arp_pvlan"), "1");
     bed.configure("no ip routing");
-    assert_eq!(sysctl("proxy_arp"), "0", "who does not route is nobody's proxy");
+    assert_eq!(sysctl("proxy_arp"), "0", "a switch that does not route answers no ARP by proxy");
 }
 
 /// Local proxy ARP: hosts of one subnet on protected ports reach each other through the router, if it answers

@@ -323,7 +323,7 @@ fn a_restart_keeps_the_members(plane: Plane) {
     bed.expect_at(1, &stream, &[2, 4]);
     bed.end_daemon(Signal::SIGKILL);
     bed.start();
-    // No host has reported since, and nobody has asked.
+    // No host has reported since, and there was no query.
     bed.expect_at(1, &stream, &[2, 4]);
     let group = shown(&bed, "ip igmp", GROUP).expect("the group is still there");
     assert_eq!(group["ports"], serde_json::json!(["p2"]));

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A device that speaks the SDK protocol of docs/sdk.md, written from that page alone.
 
-It forwards nothing. It stores what it is told, has room for 512 routes, and answers a frame for a port by "plugging in a
+It forwards nothing. It stores the entries that it receives, has room for 512 routes, and answers a frame for a port by "plugging in a
 cable" there and sending the frame back. It proves that a driver works with a device in another language.
 
 Usage: device.py SOCKET

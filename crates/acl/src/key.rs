@@ -1,6 +1,6 @@
 //! [`Key`]: the fields of a frame that rules compare, as 16-bit halves. `bpf/stages/acl_ingress.h` reads the same key.
 //!
-//! Invariant: reading never panics and reads a bounded number of headers. A frame whose fields cannot be read is told apart
+//! Invariant: reading never panics and reads a bounded number of headers. A frame whose fields cannot be read differs
 //! from one that does not have them: see [`Key::unknown`].
 
 use lanyard_types::MacAddr;

@@ -262,7 +262,7 @@ fn a_device_sends_what_the_specification_sends() {
     assert!(sent > 500 && punted > 100, "{sent} {punted}");
 }
 
-/// What a session has been told: answers, and the number of frames.
+/// What a session has received: answers, and the number of frames.
 fn received(device: &mut Device, session: u64) -> (Vec<Answer>, usize) {
     let bytes: Vec<u8> = device.output(session).expect("a session").drain(..).collect();
     let (mut rest, mut answers, mut packets) = (&bytes[..], Vec::new(), 0);

@@ -111,7 +111,7 @@ pub trait Configuration {
 /// When a scheduled reload takes place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReloadTime {
-    /// After so many minutes, 1..=[`MAX_RELOAD_MINUTES`].
+    /// After this number of minutes, 1..=[`MAX_RELOAD_MINUTES`].
     InMinutes(u32),
     /// When the clock next shows this time of day, within the next 24 hours.
     At {

@@ -30,8 +30,8 @@ pub(crate) struct Archive {
     directory: PathBuf,
     /// The checkpoints by number; `None` until the directory has been read.
     entries: Option<BTreeMap<u32, Checkpoint>>,
-    /// The configuration with which the daemon started. It becomes a checkpoint before the first change does, so that a switch
-    /// that nobody configures writes nothing.
+    /// The configuration with which the daemon started. It becomes a checkpoint just before the first change does. Without a
+    /// change the daemon therefore writes nothing.
     start: Option<String>,
 }
 

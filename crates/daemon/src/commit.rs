@@ -459,7 +459,7 @@ impl Core {
             return;
         }
         let gone = self.readiness.take_in(&mut self.ctx, changes);
-        // If somebody deleted a VLAN interface, taking the configuration again creates it. It also
+        // If another program has deleted a VLAN interface, taking the configuration again creates it. It also
         // settles what an action that failed has left.
         let missing = gone && pair_missing(&self.ctx);
         if missing || self.readiness.retries(&self.ctx) {

@@ -150,7 +150,7 @@ fn configured(ctx: &Context) -> impl Iterator<Item = &str> {
     })
 }
 
-/// True when a netdev that the switch has created does not exist: somebody deleted it.
+/// True when a netdev that the switch has created no longer exists, because another program deleted it.
 pub(crate) fn pair_missing(ctx: &Context) -> bool {
     let facts = ctx.facts();
     let missing = |name: &str| facts.get(name).is_none() || facts.get(&pipeline_end_of(name)).is_none();

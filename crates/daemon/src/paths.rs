@@ -175,7 +175,7 @@ fn make_state(root: &Path, instance: &str) -> PathBuf {
     state
 }
 
-/// Creates `path` with mode 0700. Refuses a directory that somebody else owns or can write.
+/// Creates `path` with mode 0700. Refuses a directory that another user owns or can write.
 fn make_private(path: &Path) -> Result<(), RunDirectoryError> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(FileError::at(path))?;
     let meta = fs::symlink_metadata(path).map_err(FileError::at(path))?;

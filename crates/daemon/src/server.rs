@@ -59,7 +59,7 @@ pub(crate) async fn serve(listener: UnixListener, shared: Shared) {
     }
 }
 
-/// Why a session ended early. The client is told, unless it is gone.
+/// Why a session ended early. It is the last message to a client that still reads.
 #[derive(Debug, thiserror::Error)]
 enum Ended {
     #[error("the client has closed the connection, or does not read")]

@@ -92,7 +92,7 @@ pub(crate) fn end(ctx: &Context) {
     });
 }
 
-/// Sends an event. When nobody listens any more, the protocol thread makes no further ones.
+/// Sends an event. Without a listener the protocol thread makes no further ones.
 fn tell(ctx: &mut Context, action: &'static str, details: Value) {
     if ctx.bus.wants(EventKind::Multicast) {
         ctx.bus.event(EventKind::Multicast, action, || announce::object(details));

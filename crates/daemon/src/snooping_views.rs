@@ -9,7 +9,7 @@ use lanyard_types::{Family, PortId, VlanId};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// What the protocol thread knows of a VLAN.
+/// The protocol thread's state of a VLAN.
 struct Known {
     config: VlanConfig,
     groups: Vec<GroupView>,

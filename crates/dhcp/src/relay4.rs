@@ -406,7 +406,7 @@ mod tests {
         let all = "vlan10 all gi 10.0.10.254 hops 0 info -";
         check(&mut relay, "x", &given("10.0.10.254", &[], 0x80, lease), &[all], ToClient);
         check(&mut relay, "x", &given("10.0.10.254", &[], 0, [0; 4]), &[all], ToClient);
-        // The server is in another VRF: only the circuit ID tells whose client it is.
+        // The server is in another VRF: only the circuit ID identifies the client's interface.
         let crossed = given("203.0.113.1", &circuit("vlan30"), 0x80, lease);
         let far = "vlan30 all gi 203.0.113.1 hops 0 info -";
         check_from(&mut relay, "192.0.2.9@up", "x", &crossed, &[far], ToClient);

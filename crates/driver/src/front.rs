@@ -17,7 +17,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// MTU of a port in bytes until it is configured.
 const MTU: u32 = 1500;
-/// MTU of what lies between the chip and the ports: no frame that a port takes is too long there.
+/// MTU of the netdevs between the chip and the ports, large enough for every frame that a port accepts.
 const INNER_MTU: u32 = 10_000;
 
 /// A port's netdev.
@@ -156,7 +156,7 @@ impl Panel {
             netdev.set_mac(link.ifindex, port.mac).map_err(text)?;
         }
         netdev.set_mtu(link.ifindex, if port.is_some() { MTU } else { INNER_MTU }).map_err(text)?;
-        // Nothing is sent by itself at a port that nobody has configured, or at an inner end.
+        // With IPv6 the kernel would send neighbour discovery at ports that are not configured, and at inner ends.
         let _ = sysctl::set_disable_ipv6(&link.name, true);
         netdev.set_alias(link.ifindex, &mark).map_err(text)
     }

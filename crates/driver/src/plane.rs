@@ -88,7 +88,7 @@ pub struct AsicPlane {
     /// The pipeline in this process, while no chip answers.
     pub(crate) software: Option<Software>,
     child: Option<Child>,
-    /// The speeds that the chip has been told, in Mbit/s.
+    /// The speeds that the chip has accepted, in Mbit/s.
     pub(crate) speeds: BTreeMap<PortId, u32>,
     /// Counters of a port when they were set to zero.
     cleared: BTreeMap<PortId, PortCounts>,
@@ -269,7 +269,7 @@ impl AsicPlane {
     }
 
     /// Makes the netdevs of the front panel anew where they have to be others, behind the CPU port of the kernel or of this
-    /// process. They have other indices then, and whoever configures them has to do that again.
+    /// process. The new netdevs have other indices, so the caller must configure them again.
     pub(crate) fn rebuild_panel(&mut self, kernel: Option<CpuPort>) -> Result<(), PlaneError> {
         if self.kernel.is_some() != kernel.is_some() {
             // A chip that knows no such netdev has none to give up.
@@ -310,7 +310,7 @@ impl AsicPlane {
         self.client.number(request).map_err(plane_error)
     }
 
-    /// The netdev at each port: what was said at the start, else the port's own.
+    /// The netdev at each port: the one given at the start, else the port's own.
     pub(crate) fn plugs(&self) -> BTreeMap<PortId, String> {
         let all = splits::all_ports(&self.platform);
         let mut plugs: BTreeMap<PortId, String> =

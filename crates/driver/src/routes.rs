@@ -34,7 +34,7 @@ struct Staged {
 pub(crate) enum Feedback {
     #[default]
     On,
-    /// A route that was refused counts as programmed, as in systems that never hear of it. Its packets then take a shorter
+    /// A route that was refused counts as programmed, as in systems without feedback. Its packets then take a shorter
     /// prefix: this exists to show that.
     Off,
 }
@@ -61,7 +61,7 @@ impl Routing {
             unheard: BTreeMap::new(),
         }
     }
-    /// Sets whether refusals are looked at. What was refused unheard is asked for again when they are.
+    /// Sets whether the chip's refusals count. Routes whose refusal was ignored are requested again when feedback is turned on.
     pub(crate) fn set_feedback(&mut self, manager: &mut Manager<Live>, feedback: Feedback) {
         self.feedback = feedback;
         if feedback == Feedback::On {

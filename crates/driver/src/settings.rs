@@ -18,7 +18,7 @@ use lanyard_plane::{
 use lanyard_types::PortId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Units that the strategy `prefetch` fetches unless it is told a number.
+/// Units that the strategy `prefetch` fetches by default.
 const PREFETCH: u32 = 64;
 
 /// The manager's policy.

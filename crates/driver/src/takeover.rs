@@ -1,7 +1,7 @@
-//! A chip that has ended, and one that answers again: who forwards then.
+//! Forwarding passes from a chip that has ended to the software plane, and back when the chip answers again.
 //!
-//! Invariants: whoever forwards has the whole state, the states of trees and the routes; a chip and the software plane are never at
-//! the same wires together.
+//! Invariants: the one that forwards has the whole state, with the states of trees and the routes; a chip and the software plane
+//! never use the same wires at one time.
 
 use crate::chip::{self, Software};
 use crate::lower;

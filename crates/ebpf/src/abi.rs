@@ -3,7 +3,7 @@
 //!
 //! Invariant: every constant, and every structure's size, offsets and field sizes, are those of the headers. A test
 //! compiles the comparison (`tests/mirror.rs`), and another one fails when a definition of a header is not compared. An
-//! address here is "raw": the six octets as they lie in the frame, loaded little-endian.
+//! address here is "raw": the frame's six octets, loaded little-endian.
 
 use lanyard_fib::{LINE, layout};
 use lanyard_pipeline::route::Urpf;
@@ -102,7 +102,7 @@ constants! {
     PORT_WHOLE: u32 = 0x4000;
     PORT_XDP_SG: u32 = 0x8000;
     PORT_SNOOP: u32 = 0x8_0000;
-    /// [`PORT_XDP_TX`] and [`PORT_XDP_SG`] end when nobody confirms them.
+    /// [`PORT_XDP_TX`] and [`PORT_XDP_SG`] end when the daemon no longer renews the port's lease.
     PORT_LEASED: u32 = 0x1_0000;
     /// XDP sees tags only while the control plane keeps the driver from parsing them.
     PORT_LEASED_TAGS: u32 = 0x2_0000;

@@ -26,7 +26,7 @@ pub(crate) const TAG_PARSING: [&str; 2] = ["rx-vlan-hw-parse", "rx-vlan-stag-hw-
 /// The receive offload by which the kernel merges segments of a TCP stream so that it can divide them
 /// again.
 pub(crate) const GRO: &str = "rx-gro";
-/// The receive offload that merges frames so that they cannot be told apart again.
+/// The receive offload that merges frames so that their boundaries are lost.
 pub(crate) const MERGING: &str = "rx-lro";
 
 /// The form in which XDP runs on a netdev.

@@ -34,7 +34,7 @@ pub(crate) struct PortFacts {
     /// True if it accepts frames that XDP redirects only as long as its far end, which others own,
     /// runs NAPI.
     pub leased: bool,
-    /// True if its XDP sees VLAN tags only as long as nobody turns tag parsing on.
+    /// True if its XDP sees VLAN tags only while tag parsing (`rxvlan`) is off, which any administrator can change.
     pub leased_tags: bool,
     /// True if XDP receives each of its frames in one buffer.
     pub whole: bool,

@@ -258,7 +258,7 @@ impl EbpfPlane {
     }
 }
 
-/// True when a netdev of the saved state exists. Before TCX the kernel has no link that tells where
+/// True when a netdev of the saved state exists. Before TCX the kernel has no link that shows where
 /// a program is attached.
 fn has_ports(options: &Options) -> bool {
     let links = Netdev::open().and_then(|netdev| netdev.links().map_err(std::io::Error::other));

@@ -1,6 +1,6 @@
 //! The entry point for fuzzers, and the properties that hold for any input.
 //!
-//! Invariants: no input panics; a receiver of the updates knows at any time which next hops each route uses.
+//! Invariants: no input panics; a receiver of the updates has the next hops of each route at any time.
 
 use crate::{Limits, NextHopSet, NextHopSetId, Offload, Route, Server, Timers, Update};
 use ipnet::IpNet;

@@ -81,7 +81,7 @@ fn hop(via: [u8; 4], ifindex: u32, weight: u32) -> Hop {
     Hop { via: Some(via.into()), ifindex, weight, flags: 0 }
 }
 
-/// A receiver of the updates, which knows the next hops of each route.
+/// A receiver of the updates, which keeps the next hops of each route.
 #[derive(Default)]
 struct Follower {
     next_hop_sets: BTreeMap<u32, NextHopSet>,
@@ -394,7 +394,7 @@ proptest! {
         prop_assert_eq!(whole.counters(), pieces.counters());
     }
 
-    /// No input panics, and a receiver of the updates knows the next hops of every route.
+    /// No input panics, and a receiver of the updates has the next hops of every route.
     #[test]
     fn any_bytes(data in prop::collection::vec(any::<u8>(), 0..2000)) {
         fuzz(&data);

@@ -1,4 +1,4 @@
-//! A YAML document as a tree whose every node knows its line and column.
+//! A YAML document as a tree whose nodes have their line and column.
 //!
 //! `saphyr-parser` scans the text (YAML 1.2); this file builds the tree from its events. Read first: YAML 1.2.2 chapter
 //! 3. serde-saphyr is not used: serde stops at the first error, whereas all errors of a topology file are reported at

@@ -90,7 +90,7 @@ pub(crate) fn run(args: &AsicArgs) -> Result<ExitCode, String> {
     stop_on_signals(server.stopper()).map_err(|error| format!("signals: {error}"))?;
     let _ = writeln!(std::io::stderr(), "{ready}");
     let end = server.run();
-    // Another chip may have taken the place meanwhile, if somebody removed this one's socket.
+    // If this chip's socket was removed, another chip may have taken its path.
     if own.is_some() && inode(&socket) == own {
         let _ = fs::remove_file(&socket);
     }
@@ -105,7 +105,7 @@ fn inode(path: &Path) -> Option<u64> {
 }
 
 /// SIGTERM and SIGINT stop the chip, so that it removes its socket. SIGHUP ends nothing, because a chip forwards on when the
-/// terminal of whoever started it is closed. The signals are blocked before other threads exist, and one thread waits for them.
+/// terminal from which it was started is closed. The signals are blocked before other threads exist, and one thread waits for them.
 fn stop_on_signals(stopper: Stopper) -> Result<(), String> {
     let mut signals = SigSet::empty();
     [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().for_each(|signal| signals.add(signal));

@@ -170,7 +170,7 @@ fn addresses(list: &[u8]) -> Result<Vec<IpAddr>, PduError> {
         let (length, tail) = tail.split_first_chunk::<2>().ok_or(wrong)?;
         let (address, tail) = tail.split_at_checked(usize::from(u16::from_be_bytes(*length))).ok_or(wrong)?;
         rest = tail;
-        // The length tells IPv4 from IPv6; other protocols' addresses are skipped.
+        // The length distinguishes IPv4 from IPv6; other protocols' addresses are skipped.
         if found.len() < MAX_ADDRESSES {
             found.extend(ip(address));
         }

@@ -62,7 +62,7 @@ pub enum Tlv {
     MacPhy,
     /// The maximum frame size (802.3).
     MaxFrameSize,
-    /// LLDP-MED, sent where an endpoint of LLDP-MED was heard (TIA-1057, 11.2.1).
+    /// LLDP-MED, sent at ports that have an LLDP-MED endpoint as neighbour (TIA-1057, 11.2.1).
     Med,
 }
 

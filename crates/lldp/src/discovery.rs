@@ -25,7 +25,7 @@ pub enum Action {
 /// An event that an operator should know about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// A neighbour was heard for the first time.
+    /// The first frame of a neighbour was received.
     Added(Box<Neighbour>),
     /// The information of a neighbour has changed.
     Changed(Box<Neighbour>),
@@ -38,7 +38,7 @@ pub enum Event {
     },
     /// A neighbour is not kept, because the table is full. Reported once, until a neighbour is removed.
     TooMany {
-        /// The port at which it was heard.
+        /// The port that received its frame.
         port: PortId,
     },
     /// CDP: the neighbour's native VLAN differs from the port's.
@@ -219,7 +219,7 @@ impl Discovery {
         self.configure(now, config);
     }
 
-    /// The neighbours, in the order in which they were heard first.
+    /// The neighbours, in the order of their first frames.
     pub fn neighbours(&self) -> impl Iterator<Item = &Neighbour> {
         self.neighbours.iter()
     }
@@ -435,7 +435,7 @@ impl Discovery {
         pdu
     }
 
-    /// True if an endpoint of LLDP-MED was heard at the port.
+    /// True if the port has received a frame of an LLDP-MED endpoint.
     fn has_endpoint(&self, id: PortId) -> bool {
         self.neighbours.iter().filter(|known| known.port == id).any(|known| match &known.info {
             Info::Lldp(pdu) => pdu.med.as_ref().is_some_and(|med| (1..=3).contains(&med.device_type)),

@@ -77,7 +77,7 @@ impl Info {
 /// A neighbour.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Neighbour {
-    /// The port at which it was heard.
+    /// The port that receives its frames.
     pub port: PortId,
     /// The source address of its last frame.
     pub source: MacAddr,

@@ -386,7 +386,7 @@ impl Lldpdu {
         let (&family, address) = address.split_first()?;
         let [_, a, b, c, d, oid, tail @ ..] = rest else { return None };
         (tail.len() == usize::from(*oid) && (1..=31).contains(&address.len())).then_some(())?;
-        // Only IP addresses are of use to anybody here; others are valid.
+        // Only IP addresses are shown; others are valid.
         if let (1 | 2, Some(address)) = (family, ip(address))
             && self.management.len() < MAX_LIST
         {

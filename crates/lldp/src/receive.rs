@@ -11,7 +11,7 @@ use crate::pdu::PduError;
 pub enum RxState {
     /// LLDP_WAIT_PORT_OPERATIONAL: the port has no link. Its neighbours continue to age.
     WaitPortOperational,
-    /// RX_LLDP_INITIALIZE: the port does not receive, and knows no neighbour.
+    /// RX_LLDP_INITIALIZE: the port does not receive, and has no neighbours.
     Initialize,
     /// RX_WAIT_FOR_FRAME.
     WaitForFrame,

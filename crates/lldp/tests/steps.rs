@@ -180,7 +180,7 @@ fn admin_modes() {
     }
 }
 
-/// RX_FRAME, UPDATE_INFO, DELETE_INFO: a neighbour is heard, changes, and withdraws itself.
+/// RX_FRAME, UPDATE_INFO, DELETE_INFO: a neighbour appears, changes, and withdraws itself.
 #[test]
 fn a_neighbour_comes_changes_and_goes() {
     let mut sim = Sim::lldp();
@@ -343,9 +343,9 @@ fn cdp_neighbours_and_what_they_have_configured_differently() {
     assert_eq!(sim.known(), 0);
 }
 
-/// Frames of a protocol that does not run, and frames at unknown ports, are nobody's.
+/// Frames of a protocol that does not run, and frames at unknown ports, are ignored.
 #[test]
-fn frames_that_nobody_waits_for() {
+fn frames_of_disabled_protocols_and_unknown_ports_are_ignored() {
     let mut sim = Sim::new(None, None);
     sim.hear(p(1), &neighbour("g1", 120));
     sim.hear(p(9), &neighbour("g1", 120));

@@ -65,7 +65,7 @@ pub struct Link {
     pub gro_max_size: u32,
     /// Counters since the device was made.
     pub stats: LinkStats,
-    /// The XDP program on the device, whoever attached it.
+    /// The XDP program on the device, of any process.
     pub xdp: Option<XdpAttached>,
 }
 

@@ -240,8 +240,8 @@ impl Netdev {
         self.put_route(NLM_F_CREATE | NLM_F_EXCL, route)
     }
 
-    /// Adds a route, or replaces the one with the same destination, metric and table, whoever
-    /// installed that.
+    /// Adds a route, or replaces the one with the same destination, metric and table,
+    /// whichever program installed that.
     ///
     /// # Errors
     /// The kernel's refusal: an unreachable gateway, no such device.

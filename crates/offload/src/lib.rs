@@ -3,7 +3,7 @@
 //!
 //! Read [`manager`] first. A [`strategy`] determines whether an entry fits. [`cover`] prevents packets from taking a
 //! shorter prefix. [`hardware`] is the interface to a chip, with the implementations [`live`] (a chip's process) and
-//! [`simulated`] (a chip in this process whose clock moves only while somebody waits). [`resources`] counts the use of
+//! [`simulated`] (a chip in this process whose clock moves only while a caller waits). [`resources`] counts the use of
 //! tables and raises alarms.
 //!
 //! Invariants: a batch is accepted as a whole or changes nothing. A packet is forwarded by its longest match or goes to

@@ -1,4 +1,4 @@
-//! A chip in this process whose clock moves only while somebody waits. Tests and models run as fast as the machine
+//! A chip in this process whose clock moves only while a caller waits. Tests and models run as fast as the machine
 //! allows, and their figures are those of the bus alone.
 
 use crate::hardware::{Failure, Hardware, Ticket};

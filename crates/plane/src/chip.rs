@@ -63,7 +63,7 @@ impl Strategy {
 /// What becomes of routes that a table of the chip has no room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TablePolicy {
-    /// They are refused, and whoever asked for them is told.
+    /// They are refused, with an error to the caller.
     Sync,
     /// They are accepted, and the software forwards their packets.
     #[default]

@@ -35,7 +35,7 @@ pub enum Refused {
         /// The other instance.
         instance: String,
     },
-    /// A netdev of somebody else has the name that is needed.
+    /// A netdev that Lanyard did not create has the name that is needed.
     #[error("a netdev {0} that Lanyard did not create has this name")]
     InTheWay(String),
     /// A VRF is named like the namespace of the switch.

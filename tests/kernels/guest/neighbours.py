@@ -108,7 +108,7 @@ def at_near_ends(run):
     run.reach("at a port that is one, too")
     run.streams("at a port that is one, too")
     for wire in (2, 1):
-        # Active-backup bonds do not agree on a wire: both ends are told.
+        # Active-backup bonds do not agree on a wire, so both ends are configured.
         sh(f"ip link set lag1 type bond active_slave p{wire}")
         run.hosts[1].run(f"ip link set bond0 type bond active_slave eth{wire - 1}")
         run.check(f"a port that is a bond forwards by wire {wire}", run.hosts[4].reaches("10.0.0.1"))

@@ -97,7 +97,7 @@ pub struct Device {
     /// Frames for interfaces go to a netdev, by way of `cpu_out`.
     cpu_netdev: bool,
     cpu_out: Vec<(CpuHeader, Vec<u8>, Offload)>,
-    /// Why the netdev that was asked for last cannot be opened.
+    /// Why the netdev of the last request cannot be opened.
     cpu_refusal: Option<String>,
 }
 
@@ -193,13 +193,13 @@ impl Device {
         self.sessions.get(&session).is_none_or(|session| session.closed)
     }
 
-    /// True when a session has said hello.
+    /// True after the session's hello.
     #[must_use]
     pub fn is_greeted(&self, session: SessionId) -> bool {
         self.sessions.get(&session).is_some_and(|session| session.greeted)
     }
-    /// Says whether frames for interfaces go to a netdev from now on ([`Device::cpu_frames`]), or why the netdev cannot be
-    /// opened. Whoever asks for it hears that in the answer.
+    /// Sets whether frames for interfaces go to a netdev from now on ([`Device::cpu_frames`]). An error is the reason why the
+    /// netdev cannot be opened; the answer to the driver's request contains it.
     pub fn set_cpu_netdev(&mut self, outcome: Result<bool, String>) {
         match outcome {
             Ok(on) => self.cpu_netdev = on,
@@ -265,8 +265,8 @@ impl Device {
         }
     }
 
-    /// When the bus is done with the one request that is on it; `None` while it is idle or more requests wait. Whoever asked waits for
-    /// exactly this moment, and cannot ask for anything more before.
+    /// When the bus is done with the one request that is on it; `None` while it is idle or more requests wait. The driver that sent
+    /// the request waits for exactly this moment, and sends no other request before.
     #[must_use]
     pub fn awaited(&self) -> Option<Timestamp> {
         let alone = self.bus.len() + self.answers.len() == 1;

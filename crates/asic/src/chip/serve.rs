@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 const MAX_SESSIONS: usize = 64;
 /// The interval of checks of the netdevs' links.
 const LINKS_MS: u64 = 250;
-/// How long before the end of a request that somebody waits for the chip no longer sleeps, in nanoseconds.
+/// How long before the end of a request that a driver waits for the chip no longer sleeps, in nanoseconds.
 const AWAKE_NS: u64 = 60_000;
 /// The most bytes read from a driver in one turn.
 const TURN: usize = 1 << 16;
@@ -89,7 +89,7 @@ pub struct Server {
     listener: UnixListener,
     wires: BTreeMap<PortId, Wire>,
     plugs: BTreeMap<PortId, String>,
-    /// Where frames for interfaces come and go, when a driver has said so.
+    /// Where frames for interfaces are received and sent, if a driver has chosen a netdev for them.
     cpu: Option<CpuWire>,
     peers: BTreeMap<SessionId, Peer>,
     origin: Instant,
@@ -98,7 +98,7 @@ pub struct Server {
     bell: Arc<EventFd>,
 }
 
-/// Listens at a socket with mode 0600. An existing socket that nobody serves any more is replaced.
+/// Listens at a socket with mode 0600. An existing socket whose process has ended is replaced.
 ///
 /// # Errors
 /// When another chip listens there, or the directory does not permit it.

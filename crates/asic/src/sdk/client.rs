@@ -177,7 +177,7 @@ impl Client {
     /// Connects to the chip at a socket. `name` identifies the driver in the chip's messages.
     ///
     /// # Errors
-    /// When nobody listens there, or the chip has another protocol version.
+    /// When no process listens there, or the chip has another protocol version.
     pub fn connect(socket: &Path, name: &str) -> Result<Self, SdkError> {
         Self::over(UnixStream::connect(socket)?, name)
     }

@@ -354,7 +354,7 @@ fn follow_stderr(process: &mut Reaped) -> Result<Receiver<String>> {
     let (send, lines) = channel();
     std::thread::spawn(move || {
         for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-            // After the start nobody receives the lines, but they must be read so that the daemon
+            // After the start the lines have no receiver, but they must be read so that the daemon
             // never blocks.
             let _ = send.send(line);
         }

@@ -234,7 +234,7 @@ impl Drop for Switch {
     fn drop(&mut self) {
         let mut command = Command::new(&self.program);
         command.args(["detach", "--instance", &self.instance]).stdin(Stdio::null());
-        // Without it the chip would go on; there is nobody to tell.
+        // Without `detach` the chip would go on. Its error is ignored, because a destructor cannot return it.
         let _ = self.netns.output(&mut command, "");
         self.daemon = None;
         let _ = std::fs::remove_dir_all(format!("/var/lib/lanyard/{}", self.instance));

@@ -130,7 +130,7 @@ fn measure(
     Ok(found)
 }
 
-/// Waits until the leaf knows the root in every tree, and blocks all ports but one of each tree.
+/// Waits until the leaf has the root in every tree, and blocks all ports but one of each tree.
 fn settle(switches: &[Lanyard], trees: usize, ports: usize) -> Result<()> {
     let mut last = String::new();
     let settled = wait_until("the trees to settle", SETTLE_LIMIT, || {

@@ -1,4 +1,4 @@
-//! Answers address requests for the hosts at a tester's ports: a router asks for a host's MAC address before it
+//! Answers address requests for the hosts at a tester's ports: a router requests a host's MAC address before it
 //! sends any frame to it.
 //!
 //! Read first: RFC 826 (ARP), RFC 4861 sections 4.3, 4.4 and 7.2 (neighbour discovery). Invariant: requests for

@@ -47,7 +47,7 @@ pub fn snooping(view: &Snooping) -> String {
             "unregistered" => "unregistered groups, since entries were refused",
             _ => "none",
         };
-        let _ = writeln!(text, "{:<28} : {why}", "Flooded for now");
+        let _ = writeln!(text, "{:<28} : {why}", "Flooded temporarily");
         for (name, count) in vlan.counters.iter().filter(|(_, count)| **count > 0) {
             let _ = writeln!(text, "{:<28} : {count}", format!("Messages, {}", name.replace('_', " ")));
         }

@@ -7,14 +7,14 @@ use std::net::IpAddr;
 /// `show lldp neighbors [detail]`, `show cdp neighbors [detail]`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct DiscoveryNeighbours {
-    /// By interface, then in the order in which they were heard.
+    /// By interface, then in the order of their first frames.
     pub neighbors: Vec<DiscoveryNeighbour>,
 }
 
 /// A neighbour.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct DiscoveryNeighbour {
-    /// The interface at which it was heard.
+    /// The interface that received its frames.
     pub interface: String,
     /// LLDP: the chassis ID. CDP: the device ID.
     pub chassis_id: String,

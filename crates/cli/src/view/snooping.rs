@@ -17,7 +17,7 @@ pub struct Snooping {
     pub report_suppression: bool,
     /// General queries until whose end groups are flooded after a change of topology.
     pub tcn_flood_query_count: u8,
-    /// A general query is asked for after a change of topology.
+    /// After a topology change a switch that is not the querier solicits a general query.
     pub tcn_query_solicit: bool,
     /// The memberships of both families (a group at a port counts once), and the most there may be.
     pub memberships: usize,
@@ -63,7 +63,7 @@ pub struct SnoopingVlan {
 /// The querier of a VLAN.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct SnoopingQuerier {
-    /// True if the switch is to send queries while nobody else does.
+    /// True if the switch sends queries while the VLAN has no other querier.
     pub querier_enabled: bool,
     /// The querier's address; none while there is no querier.
     pub querier_address: Option<IpAddr>,

@@ -372,7 +372,7 @@ mod tests {
         std::thread::current().name().map(str::to_owned)
     }
 
-    /// The process that `a_panic_ends_the_process` starts: its protocol thread panics while nobody waits for
+    /// The process that `a_panic_ends_the_process` starts: its protocol thread panics while no thread waits for
     /// an answer.
     #[test]
     #[ignore = "ends its process"]

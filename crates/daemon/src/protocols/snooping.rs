@@ -2,7 +2,7 @@
 //! and relayed messages out.
 //!
 //! Invariants: a plane that forwards without the daemon has entries only as long as this thread works: it restarts a watchdog,
-//! and after the watchdog has expired every VLAN floods until its members have been asked again. When the plane has no room
+//! and after the watchdog has expired every VLAN floods until its members have been queried again. When the plane has no room
 //! for an entry, unregistered groups of that VLAN are flooded, so that no member gets too little.
 
 use super::work::{Io, Protocol, Report, SnoopingEvent as Event};
@@ -34,7 +34,7 @@ pub(crate) struct Snooping {
     refused: BTreeMap<(VlanId, IpAddr, Option<IpAddr>), Box<PortSet>>,
     /// What the machines flood.
     flooded: BTreeMap<(VlanId, Family), Flood>,
-    /// VLANs whose flooding has to be told to the plane.
+    /// VLANs whose flooding the plane has not taken yet.
     unsettled: BTreeSet<(VlanId, Family)>,
     /// True if a listener wants events of groups.
     pub(crate) events: bool,

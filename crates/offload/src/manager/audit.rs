@@ -87,7 +87,7 @@ impl<H: Hardware> Manager<H> {
             let _ = self.routes.change(&change, |_| true);
         }
         self.adopt(&actual);
-        // Another manager may have given tables other sizes, and nobody has heard of what the chip has learned meanwhile.
+        // Another manager may have given tables other sizes, and the chip's events of learned addresses in the meantime are lost.
         self.refresh();
         self.strategy.resync(&actual);
         self.strategy.received(&Event::Lost(1));

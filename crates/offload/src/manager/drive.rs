@@ -78,7 +78,7 @@ impl<H: Hardware> Manager<H> {
         }
     }
 
-    /// Sends a transaction that nobody awaits.
+    /// Sends a transaction without waiting for its answer.
     fn send(&mut self, operations: Vec<Operation>) {
         let ticket = self.hardware.send(Request::Commit(operations));
         self.under_way.insert(ticket);
@@ -214,8 +214,8 @@ impl<H: Hardware> Manager<H> {
         self.pump(false);
     }
 
-    /// Takes answers that have come, and asks how full the tables are and which routes are used, without waiting for anything: call
-    /// it every second or so. Alarms and [`Manager::resources`] follow the answers, and so does what [`Manager::rebalance`] knows.
+    /// Takes answers that have arrived, and queries the use of tables and the hits of routes, without waiting: to be called about
+    /// once a second. Alarms, [`Manager::resources`] and [`Manager::rebalance`] use the answers.
     pub fn poll(&mut self) {
         self.pump(false);
         if self.down {

@@ -21,7 +21,7 @@ impl<H: Hardware> Manager<H> {
         manager.refresh();
         let found = entries(&mut manager.hardware)?;
         manager.strategy.resync(&found);
-        // What the chip has learned meanwhile nobody has heard of.
+        // The chip's events of learned addresses in the meantime are lost.
         manager.strategy.received(&Event::Lost(1));
         manager.adopt(&found);
         manager.held = true;
@@ -44,14 +44,14 @@ impl<H: Hardware> Manager<H> {
         self.strategy = strategy;
         if !found.is_empty() {
             self.strategy.resync(&found);
-            // What the chip has learned nobody has told the new one.
+            // The new strategy has not received the chip's events of learned addresses.
             self.strategy.received(&Event::Lost(1));
         }
         Ok(())
     }
 
-    /// The configuration is complete: writes what the chip lacks, and removes what nobody asked for. A route that does not fit is
-    /// hidden, whatever the policy, because it was accepted: [`Manager::place`] says so.
+    /// The configuration is complete: writes what the chip lacks, and removes entries that were not configured. A route that does not fit is
+    /// hidden, whatever the policy, because it was accepted: [`Manager::place`] shows it.
     ///
     /// # Errors
     /// See [`Manager::settle`].

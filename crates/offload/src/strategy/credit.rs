@@ -1,5 +1,5 @@
-//! Credit: a bucket of units for each table, refilled by queries for which nobody waits. When a bucket is half empty,
-//! the chip is asked for its figures. The bucket grows whenever a request had to wait nevertheless, and shrinks while
+//! Credit: a bucket of units for each table, refilled by queries for which no request waits. When a bucket is half empty,
+//! the manager queries the chip's figures. The bucket grows whenever a request had to wait nevertheless, and shrinks while
 //! it is hardly used.
 
 use super::pool::Pool;

@@ -53,11 +53,11 @@ pub trait Strategy: std::fmt::Debug + Send {
     fn name(&self) -> &'static str;
     /// Decides about writes that are carried out together.
     fn admit(&mut self, writes: &[Write]) -> Decision;
-    /// Called when the chip is asked for its figures. Writes admitted from now on are not included in them.
+    /// Called when the manager queries the chip's figures. Writes admitted from now on are not included in them.
     fn asked(&mut self) {}
     /// Called with the chip's figures.
     fn figures(&mut self, _tables: &[Usage]) {}
-    /// True when the chip should be asked for its figures without anybody waiting for them.
+    /// True when the manager should query the chip's figures in the background.
     fn wants_figures(&mut self) -> bool {
         false
     }
@@ -78,7 +78,7 @@ pub trait Strategy: std::fmt::Debug + Send {
     fn resync(&mut self, _entries: &[Operation]) {}
     /// Called with each event of the chip.
     fn received(&mut self, _event: &Event) {}
-    /// The most operations of a transaction that nobody waits for.
+    /// The most operations of a transaction without a waiting caller.
     fn chunk(&self) -> usize {
         1
     }

@@ -1,8 +1,8 @@
 //! Predict-model and hybrid: a twin of the chip, with the same tables and the same hashes, decides in its place.
 //!
-//! A driver sets the seed of a chip's hashes, so it can know where every key collides. The twin receives the same
-//! operations as the chip in the same order, so it refuses exactly the entries that the chip will refuse, and nobody
-//! waits for the bus. The twin does not know what the chip does by itself: addresses that it learns take room in a
+//! A driver sets the seed of a chip's hashes, so it can compute where every key collides. The twin receives the same
+//! operations as the chip in the same order, so it refuses exactly the entries that the chip will refuse, and no
+//! request waits for the bus. The twin cannot predict what the chip does by itself: addresses that it learns take room in a
 //! shared hash table. If a table is shared with these, or after a failure, when entries are in another order than the
 //! twin's, the chip verifies entries of hash tables and TCAMs. Counts of units remain reliable.
 //!

@@ -1,5 +1,5 @@
-//! snoop: multicast snooping (RFC 4541). Messages about memberships go to the control plane, which passes them on to the
-//! ports that are to hear them. A frame of a group goes to the ports of its members and to those of routers; `bridge`
+//! snoop: multicast snooping (RFC 4541). Messages about memberships go to the control plane, which relays them to the
+//! ports that need them. A frame of a group goes to the ports of its members and to those of routers; `bridge`
 //! takes these from the flood set, so every other restriction of a flood holds as well.
 //!
 //! The stage follows `learn`, because the source of such a message is a station, and a port that spanning tree blocks has

@@ -26,7 +26,7 @@ impl Entity {
         }
     }
 
-    /// setTcPropTree: tells every other port, unless the port's topology changes must not be propagated.
+    /// setTcPropTree: sets tcProp at every other port, unless the port's topology changes must not be propagated.
     pub(crate) fn set_tc_prop_tree(&mut self, p: usize, t: usize) {
         if self.ports[p].params.restricted_tcn {
             return;

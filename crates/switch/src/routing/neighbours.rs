@@ -19,7 +19,7 @@ pub struct Neighbour {
     pub mac: Option<MacAddr>,
     /// True if it did not answer.
     pub failed: bool,
-    /// True if its address has not been confirmed for some time: the kernel should be told when the plane uses it.
+    /// True if its address has not been confirmed for some time: each use by the plane should be reported to the kernel.
     pub stale: bool,
 }
 

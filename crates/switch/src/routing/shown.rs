@@ -9,8 +9,8 @@ use lanyard_types::{AdjacencyId, MacAddr, VrfId};
 use std::net::IpAddr;
 
 impl Routing {
-    /// The neighbour of an adjacency that was used just now, if the kernel should be told of the use. The kernel does
-    /// not see what the plane forwards, and would forget a neighbour that it has not heard from for some time.
+    /// The neighbour of an adjacency that was used just now, if its use should be reported to the kernel. The kernel does
+    /// not see the plane's packets, and would otherwise remove a neighbour that seems unused.
     #[must_use]
     pub fn used(&self, id: AdjacencyId) -> Option<Ask> {
         let adj = self.hops.adj_of(id)?;

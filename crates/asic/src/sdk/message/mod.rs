@@ -72,8 +72,8 @@ pub struct Welcome {
     pub version: u16,
     /// The platform's name.
     pub platform: String,
-    /// A number that differs for each start of the chip. A driver that finds the number it knows finds its
-    /// entries, too.
+    /// A number that differs for each start of the chip. If the number is the one of the driver's last session, the
+    /// chip still has the driver's entries.
     pub boot: u64,
     /// The salt that determines which keys collide in hash tables, by which a driver can predict collisions.
     pub salt: u64,

@@ -1,6 +1,6 @@
 //! The same measurement on the bus's own clock: exact on a machine that is busy with other things.
 //!
-//! The chip is in this process, and its clock moves by two things only: what the bus takes, when somebody waits for it, and the
+//! The chip is in this process, and its clock moves by two things only: the bus's time for a request that the manager waits for, and the
 //! processor time that the resource manager has used, which goes on beside the bus. Neither a scheduler nor a sleep that ends
 //! late is in the figures. The frames are as real as on the other clock: they pass the chip's pipeline, its queues and its
 //! ports.

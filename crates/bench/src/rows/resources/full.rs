@@ -25,7 +25,7 @@ pub(super) struct Found {
     pub(super) offered: u32,
     /// Routes in the chip, when it was full.
     pub(super) offloaded: u32,
-    /// Routes that were refused, each with its asker told which table is full.
+    /// Routes that were refused. Each refusal names the full table.
     pub(super) refused: u32,
     /// Routes that were accepted and are forwarded by the software plane.
     pub(super) hidden: u32,

@@ -6,8 +6,8 @@
 //!               [resource manager] <- 10,000 routes, one request each
 //! ```
 //!
-//! A route to all flows leads to the old next hop. It dies, and 10,000 longer routes by the new one are asked for. *Users* is the
-//! time until the asker has all answers, *outage* that until the last of the flows arrives at the new next hop. Everything is measured
+//! A route to all flows leads to the old next hop. It dies, and 10,000 longer routes by the new one are requested. *Users* is the
+//! time until all requests are answered, *outage* that until the last of the flows arrives at the new next hop. Everything is measured
 //! on two clocks: on the real one ([`rig`]) the chip has a thread and a socket of its own, and the figures are those of this machine with
 //! everything else that it does; on the bus's own clock ([`bus_clock`]) they are exact on a machine that is busy, too. Wires
 //! are datagram sockets, so no right is needed. [`full`] is the full table; [`published`] has the figures that others have found,
@@ -94,7 +94,7 @@ struct Figures {
     users_ms: f64,
     /// Milliseconds until the last flow is back.
     outage_ms: f64,
-    /// Microseconds of one write and of one query that somebody waits for.
+    /// Microseconds of one write and of one query that the manager waits for.
     write_us: f64,
     query_us: f64,
 }
@@ -230,7 +230,7 @@ fn figures(results: &mut Results, cost: &Cost, routes: u32) {
     }
 }
 
-/// What one write and one query took somebody who waited for them: the bus's latency, and the way there and back.
+/// The duration of one write and of one query for a caller that waits: the bus's latency and the round trip to the chip.
 fn accesses(results: &mut Results, costs: &[Cost]) {
     for cost in costs.iter().filter(|cost| cost.clock == Clock::Real) {
         for (what, figure) in [
