@@ -229,7 +229,7 @@ _Static_assert(sizeof(struct ly_snoop_vlan) == 8 + 256, "ly_snoop_vlan");
  * The control plane writes an entry's row before its word. A row whose word it has removed is not used again while a
  * program may still read it. The ports of an entry change in place if they are in one word, otherwise with the row. */
 #define LY_MDB 16384 /* entries */
-#define LY_MDB_ROWS (LY_MDB + 1)
+#define LY_MDB_ROWS (2 * LY_MDB + 1) /* as many rows as entries may wait to be used again */
 #define LY_MDB_BUCKET_BITS 12
 #define LY_MDB_BUCKETS (1 << LY_MDB_BUCKET_BITS)
 #define LY_MDB_WAYS 16

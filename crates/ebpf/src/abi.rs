@@ -155,7 +155,7 @@ constants! {
     SNOOP_FLOOD_ALL: u8 = Flooded::All as u8;
     /// Entries of the MDB.
     MDB: usize = 16_384;
-    MDB_ROWS: usize = MDB + 1;
+    MDB_ROWS: usize = 2 * MDB + 1;
     MDB_BUCKET_BITS: u32 = 12;
     MDB_BUCKETS: usize = 1 << MDB_BUCKET_BITS;
     MDB_WAYS: usize = 16;

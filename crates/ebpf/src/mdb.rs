@@ -335,4 +335,5 @@ fn hash(salt: u64, key: Key) -> (usize, u32) {
     ((hash >> (64 - abi::MDB_BUCKET_BITS)) as usize, (hash >> 32) as u32 & 0xffff)
 }
 
+const _: () = assert!(abi::MDB_ROWS <= 1 << 16);
 const _: () = assert!(abi::MDB == MDB_CAPACITY && size_of::<MdbBucket>() == 4 * abi::MDB_WAYS);

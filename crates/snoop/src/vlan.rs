@@ -342,9 +342,9 @@ impl Vlan {
             }
             let until = now + u64::from(self.config.max_response_ms);
             let is_new = self.reported.get(&record.group).is_none_or(|until| *until <= now);
-            // A leave is forwarded only when no member is left, which the querier finds out by its queries.
+            // A leave is passed on unless other ports have members. The querier asks whether any are left at this one.
             let leaves = matches!(record.kind, RecordKind::ToInclude | RecordKind::Block)
-                && self.groups.contains_key(&record.group);
+                && self.has_others(record.group, port);
             if is_new && !leaves {
                 news = true;
                 self.reported.insert(record.group, until);
@@ -430,8 +430,13 @@ impl Vlan {
         }
         // No room is needed: a leave makes no membership.
         let _ = self.take_record(now, family, port, host, 2, &record, false);
-        // The routers hear of it when no port is left.
-        if self.groups.contains_key(&group) { Relay::Nobody } else { Relay::Routers }
+        // The routers hear of it unless other ports have members, and ask whether any are left at this one.
+        if self.has_others(group, port) { Relay::Nobody } else { Relay::Routers }
+    }
+
+    /// True if a group has members at other ports.
+    fn has_others(&self, group: IpAddr, port: PortId) -> bool {
+        self.groups.get(&group).is_some_and(|members| members.keys().any(|other| *other != port))
     }
 
     /// Sends a query for the last members at a port, if this switch is to, and lowers their timers. A switch that is no
