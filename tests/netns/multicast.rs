@@ -19,7 +19,7 @@ scenarios! {
     a_restart_keeps_the_members: ebpf;
     without_a_daemon_groups_are_flooded_in_the_end: ebpf;
     a_port_that_goes_down_has_no_members: ebpf soft;
-    ten_thousand_groups_are_joined_and_left: soft;
+    ten_thousand_groups_are_joined_and_left: ebpf soft;
 }
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);

@@ -110,6 +110,8 @@ static __always_inline void write_ip(struct ipv4 *ip, __u32 src, __u32 dst, __u6
 		ip->dst[0] = bpf_htons(to >> 16);
 		ip->dst[1] = bpf_htons(to & 0xffff);
 	}
+	if (stream.group)
+		ip->dst[0] = bpf_htons(239 << 8 | ((dst >> 16) & 0xff));
 	/* RFC 1071 over the fields above, in their order. */
 	sum = bpf_htons(0x4500) + bpf_htons(stream.ip_length) + bpf_htons(0x4000) + bpf_htons(64 << 8 | 17) +
 	      ip->src[0] + ip->src[1] + ip->dst[0] + ip->dst[1];
@@ -138,8 +140,8 @@ int generate(struct xdp_md *ctx)
 		return XDP_DROP;
 	pick(seq, &src, &dst);
 
-	eth->dst_mark = HOST_MARK;
-	eth->dst_zero_hi = bpf_htons((dst >> 16) & 0xff);
+	eth->dst_mark = stream.group ? bpf_htons(0x0100) : HOST_MARK;
+	eth->dst_zero_hi = bpf_htons(stream.group ? 0x5e00 | ((dst >> 16) & 0x7f) : (dst >> 16) & 0xff);
 	eth->dst_lo = bpf_htons(dst & 0xffff);
 	eth->src_mark = HOST_MARK;
 	eth->src_zero_hi = bpf_htons((src >> 16) & 0xff);

@@ -61,7 +61,7 @@ struct stream {
 	__u16 tci;          /* VLAN tag, 0: untagged */
 	__u16 stream;
 	__u16 ip_length;    /* bytes from the IP header on */
-	__u16 pad;
+	__u16 group;        /* not 0: to the IPv4 multicast groups numbered by the destinations, 239.NN.NN.NN */
 	__u32 prefixes;     /* not 0: the IP destinations are random ones in this many prefixes (see
                       * src/rows/forward/routed.rs) */
 	__u32 six;          /* with prefixes: IPv6 */

@@ -1,23 +1,36 @@
-//! The kernel's bridge with its default settings: it learns, and runs no spanning tree. Multicast snooping is off,
-//! because the other devices have none.
+//! The kernel's bridge with its default settings: it learns, and runs no spanning tree. Multicast snooping is off, because
+//! most of the other devices have none, except for the rows that compare it.
 
 use super::Device;
+use super::PortMode;
 use crate::bed::Bed;
 use anyhow::Result;
 use std::fmt::Write as _;
+
+/// The group that [`PortMode::Snooped`] sends to the first output port: the one that streams to host 1 have.
+pub const GROUP: &str = "239.0.0.1";
 
 /// A bridge over every port. It goes with the namespace it is in.
 pub struct Bridge;
 
 impl Bridge {
-    /// Makes it.
-    pub fn up(bed: &Bed) -> Result<Self> {
-        let mut batch = String::from("link add br0 type bridge stp_state 0 mcast_snooping 0\n");
+    /// Makes it. The bridge limits groups only while there is a querier: with [`PortMode::Snooped`] it is one itself, and
+    /// counts as present 10 ms later.
+    pub fn up(bed: &Bed, ports: PortMode) -> Result<Self> {
+        let snooping = match ports {
+            PortMode::Snooped => "mcast_snooping 1 mcast_querier 1 mcast_query_response_interval 1",
+            _ => "mcast_snooping 0",
+        };
+        let mut batch = format!("link add br0 type bridge stp_state 0 {snooping}\n");
         for port in bed.ports() {
             let _ = writeln!(batch, "link set {port} master br0");
         }
         batch.push_str("link set br0 up\n");
         bed.switch.ip(&batch)?;
+        if ports == PortMode::Snooped {
+            let entry = ["mdb", "add", "dev", "br0", "port", "p1", "grp", GROUP, "permanent"];
+            bed.switch.run("bridge", &entry, "")?;
+        }
         Ok(Self)
     }
 }

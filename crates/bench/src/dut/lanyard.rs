@@ -83,6 +83,8 @@ pub enum PortMode {
     Access,
     /// Every second one is a trunk, where frames leave tagged.
     Mixed,
+    /// As [`PortMode::Access`], with multicast snooping; the first one is a member of a group.
+    Snooped,
     /// Each is an access port of its own VLAN, which has an interface with addresses: the switch
     /// routes.
     Routed,
@@ -390,6 +392,9 @@ fn startup_config(bed: &Bed, hook: Hook, ports: PortMode) -> String {
         return router_config(bed, how);
     }
     let mut text = format!("hostname bench\nvlan {VLAN}\n");
+    if ports == PortMode::Snooped {
+        let _ = writeln!(text, "ip igmp snooping vlan {VLAN} static {} interface p1", super::kernel::GROUP);
+    }
     for (number, port) in bed.ports().iter().enumerate() {
         let trunk = ports == PortMode::Mixed && number > 0 && number % 2 == 0;
         let mode = if trunk {

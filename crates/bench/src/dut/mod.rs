@@ -202,7 +202,7 @@ impl Kind {
     /// When it does not come up; it has been removed again then.
     pub fn up(self, bed: &Bed, lanyard: &Executable, ports: PortMode) -> Result<Box<dyn Device>> {
         Ok(match self {
-            Self::Bridge => Box::new(kernel::Bridge::up(bed)?),
+            Self::Bridge => Box::new(kernel::Bridge::up(bed, ports)?),
             Self::BareTc => Box::new(wire::Wire::up(bed, wire::Means::Tc)?),
             Self::BareTcPeer => Box::new(wire::Wire::up(bed, wire::Means::TcPeer)?),
             Self::BareXdp => Box::new(wire::Wire::up(bed, wire::Means::Xdp)?),

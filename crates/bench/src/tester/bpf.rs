@@ -40,7 +40,7 @@ pub struct StreamAbi {
     pub tci: u16,
     pub stream: u16,
     pub ip_length: u16,
-    pub pad: u16,
+    pub group: u16,
     pub prefixes: u32,
     pub six: u32,
 }

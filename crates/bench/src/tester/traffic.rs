@@ -188,7 +188,9 @@ impl Stream {
             ensure!(fits, "hosts {hosts:?}: 1 to {HOSTS_MAX} of them");
         }
         let six = self.ip == Ip::V6 && self.prefixes != 0 && self.vlan.is_none() && self.size >= SIZE_MIN_V6;
-        let plain = (self.ip == Ip::V4 || six) && self.cast == Cast::Unicast && self.next_hop.is_none();
+        let group = self.ip == Ip::V4 && self.cast == Cast::Multicast && self.prefixes == 0;
+        let plain =
+            (self.ip == Ip::V4 || six) && (self.cast == Cast::Unicast || group) && self.next_hop.is_none();
         ensure!(
             plain && self.pcp == 0 && !self.verify,
             "only a tester's trial sends streams such as {self:?}"
@@ -208,7 +210,7 @@ impl Stream {
             tci: self.vlan.unwrap_or(0),
             stream: self.id,
             ip_length: (self.size - FCS - header) as u16,
-            pad: 0,
+            group: group.into(),
             prefixes: self.prefixes,
             six: six.into(),
         })

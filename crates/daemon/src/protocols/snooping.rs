@@ -22,6 +22,8 @@ const WATCHDOG: Duration = Duration::from_secs(10);
 const WATCHDOG_EVERY_MS: u64 = 3000;
 /// Refused entries that are tried again when one is removed.
 const RETRIES: usize = 16;
+/// When refused entries are tried again otherwise: rows of the plane's table rest for a second before they are used again.
+const RETRY_MS: u64 = 1000;
 
 /// Snooping on the protocol thread; see the module comment.
 #[derive(Default)]
@@ -40,6 +42,8 @@ pub(crate) struct Snooping {
     pub(crate) events: bool,
     /// True if a report about a refusal has been made since the last one was accepted.
     said_full: bool,
+    /// When refused entries are tried again.
+    retry_ms: Option<u64>,
     /// When the watchdog is restarted; `None`: it does not run.
     watchdog_ms: Option<u64>,
 }
@@ -121,7 +125,7 @@ impl Snooping {
         let change = MdbChange::Entry { vlan, group, source, ports: ports.clone() };
         let given = io.plane.multicast(&change);
         match (given, ports) {
-            (Ok(()), None) => self.retry(io),
+            (Ok(()), None) => self.retry(io, RETRIES),
             (Ok(()), Some(_)) => self.said_full = false,
             // The next configuration removes the entry, or the watchdog ends it.
             (Err(_), None) => {}
@@ -135,9 +139,9 @@ impl Snooping {
         }
     }
 
-    /// Tries entries again that had no room.
-    fn retry(&mut self, io: &mut Io<'_>) {
-        for _ in 0..RETRIES {
+    /// Tries entries again that had no room, at most `most` of them.
+    fn retry(&mut self, io: &mut Io<'_>, most: usize) {
+        for _ in 0..most {
             let Some(((vlan, group, source), ports)) = self.refused.pop_first() else { return };
             let change = MdbChange::Entry { vlan, group, source, ports: Some(ports.clone()) };
             if io.plane.multicast(&change).is_err() {
@@ -188,7 +192,7 @@ impl Protocol for Snooping {
         }
     }
     fn next_ms(&self) -> Option<u64> {
-        self.machines.next_timeout().into_iter().chain(self.watchdog_ms).min()
+        self.machines.next_timeout().into_iter().chain(self.watchdog_ms).chain(self.retry_ms).min()
     }
     fn act(&mut self, io: &mut Io<'_>) {
         let now = io.now();
@@ -225,6 +229,13 @@ impl Protocol for Snooping {
                     }
                 }
             }
+        }
+        if self.retry_ms.is_some_and(|at| at <= now) {
+            self.retry_ms = None;
+            self.retry(io, usize::MAX);
+        }
+        if self.retry_ms.is_none() && !self.refused.is_empty() {
+            self.retry_ms = Some(now + RETRY_MS);
         }
         self.settle(io);
     }

@@ -7,7 +7,7 @@ use super::rig::{Rig, Settings};
 use super::routed::{By, RoutedLoad, RoutedRig};
 use crate::dut::{Hook, Kind, PortMode, Startup};
 use crate::report::{Axis, Target, Unit};
-use crate::tester::traffic::{CountAt, Ip, Stream};
+use crate::tester::traffic::{Cast, CountAt, Ip, Stream};
 use anyhow::Result;
 
 /// The frame sizes of RFC 2544, section 9.1, without the smallest, which has rows of its own.
@@ -139,8 +139,20 @@ fn arm(kind: Kind, load: Load) -> Arm {
 /// All rows, in the order of the report.
 #[must_use]
 pub fn all() -> Vec<RowPlan> {
-    [limits(), defaults(), unicast(), hosts(), sizes(), floods(), routed(), stacks(), others(), lives()]
-        .concat()
+    [
+        limits(),
+        defaults(),
+        unicast(),
+        hosts(),
+        sizes(),
+        floods(),
+        snooped(),
+        routed(),
+        stacks(),
+        others(),
+        lives(),
+    ]
+    .concat()
 }
 
 /// The limits of the kernel's mechanisms.
@@ -335,6 +347,22 @@ fn floods() -> Vec<RowPlan> {
         ));
     }
     rows
+}
+
+/// A stream to a group with one member, on a switch with 16 further ports.
+fn snooped() -> Vec<RowPlan> {
+    let stream = Stream { cast: Cast::Multicast, ..Stream::new() };
+    let row = |id: &str, kind: Kind, count_at| {
+        RowPlan::versus(
+            id,
+            "64 B to a group with a member at 1 of 16 ports, multicast snooping",
+            kind,
+            Kind::Bridge,
+            frames(stream, count_at, 16, PortMode::Snooped),
+            Target::RatioAtLeast(1.3),
+        )
+    };
+    vec![row("snooped", AUTO, CountAt::Tc), row("snooped-xdp", XDP, CountAt::Xdp)]
 }
 
 /// Frames routed between VLANs.
