@@ -53,7 +53,7 @@ pub struct FamilySnooping {
     pub report_suppression: bool,
     /// `tcn flood query count`, 1..=10: general queries after a change of topology until whose end groups are flooded.
     pub tcn_flood_count: u8,
-    /// `tcn query solicit`: a switch that is no querier asks for a query after a change of topology.
+    /// `tcn query solicit`: a switch that is not the querier solicits a general query after a change of topology.
     pub tcn_solicit: bool,
     /// Settings of all VLANs that have none of their own.
     pub common: SnoopingSettings,

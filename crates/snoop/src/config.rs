@@ -5,7 +5,7 @@ use lanyard_types::{MacAddr, PortId, PortSet, VlanId};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// A querier: the switch asks for members itself while no multicast router does.
+/// A querier: the switch sends queries itself while no multicast router does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Querier {
     /// The source address of queries. With an IPv4 address of 0.0.0.0 the switch never wins an election (RFC 4541, 2.1.1).
@@ -33,12 +33,12 @@ pub struct VlanConfig {
     pub last_member_ms: u32,
     /// Queries for the last member, 1 to 7. Default 2.
     pub last_member_count: u8,
-    /// Seconds after which another querier, and a router that has asked, count as gone; `None`: the Other Querier Present
+    /// Seconds after which another querier, and a router that has sent queries, count as gone; `None`: the Other Querier Present
     /// Interval that follows from the other settings.
     pub other_querier_s: Option<u32>,
     /// General queries after a change of topology until which all groups are flooded, 1 to 10. Default 2.
     pub tcn_flood_count: u8,
-    /// After a change of topology, a switch that is no querier asks the querier for a general query, by a leave of all groups
+    /// After a change of topology, a switch that is not the querier solicits a general query from it, by a leave of all groups
     /// (IGMP only).
     pub tcn_solicit: bool,
     /// Groups with the ports that are always members.
@@ -79,7 +79,7 @@ impl VlanConfig {
     pub fn membership_ms(&self) -> u64 {
         u64::from(self.robustness) * u64::from(self.query_interval_s) * 1000 + u64::from(self.max_response_ms)
     }
-    /// Other Querier Present Interval, in milliseconds; also how long a port leads to the router that has asked there.
+    /// Other Querier Present Interval, in milliseconds; also how long a port counts as a router port after a query.
     #[must_use]
     pub fn other_querier_ms(&self) -> u64 {
         if let Some(seconds) = self.other_querier_s {

@@ -9,7 +9,7 @@ use lanyard_types::{MacAddr, PortId, VlanId};
 use lanyard_wire::ip::ones_complement_sum;
 
 const PORTS: u16 = 4;
-/// A report has room for some 180 groups, each of which may be announced with its sources and asked about twice.
+/// A report has room for some 180 groups, each of which may be announced with its sources and queried twice.
 const MAX_ACTIONS: usize = 4096;
 
 /// Runs records of `op, port, length, bytes`. Panics only for a bug.

@@ -235,7 +235,7 @@ pub(crate) fn encode_query(
     frame(mac, source, to, igmp)
 }
 
-/// A leave of all groups, by which a switch asks the querier for a general query after a change of topology.
+/// A leave of all groups, by which a switch solicits a general query from the querier after a change of topology.
 pub(crate) fn encode_global_leave(mac: MacAddr) -> Vec<u8> {
     frame(mac, Ipv4Addr::UNSPECIFIED, ALL_ROUTERS, vec![types::LEAVE, 0, 0, 0, 0, 0, 0, 0])
 }

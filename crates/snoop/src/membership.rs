@@ -17,7 +17,7 @@ const MAX_HOSTS: usize = 32;
 
 /// Queries that the state change calls for (the Q of RFC 3376, 6.4.2).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Ask {
+pub(crate) struct LastMemberQueries {
     /// A group-specific query.
     pub(crate) group: bool,
     /// A group-and-source-specific query for these.
@@ -136,31 +136,39 @@ impl Membership {
         *self = Self { scheduled: self.scheduled, ..Self::default() };
     }
 
-    /// Takes a record (the tables of RFC 3376, 6.4.1 and 6.4.2); returns what has to be asked before sources or the group
-    /// are cut off.
-    pub(crate) fn take(&mut self, now: u64, kind: RecordKind, sources: &[IpAddr], time: Timing) -> Ask {
+    /// Takes a record (the tables of RFC 3376, 6.4.1 and 6.4.2); returns the last-member queries that are due before sources or the
+    /// group are cut off.
+    pub(crate) fn take(
+        &mut self,
+        now: u64,
+        kind: RecordKind,
+        sources: &[IpAddr],
+        time: Timing,
+    ) -> LastMemberQueries {
         let old = self.without_sources.is_some_and(|until| until > now);
         let mut list: BTreeSet<IpAddr> = sources.iter().copied().collect();
         match kind {
-            RecordKind::Block if old => return Ask::default(),
+            RecordKind::Block if old => return LastMemberQueries::default(),
             RecordKind::ToExclude if old => list.clear(),
             _ => {}
         }
         let until = now + time.membership_ms;
-        let mut ask = Ask::default();
+        let mut queries = LastMemberQueries::default();
         match (self.is_exclude(), kind) {
             (_, RecordKind::IsInclude | RecordKind::Allow) => self.want(&list, until),
             (false, RecordKind::ToInclude) => {
-                ask.sources = self.wanted.keys().filter(|source| !list.contains(source)).copied().collect();
+                queries.sources =
+                    self.wanted.keys().filter(|source| !list.contains(source)).copied().collect();
                 self.want(&list, until);
             }
             (true, RecordKind::ToInclude) => {
-                ask.sources = self.wanted.keys().filter(|source| !list.contains(source)).copied().collect();
-                ask.group = true;
+                queries.sources =
+                    self.wanted.keys().filter(|source| !list.contains(source)).copied().collect();
+                queries.group = true;
                 self.want(&list, until);
             }
             (false, RecordKind::Block) => {
-                ask.sources = self.wanted.keys().filter(|source| list.contains(source)).copied().collect()
+                queries.sources = self.wanted.keys().filter(|source| list.contains(source)).copied().collect()
             }
             (true, RecordKind::Block) => {
                 let timer = self.group_timer.unwrap_or(until);
@@ -169,7 +177,8 @@ impl Membership {
                     .filter(|source| !self.wanted.contains_key(source) && !self.excluded.contains(source))
                     .copied()
                     .collect();
-                ask.sources = list.iter().filter(|source| !self.excluded.contains(source)).copied().collect();
+                queries.sources =
+                    list.iter().filter(|source| !self.excluded.contains(source)).copied().collect();
                 self.wanted.extend(fresh.into_iter().map(|source| (source, timer)));
             }
             (false, RecordKind::IsExclude | RecordKind::ToExclude) => {
@@ -177,7 +186,7 @@ impl Membership {
                 self.excluded =
                     list.iter().filter(|source| !self.wanted.contains_key(source)).copied().collect();
                 if kind == RecordKind::ToExclude {
-                    ask.sources = self.wanted.keys().copied().collect();
+                    queries.sources = self.wanted.keys().copied().collect();
                 }
                 self.group_timer = Some(until);
             }
@@ -190,13 +199,13 @@ impl Membership {
                     self.wanted.entry(*source).or_insert(timer);
                 }
                 if kind == RecordKind::ToExclude {
-                    ask.sources = self.wanted.keys().copied().collect();
+                    queries.sources = self.wanted.keys().copied().collect();
                 }
                 self.group_timer = Some(until);
             }
         }
         self.bound(until);
-        ask
+        queries
     }
 
     fn want(&mut self, list: &BTreeSet<IpAddr>, until: u64) {
@@ -217,12 +226,12 @@ impl Membership {
 
     /// A query was sent for these sources, or for the group: timers are lowered to the time within which members answer
     /// (6.6.3).
-    pub(crate) fn asked(&mut self, now: u64, ask: &Ask, time: Timing) {
+    pub(crate) fn queried(&mut self, now: u64, queries: &LastMemberQueries, time: Timing) {
         let until = now + time.last_member_ms;
-        if ask.group {
+        if queries.group {
             self.group_timer = self.group_timer.map(|timer| timer.min(until));
         }
-        for source in &ask.sources {
+        for source in &queries.sources {
             if let Some(timer) = self.wanted.get_mut(source) {
                 *timer = (*timer).min(until);
             }

@@ -1,4 +1,4 @@
-//! What IGMP and MLD messages say, in the terms that both have in common.
+//! The content of IGMP and MLD messages, in the terms that both have in common.
 
 use lanyard_types::MacAddr;
 use std::net::IpAddr;
@@ -44,7 +44,7 @@ errors! {
     RouterAlert = "router_alert";
     /// The checksum is wrong.
     Checksum = "checksum";
-    /// The message is shorter than its type needs, or than its counts say.
+    /// The message is shorter than its type needs, or than its counts require.
     Length = "length";
     /// The type is unknown.
     Type = "type";

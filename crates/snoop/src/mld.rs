@@ -143,8 +143,8 @@ fn decode_response(code: u16) -> u32 {
 fn query(rest: &[u8], to: Ipv6Addr) -> Result<Message, MessageError> {
     let [high, low, _, _, rest @ ..] = rest else { return Err(MessageError::Length) };
     let code = u16::from_be_bytes([*high, *low]);
-    let asked = address(rest.get(..16).ok_or(MessageError::Length)?)?;
-    let about = match asked {
+    let queried = address(rest.get(..16).ok_or(MessageError::Length)?)?;
+    let about = match queried {
         Ipv6Addr::UNSPECIFIED => None,
         group if group.is_multicast() => Some(IpAddr::V6(group)),
         _ => return Err(MessageError::Group),

@@ -110,9 +110,9 @@ pub struct Snooping {
     vlans: BTreeMap<(VlanId, Family), Vlan>,
     counters: BTreeMap<(VlanId, Family), Counters>,
     /// The entries that were last reported to the caller.
-    told: BTreeMap<(VlanId, IpAddr), BTreeMap<Option<IpAddr>, PortSet>>,
-    told_routers: BTreeMap<(VlanId, Family), PortSet>,
-    told_flood: BTreeMap<(VlanId, Family), Flood>,
+    reported: BTreeMap<(VlanId, IpAddr), BTreeMap<Option<IpAddr>, PortSet>>,
+    reported_routers: BTreeMap<(VlanId, Family), PortSet>,
+    reported_flood: BTreeMap<(VlanId, Family), Flood>,
     /// The memberships of all VLANs.
     memberships: usize,
     actions: VecDeque<Action>,
@@ -135,8 +135,8 @@ impl Snooping {
                 vlan.configure(now, VlanConfig::default());
                 self.announce(key, &mut vlan);
                 self.counters.remove(&key);
-                self.told_routers.remove(&key);
-                self.told_flood.remove(&key);
+                self.reported_routers.remove(&key);
+                self.reported_flood.remove(&key);
             }
         }
         for (key, settings) in &config.vlans {
@@ -215,7 +215,7 @@ impl Snooping {
 
     /// Takes over, right after the first configuration, what a plane has kept since the last run: entries of groups as
     /// (VLAN, group, source, ports), and the ports that lead to routers. Members are given the time that a report gives
-    /// them. The caller is told only of entries that differ.
+    /// them. The caller receives actions only for entries that differ.
     pub fn restore(
         &mut self,
         now: u64,
@@ -239,17 +239,17 @@ impl Snooping {
                 vlan.touched.insert(group);
                 self.memberships = self.memberships + vlan.memberships() - before;
             }
-            self.told.insert((id, group), held);
+            self.reported.insert((id, group), held);
         }
         for (id, family, ports) in routers {
             if let Some(vlan) = self.vlans.get_mut(&(*id, *family)) {
                 ports.iter().for_each(|port| vlan.restore_router(now, port));
             }
-            self.told_routers.insert((*id, *family), ports.clone());
+            self.reported_routers.insert((*id, *family), ports.clone());
         }
         // Entries of VLANs that are not snooped any more have no owner.
         let stray: Vec<_> = self
-            .told
+            .reported
             .keys()
             .filter(|(id, group)| !self.vlans.contains_key(&(*id, Family::of(*group))))
             .copied()
@@ -260,16 +260,16 @@ impl Snooping {
             self.announce_groups(id, &mut none);
         }
         let gone: Vec<_> =
-            self.told_routers.keys().filter(|key| !self.vlans.contains_key(key)).copied().collect();
+            self.reported_routers.keys().filter(|key| !self.vlans.contains_key(key)).copied().collect();
         for (vlan, family) in gone {
-            self.told_routers.remove(&(vlan, family));
+            self.reported_routers.remove(&(vlan, family));
             self.actions.push_back(Action::Routers { vlan, family, ports: Box::default() });
         }
         self.handle_timer(now);
     }
 
     /// Handles a change of topology in a VLAN: floods the groups until the members have been queried again, by a general
-    /// query of this switch, or by one that it asks the querier for.
+    /// query of this switch, or by one that it solicits from the querier.
     pub fn handle_topology_change(&mut self, now: u64, vlan: VlanId) {
         for family in [Family::V4, Family::V6] {
             let Some(state) = self.vlans.get_mut(&(vlan, family)) else { continue };
@@ -420,7 +420,7 @@ impl Snooping {
             Some(port) => std::iter::once(port).collect(),
             None => vlan.config.ports.clone(),
         };
-        // A switch that is not the querier asks from the unspecified address; MLD requires a link-local one.
+        // A switch that is not the querier sends queries from the unspecified address; MLD requires a link-local one.
         let own = vlan.querier().filter(|(_, own)| *own).map(|(address, _)| address);
         let (robustness, interval) = (vlan.config.robustness, vlan.config.query_interval_s);
         let mac = self.config.mac;
@@ -443,12 +443,12 @@ impl Snooping {
     fn announce(&mut self, (id, family): (VlanId, Family), vlan: &mut Vlan) {
         self.announce_groups(id, vlan);
         let routers = vlan.routers();
-        if self.told_routers.get(&(id, family)).unwrap_or(&PortSet::EMPTY) != &routers {
-            self.told_routers.insert((id, family), routers.clone());
+        if self.reported_routers.get(&(id, family)).unwrap_or(&PortSet::EMPTY) != &routers {
+            self.reported_routers.insert((id, family), routers.clone());
             self.actions.push_back(Action::Routers { vlan: id, family, ports: Box::new(routers) });
         }
         let what = vlan.flooded();
-        if self.told_flood.insert((id, family), what).unwrap_or_default() != what {
+        if self.reported_flood.insert((id, family), what).unwrap_or_default() != what {
             self.actions.push_back(Action::Flood { vlan: id, family, what });
         }
     }
@@ -464,7 +464,7 @@ impl Snooping {
                         .map(|source| (Some(source), vlan.ports(group, Some(source)))),
                 );
             }
-            let was = self.told.remove(&(id, group)).unwrap_or_default();
+            let was = self.reported.remove(&(id, group)).unwrap_or_default();
             for (source, ports) in &next {
                 if was.get(source) != Some(ports) {
                     let ports = Some(Box::new(ports.clone()));
@@ -475,7 +475,7 @@ impl Snooping {
                 self.actions.push_back(Action::Group { vlan: id, group, source: *source, ports: None });
             }
             if !next.is_empty() {
-                self.told.insert((id, group), next);
+                self.reported.insert((id, group), next);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! One VLAN and family: its groups, the ports that lead to routers, and its querier.
 
 use crate::config::VlanConfig;
-use crate::membership::{Ask, Membership, Timing};
+use crate::membership::{LastMemberQueries, Membership, Timing};
 use crate::message::{Family, Message, Query, Received, Record, RecordKind, is_always_flooded};
 use lanyard_types::{MacAddr, PortId, PortSet};
 use std::collections::{BTreeMap, BTreeSet};
@@ -98,7 +98,7 @@ pub(crate) struct Vlan {
     pub(crate) touched: BTreeSet<IpAddr>,
 }
 
-/// Most queries for last members that wait to be repeated in a VLAN; further leaves are asked about once.
+/// Most queries for last members that wait to be repeated in a VLAN; further leaves cause one query each.
 const MAX_REPEATS: usize = 4096;
 
 impl Vlan {
@@ -166,7 +166,7 @@ impl Vlan {
         }
         all
     }
-    /// True if a router was heard at the port.
+    /// True if the port has received messages of a router.
     pub(crate) fn router_expires(&self, port: PortId) -> Option<u64> {
         self.routers.get(&port).copied()
     }
@@ -309,13 +309,15 @@ impl Vlan {
             && !query.suppress
             && let Some(group) = query.group
         {
-            // The querier asks for last members, so their timers are lowered here as they are there (6.6.1).
-            let ask =
-                Ask { group: query.sources.is_empty(), sources: query.sources.iter().copied().collect() };
+            // The querier's last-member queries lower the timers here as they do there (6.6.1).
+            let queries = LastMemberQueries {
+                group: query.sources.is_empty(),
+                sources: query.sources.iter().copied().collect(),
+            };
             let time = self.timing();
             let mut ports = Vec::new();
             for (port, membership) in self.groups.get_mut(&group).into_iter().flatten() {
-                membership.asked(now, &ask, time);
+                membership.queried(now, &queries, time);
                 ports.push(*port);
             }
             ports.into_iter().for_each(|port| self.plan(group, port));
@@ -342,7 +344,7 @@ impl Vlan {
             }
             let until = now + u64::from(self.config.max_response_ms);
             let is_new = self.reported.get(&record.group).is_none_or(|until| *until <= now);
-            // A leave is passed on unless other ports have members. The querier asks whether any are left at this one.
+            // A leave is relayed unless other ports have members. The querier then queries for members that are left at this one.
             let leaves = matches!(record.kind, RecordKind::ToInclude | RecordKind::Block)
                 && self.has_others(record.group, port);
             if is_new && !leaves {
@@ -398,10 +400,10 @@ impl Vlan {
             }
             membership.without_sources = Some(now + time.membership_ms);
         }
-        let ask = membership.take(now, record.kind, &record.sources, time);
+        let queries = membership.take(now, record.kind, &record.sources, time);
         if leaves {
-            let last = membership.leaves(host);
-            if self.config.immediate_leave && last {
+            let is_last = membership.leaves(host);
+            if self.config.immediate_leave && is_last {
                 membership.end();
                 self.drop_if_over(group, port);
                 self.touched.insert(group);
@@ -412,7 +414,7 @@ impl Vlan {
         }
         self.touched.insert(group);
         self.plan(group, port);
-        self.ask(now, family, port, group, ask);
+        self.query_last_member(now, family, port, group, queries);
         self.drop_if_over(group, port);
         Ok(())
     }
@@ -424,13 +426,13 @@ impl Vlan {
         let record = Record { kind: RecordKind::ToInclude, group, sources: Vec::new() };
         let version_1 = |membership: &Membership| membership.version_1.is_some_and(|until| until > now);
         let members = self.groups.get(&group);
-        // Members of version 1 do not say when they leave: leaves of others are ignored (RFC 3376, 7.3.2).
+        // Members of version 1 send no leave: leaves of others are ignored (RFC 3376, 7.3.2).
         if members.and_then(|members| members.get(&port)).is_some_and(version_1) {
             return Relay::Nobody;
         }
         // No room is needed: a leave makes no membership.
         let _ = self.take_record(now, family, port, host, 2, &record, false);
-        // The routers hear of it unless other ports have members, and ask whether any are left at this one.
+        // Routers get the leave unless other ports have members; their queries find members that are left at this one.
         if self.has_others(group, port) { Relay::Nobody } else { Relay::Routers }
     }
 
@@ -439,23 +441,30 @@ impl Vlan {
         self.groups.get(&group).is_some_and(|members| members.keys().any(|other| *other != port))
     }
 
-    /// Sends a query for the last members at a port, if this switch is to, and lowers their timers. A switch that is no
-    /// querier asks too, with the unspecified address, so that a port is cut off within the last member query time.
-    fn ask(&mut self, now: u64, family: Family, port: PortId, group: IpAddr, ask: Ask) {
-        if !ask.group && ask.sources.is_empty() {
+    /// Sends a query for the last members at a port and lowers their timers. A switch that is not the querier sends it too, with
+    /// the unspecified address, so that a port is cut off within the last member query time.
+    fn query_last_member(
+        &mut self,
+        now: u64,
+        family: Family,
+        port: PortId,
+        group: IpAddr,
+        queries: LastMemberQueries,
+    ) {
+        if !queries.group && queries.sources.is_empty() {
             return;
         }
         let time = self.timing();
         if let Some(membership) = self.groups.get_mut(&group).and_then(|members| members.get_mut(&port)) {
-            membership.asked(now, &ask, time);
+            membership.queried(now, &queries, time);
         }
         self.plan(group, port);
         let mut lists = Vec::new();
-        if ask.group {
+        if queries.group {
             lists.push(BTreeSet::new());
         }
-        if !ask.sources.is_empty() {
-            lists.push(ask.sources);
+        if !queries.sources.is_empty() {
+            lists.push(queries.sources);
         }
         for sources in lists {
             self.to_send.push(self.last_member_query(family, port, group, &sources));
@@ -501,7 +510,7 @@ impl Vlan {
         }
     }
 
-    /// Floods all groups until the members have been asked again, after a change of topology. At the latest that ends when
+    /// Floods all groups until the members have been queried again, after a change of topology. At the latest that ends when
     /// their memberships would.
     pub(crate) fn flood_all(&mut self, now: u64) {
         self.fresh = true;

@@ -13,6 +13,7 @@ use lanyard_types::{Family, PortId, PortSet, TrapGroup, VlanId, VlanSet};
 use lanyard_wire::{Frame, pop};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::ops::Bound;
 use std::time::Duration;
 
 /// How long the plane limits groups after this thread has ended or hangs: longer than a restart takes, and much shorter than
@@ -22,8 +23,10 @@ const WATCHDOG: Duration = Duration::from_secs(10);
 const WATCHDOG_EVERY_MS: u64 = 3000;
 /// Refused entries that are tried again when one is removed.
 const RETRIES: usize = 16;
-/// When refused entries are tried again otherwise: rows of the plane's table rest for a second before they are used again.
+/// The interval of retries without a removal: rows of the plane's table rest for a second before they are used again.
 const RETRY_MS: u64 = 1000;
+/// Refused entries that are tried again each time, so that the protocol thread returns within a few milliseconds.
+const RETRIES_EACH: usize = 4096;
 
 /// Snooping on the protocol thread; see the module comment.
 #[derive(Default)]
@@ -41,7 +44,10 @@ pub(crate) struct Snooping {
     /// True if a listener wants events of groups.
     pub(crate) events: bool,
     /// True if a report about a refusal has been made since the last one was accepted.
-    said_full: bool,
+    reported_full: bool,
+    /// The refused entry that was tried last. The next retry begins behind it, so that an entry whose part of the table stays
+    /// full does not keep the others from being tried.
+    retried: Option<(VlanId, IpAddr, Option<IpAddr>)>,
     /// When refused entries are tried again.
     retry_ms: Option<u64>,
     /// When the watchdog is restarted; `None`: it does not run.
@@ -126,13 +132,13 @@ impl Snooping {
         let given = io.plane.multicast(&change);
         match (given, ports) {
             (Ok(()), None) => self.retry(io, RETRIES),
-            (Ok(()), Some(_)) => self.said_full = false,
+            (Ok(()), Some(_)) => self.reported_full = false,
             // The next configuration removes the entry, or the watchdog ends it.
             (Err(_), None) => {}
             (Err(reason), Some(ports)) => {
                 self.refused.insert(key, ports);
                 self.unsettled.insert((vlan, Family::of(group)));
-                if !std::mem::replace(&mut self.said_full, true) {
+                if !std::mem::replace(&mut self.reported_full, true) {
                     io.reports.add(Report::Snooping(Event::Refused { vlan, group, reason }));
                 }
             }
@@ -141,18 +147,21 @@ impl Snooping {
 
     /// Tries entries again that had no room, at most `most` of them.
     fn retry(&mut self, io: &mut Io<'_>, most: usize) {
-        for _ in 0..most {
-            let Some(((vlan, group, source), ports)) = self.refused.pop_first() else { return };
+        for _ in 0..most.min(self.refused.len()) {
+            let behind = |last| self.refused.range((Bound::Excluded(last), Bound::Unbounded)).next();
+            let next = self.retried.and_then(behind).or_else(|| self.refused.first_key_value());
+            let Some((&key, ports)) = next else { return };
+            let (vlan, group, source) = key;
             let change = MdbChange::Entry { vlan, group, source, ports: Some(ports.clone()) };
-            if io.plane.multicast(&change).is_err() {
-                self.refused.insert((vlan, group, source), ports);
-                return;
+            self.retried = Some(key);
+            if io.plane.multicast(&change).is_ok() {
+                self.refused.remove(&key);
+                self.unsettled.insert((vlan, Family::of(group)));
             }
-            self.unsettled.insert((vlan, Family::of(group)));
         }
     }
 
-    /// Tells the plane what is flooded.
+    /// Writes to the plane what each VLAN floods.
     fn settle(&mut self, io: &mut Io<'_>) {
         for (vlan, family) in std::mem::take(&mut self.unsettled) {
             let refused = || {
@@ -224,7 +233,7 @@ impl Protocol for Snooping {
                     io.plane.relay(vlan, from, &ports, &frame);
                 }
                 Action::Full { vlan, port } => {
-                    if !std::mem::replace(&mut self.said_full, true) {
+                    if !std::mem::replace(&mut self.reported_full, true) {
                         io.reports.add(Report::Snooping(Event::Full { vlan, port }));
                     }
                 }
@@ -232,7 +241,7 @@ impl Protocol for Snooping {
         }
         if self.retry_ms.is_some_and(|at| at <= now) {
             self.retry_ms = None;
-            self.retry(io, usize::MAX);
+            self.retry(io, RETRIES_EACH);
         }
         if self.retry_ms.is_none() && !self.refused.is_empty() {
             self.retry_ms = Some(now + RETRY_MS);
