@@ -6,29 +6,8 @@ use lanyard_acl::fields::{Address, PortMatch, TcpMatch};
 use lanyard_acl::key::{Header, Key};
 use lanyard_acl::rule::{IpMatch, Matches, Protocol};
 use lanyard_acl::{AccessList, Action, Entry, Kind, Lists, Rule, compile, text};
-use lanyard_types::MacAddr;
+use lanyard_types::{MacAddr, Rng};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-/// xorshift64*.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-    fn below(&mut self, n: u64) -> u64 {
-        (self.next() >> 11) % n
-    }
-    fn percent(&mut self, n: u64) -> bool {
-        self.below(100) < n
-    }
-    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
-        of[self.below(of.len() as u64) as usize]
-    }
-}
 
 fn v4(rng: &mut Rng) -> Ipv4Addr {
     // Few different addresses, so that rules and packets meet.
@@ -47,11 +26,12 @@ fn address(rng: &mut Rng, kind: Kind) -> String {
     match (rng.below(10), kind) {
         (0..=2, _) => "any".into(),
         (3..=5, Kind::Ipv6) => format!("host {}", v6(rng)),
-        (_, Kind::Ipv6) => format!("{}/{}", v6(rng), rng.pick(&["32", "48", "64", "112", "127"])),
+        (_, Kind::Ipv6) => format!("{}/{}", v6(rng), rng.pick(&["32", "48", "64", "112", "127"]).unwrap()),
         (3..=5, _) => format!("host {}", v4(rng)),
         (_, _) => {
-            let wildcard =
-                rng.pick(&["0.0.0.1", "0.0.0.3", "0.0.3.255", "0.1.0.255", "0.0.254.255", "0.0.1.254"]);
+            let wildcard = rng
+                .pick(&["0.0.0.1", "0.0.0.3", "0.0.3.255", "0.1.0.255", "0.0.254.255", "0.0.1.254"])
+                .unwrap();
             format!("{} {wildcard}", v4(rng))
         }
     }
@@ -70,23 +50,23 @@ fn ports(rng: &mut Rng) -> String {
 }
 
 fn line(rng: &mut Rng, kind: Kind) -> String {
-    let action = rng.pick(&["permit", "deny"]);
+    let action = rng.pick(&["permit", "deny"]).unwrap();
     if kind == Kind::Standard {
         return format!("{action} {}", address(rng, kind));
     }
     let any = if kind == Kind::Ipv6 { "ipv6" } else { "ip" };
-    let protocol = rng.pick(&["tcp", "tcp", "tcp", "udp", "udp", "icmp", "47", any, any]);
+    let protocol = rng.pick(&["tcp", "tcp", "tcp", "udp", "udp", "icmp", "47", any, any]).unwrap();
     let has_ports = ["tcp", "udp"].contains(&protocol);
     let mut words = vec![action.to_owned(), protocol.to_owned(), address(rng, kind)];
     words.extend(has_ports.then(|| ports(rng)));
     words.push(address(rng, kind));
     words.extend(has_ports.then(|| ports(rng)));
     if protocol == "icmp" && rng.percent(60) {
-        words.push(rng.pick(&["echo-reply", "3 1", "3", "unreachable", "128"]).into());
+        words.push(rng.pick(&["echo-reply", "3 1", "3", "unreachable", "128"]).unwrap().into());
     }
     if protocol == "tcp" && rng.percent(30) {
         let flags = ["established", "syn", "ack rst", "match-all +syn -ack", "match-any +fin -syn"];
-        words.push(rng.pick(&flags).into());
+        words.push(rng.pick(&flags).unwrap().into());
     }
     if rng.percent(10) {
         words.push(format!("dscp {}", rng.below(64)));
@@ -277,7 +257,7 @@ fn random_list(rng: &mut Rng, kind: Kind, rules: u64) -> AccessList {
 }
 
 fn lists_agree(seed: u64, kind: Kind, rules: u64, packets: u64) {
-    let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut rng = Rng::new(seed);
     let list = random_list(&mut rng, kind, rules);
     let mut lists = Lists::default();
     lists.access.insert("it".into(), list.clone());
@@ -373,7 +353,7 @@ fn near_misses() {
 
 #[test]
 fn limits_are_refused() {
-    let mut rng = Rng(7);
+    let mut rng = Rng::new(7);
     let mut lists = Lists::default();
     let list = random_list(&mut rng, Kind::Extended, 4097);
     lists.access.insert("long".into(), list);
@@ -395,9 +375,9 @@ fn limits_are_refused() {
 #[test]
 fn a_full_list_fits() {
     let mut list = AccessList::new(Kind::Extended);
-    let mut rng = Rng(11);
+    let mut rng = Rng::new(11);
     for n in 0..4096_u32 {
-        let (a, b, p) = (rng.next() as u32, rng.next() as u32, 1 + rng.below(65_535));
+        let (a, b, p) = (rng.next_u64() as u32, rng.next_u64() as u32, 1 + rng.below(65_535));
         let rule = format!("permit tcp host {} host {} eq {p}", Ipv4Addr::from(a), Ipv4Addr::from(b));
         let words: Vec<&str> = rule.split_whitespace().collect();
         list.entries.insert(n + 1, Entry::Rule(text::parse(Kind::Extended, &words).expect("a rule")));

@@ -30,7 +30,7 @@ fn port(core: &Core, name: &str) -> PortId {
     core.ctx.switch.ports().get(name).expect("a port")
 }
 
-fn hear(bench: &Bench, core: &mut Core, name: &str, reason: TrapReason, frame: Vec<u8>) {
+fn receive(bench: &Bench, core: &mut Core, name: &str, reason: TrapReason, frame: Vec<u8>) {
     let port = port(core, name);
     bench.plane.trapped.lock().push(Trapped { port, reason, frame });
     core.plane_events();
@@ -74,7 +74,7 @@ fn a_neighbour_is_shown_told_and_forgotten() {
     let (bench, mut core) = switch("lldp run");
     let kinds = [EventKind::Discovery].into();
     let mut listener = core.ctx.bus.subscribe(Topics::Events(kinds)).expect("room");
-    hear(&bench, &mut core, "eth2", TrapReason::Lldp, neighbour(20));
+    receive(&bench, &mut core, "eth2", TrapReason::Lldp, neighbour(20));
     let shown = core.neighbours_of(Protocol::Lldp, None).neighbors;
     let [known] = shown.as_slice() else { unreachable!("{shown:?}") };
     assert_eq!((known.interface.as_str(), known.chassis_id.as_str()), ("eth2", "02:00:00:00:00:09"));
@@ -106,7 +106,7 @@ fn a_native_vlan_mismatch_is_logged() {
         native_vlan: Some(20),
         ..cdp::Cdpdu::default()
     };
-    hear(&bench, &mut core, "eth1", TrapReason::Cdp, cdp::encode(FROM, &pdu));
+    receive(&bench, &mut core, "eth1", TrapReason::Cdp, cdp::encode(FROM, &pdu));
     let logged = messages(&core.ctx);
     let text = "NATIVE_VLAN_MISMATCH: Native VLAN mismatch discovered on eth1 (1), with sw2 Gi0/1 (20).";
     assert!(logged.iter().any(|line| line == text), "{logged:?}");

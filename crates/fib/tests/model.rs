@@ -2,28 +2,11 @@
 
 use ipnet::{Ipv4Net, Ipv6Net};
 use lanyard_fib::{Full, LINE, NONE, Rib, View, Words, Writer, ipv4, ipv6};
+use lanyard_types::Rng;
 use prefix_trie::{Prefix, PrefixMap};
 use std::cell::{Cell, RefCell};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-
-/// xorshift64*.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-    fn below(&mut self, bound: u64) -> u64 {
-        (self.next() >> 11) % bound
-    }
-    fn pick<T: Copy>(&mut self, items: &[T]) -> T {
-        items[self.below(items.len() as u64) as usize]
-    }
-}
 
 /// Memory that looks up some addresses after every store: each result must be the one from before the update or from after it.
 struct Watched<A> {
@@ -93,9 +76,11 @@ impl Family for Ipv4Addr {
         prefix.contains(&address)
     }
     fn prefix(rng: &mut Rng) -> Ipv4Net {
-        let len = rng.pick(&[0, 7, 11, 12, 12, 13, 14, 16, 20, 22, 23, 24, 24, 25, 26, 28, 30, 31, 32, 32]);
-        let [second, third] = [&[0, 1, 16, 255][..], &[0, 1, 128]].map(|of| rng.pick(of));
-        let address = Ipv4Addr::new(10, second, third, rng.pick(&[0, 1, 128, 255]));
+        let len = rng
+            .pick(&[0, 7, 11, 12, 12, 13, 14, 16, 20, 22, 23, 24, 24, 25, 26, 28, 30, 31, 32, 32])
+            .unwrap();
+        let [second, third] = [&[0, 1, 16, 255][..], &[0, 1, 128]].map(|of| rng.pick(of).unwrap());
+        let address = Ipv4Addr::new(10, second, third, rng.pick(&[0, 1, 128, 255]).unwrap());
         Ipv4Net::new(address, len).expect("a length").trunc()
     }
     fn address(rng: &mut Rng, near: Ipv4Net) -> Self {
@@ -120,13 +105,16 @@ impl Family for Ipv6Addr {
         prefix.contains(&address)
     }
     fn prefix(rng: &mut Rng) -> Ipv6Net {
-        let len = rng.pick(&[
-            0, 12, 15, 16, 17, 19, 20, 21, 24, 31, 32, 33, 36, 40, 47, 48, 48, 49, 52, 63, 64, 64, 65, 127,
-            128, 128,
-        ]);
+        let len = rng
+            .pick(&[
+                0, 12, 15, 16, 17, 19, 20, 21, 24, 31, 32, 33, 36, 40, 47, 48, 48, 49, 52, 63, 64, 64, 65,
+                127, 128, 128,
+            ])
+            .unwrap();
         let odd = [0, 0, 1, 0x8000, 0x1000, 0xffff];
-        let words: [u16; 8] =
-            std::array::from_fn(|n| if n == 0 { rng.pick(&[0x2001, 0x2002]) } else { rng.pick(&odd) });
+        let words: [u16; 8] = std::array::from_fn(|n| {
+            if n == 0 { rng.pick(&[0x2001, 0x2002]).unwrap() } else { rng.pick(&odd).unwrap() }
+        });
         Ipv6Net::new(Ipv6Addr::from(words), len).expect("a length").trunc()
     }
     fn address(rng: &mut Rng, near: Ipv6Net) -> Self {
@@ -144,11 +132,11 @@ impl Family for Ipv6Addr {
 fn churn<A: Family>(seeds: std::ops::Range<u64>, updates: usize, others: &[A::Net]) {
     let (mut refused, mut stores, mut moves) = (0, 0, 0);
     for seed in seeds {
-        let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut rng = Rng::new(seed);
         let mut writer = A::Writer::new(A::SIZES);
         let mut words = Watched::new(A::SIZES[0], A::lookup);
         let mut map = PrefixMap::new();
-        let most = rng.pick(&[4, 12, 40]);
+        let most = rng.pick(&[4, 12, 40]).unwrap();
         for (leaf, prefix) in (1000..).zip(others) {
             while writer.set(&words, *prefix, NONE, leaf, &View::new(&map, word)).is_err() {
                 words = larger(&mut writer, words);
@@ -419,17 +407,17 @@ fn a_large_ipv6_table() {
     const ROUTES: u32 = 200_000;
     let mut table = Growing::<ipv6::Writer>::new(SIZES);
     let mut map = PrefixMap::<Ipv6Net, u32>::new();
-    let mut rng = Rng(7);
+    let mut rng = Rng::new(7);
     for n in 1..=ROUTES {
-        let high = 0x2000_0000_0000_0000 | rng.next() >> 3;
-        let len = rng.pick(&[48, 48, 48, 48, 32, 36, 40, 44, 46, 56, 64]);
+        let high = 0x2000_0000_0000_0000 | rng.next_u64() >> 3;
+        let len = rng.pick(&[48, 48, 48, 48, 32, 36, 40, 44, 46, 56, 64]).unwrap();
         let prefix = Ipv6Net::new(Ipv6Addr::from(u128::from(high) << 64), len).expect("a length").trunc();
         let old = map.insert(prefix, n).unwrap_or(NONE);
         table.set(prefix, old, n, &View::new(&map, word));
     }
     for (prefix, _) in &map {
         let inside =
-            u128::from(prefix.network()) | u128::from(rng.next()) << 40 & u128::from(prefix.hostmask());
+            u128::from(prefix.network()) | u128::from(rng.next_u64()) << 40 & u128::from(prefix.hostmask());
         let want = map.get_lpm(&Ipv6Addr::from(inside).into()).map_or(NONE, |(_, word)| *word);
         assert_eq!(ipv6::lookup(&table.words[..], Ipv6Addr::from(inside)), want, "{prefix}");
     }
@@ -444,9 +432,9 @@ fn few_buckets_have_a_second_line() {
     const ROUTES: u32 = 100_000;
     let mut table = Growing::<ipv6::Writer>::new(SIZES);
     let mut map = PrefixMap::<Ipv6Net, u32>::new();
-    let mut rng = Rng(11);
+    let mut rng = Rng::new(11);
     for n in 1..=2 * ROUTES {
-        let address = Ipv6Addr::from((0x2000_u128 << 48 | u128::from(rng.next() >> 16)) << 64);
+        let address = Ipv6Addr::from((0x2000_u128 << 48 | u128::from(rng.next_u64() >> 16)) << 64);
         let prefix = Ipv6Net::new(address, if n % 2 == 0 { 48 } else { 64 }).expect("a length").trunc();
         let old = map.insert(prefix, n).unwrap_or(NONE);
         table.set(prefix, old, n, &View::new(&map, word));

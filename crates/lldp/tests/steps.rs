@@ -84,7 +84,7 @@ impl Sim {
         self.now = end;
         noted
     }
-    fn hear(&mut self, id: PortId, pdu: &Lldpdu) {
+    fn receive(&mut self, id: PortId, pdu: &Lldpdu) {
         self.discovery.handle_frame(self.now, id, &pdu::encode(FROM, pdu)).unwrap();
     }
     fn events(&mut self) -> Vec<Event> {
@@ -127,9 +127,9 @@ fn a_port_without_a_link_waits() {
 fn a_new_neighbour_is_told_quickly() {
     let mut sim = Sim::lldp();
     sim.run(10_000);
-    sim.hear(p(1), &neighbour("g1", 120));
+    sim.receive(p(1), &neighbour("g1", 120));
     assert_eq!(sim.run(20_000), [(0, 120), (1000, 120), (2000, 120), (3000, 120)]);
-    sim.hear(p(1), &neighbour("g1", 120));
+    sim.receive(p(1), &neighbour("g1", 120));
     assert_eq!(sim.run(12_000), [], "the next one is 30 s after the last");
     assert_eq!(sim.run(2000), [(1000, 120)]);
 }
@@ -172,7 +172,7 @@ fn admin_modes() {
         sim.config.ports.get_mut(&p(1)).unwrap().lldp = AdminStatus::new(transmit, receive);
         sim.configure();
         sim.actions();
-        sim.hear(p(1), &neighbour("g1", 120));
+        sim.receive(p(1), &neighbour("g1", 120));
         assert_eq!(sim.known(), usize::from(receive), "{transmit} {receive}");
         assert_eq!(sim.run(31_000).is_empty(), !transmit, "{transmit} {receive}");
         let states = sim.discovery.states(p(1)).unwrap();
@@ -186,21 +186,21 @@ fn a_neighbour_comes_changes_and_goes() {
     let mut sim = Sim::lldp();
     sim.actions();
     let mut pdu = neighbour("g1", 120);
-    sim.hear(p(1), &pdu);
+    sim.receive(p(1), &pdu);
     assert!(matches!(sim.events().as_slice(), [Event::Added(known)] if known.port == p(1)));
-    sim.hear(p(1), &pdu);
+    sim.receive(p(1), &pdu);
     assert_eq!(sim.events(), [], "rxChanges is false");
     pdu.system_name = Some("sw2".into());
-    sim.hear(p(1), &pdu);
+    sim.receive(p(1), &pdu);
     assert!(matches!(sim.events().as_slice(), [Event::Changed(_)]));
-    sim.hear(p(2), &pdu);
+    sim.receive(p(2), &pdu);
     assert_eq!(sim.known(), 2, "one neighbour at two ports is known at each");
     sim.actions();
     pdu.ttl_s = 0;
-    sim.hear(p(1), &pdu);
+    sim.receive(p(1), &pdu);
     assert!(matches!(sim.events().as_slice(), [Event::Removed { aged: false, .. }]));
     assert_eq!(sim.known(), 1);
-    sim.hear(p(1), &pdu);
+    sim.receive(p(1), &pdu);
     assert_eq!(sim.events(), [], "a stranger's withdrawal");
 }
 
@@ -208,15 +208,15 @@ fn a_neighbour_comes_changes_and_goes() {
 #[test]
 fn neighbours_age() {
     let mut sim = Sim::lldp();
-    sim.hear(p(1), &neighbour("g1", 10));
-    sim.hear(p(2), &neighbour("g2", 20));
+    sim.receive(p(1), &neighbour("g1", 10));
+    sim.receive(p(2), &neighbour("g2", 20));
     sim.discovery.handle_link(sim.now, p(1), false);
     sim.run(9_999);
     assert_eq!(sim.known(), 2);
     sim.run(1);
     assert_eq!(sim.known(), 1);
     assert_eq!(sim.discovery.counters(p(1), Protocol::Lldp).unwrap().aged_out, 1);
-    sim.hear(p(2), &neighbour("g2", 20));
+    sim.receive(p(2), &neighbour("g2", 20));
     sim.run(19_000);
     assert_eq!(sim.known(), 1, "a repeated frame begins the time anew");
     sim.run(1000);
@@ -228,14 +228,14 @@ fn neighbours_age() {
 fn a_flood_of_neighbours_is_bounded() {
     let mut sim = Sim::lldp();
     for number in 0..1000 {
-        sim.hear(p(1), &neighbour(&format!("g{number}"), 120));
+        sim.receive(p(1), &neighbour(&format!("g{number}"), 120));
     }
     assert_eq!(sim.known(), MAX_PER_PORT);
     let full = sim.events().into_iter().filter(|event| matches!(event, Event::TooMany { .. })).count();
     assert_eq!(full, 1);
     assert_eq!(sim.discovery.counters(p(1), Protocol::Lldp).unwrap().too_many, 1000 - MAX_PER_PORT as u64);
-    sim.hear(p(1), &neighbour("g0", 60));
-    sim.hear(p(2), &neighbour("other", 60));
+    sim.receive(p(1), &neighbour("g0", 60));
+    sim.receive(p(2), &neighbour("other", 60));
     assert_eq!(sim.known(), MAX_PER_PORT + 1);
 }
 
@@ -243,7 +243,7 @@ fn a_flood_of_neighbours_is_bounded() {
 #[test]
 fn refused_frames_change_nothing() {
     let mut sim = Sim::lldp();
-    sim.hear(p(1), &neighbour("g1", 120));
+    sim.receive(p(1), &neighbour("g1", 120));
     sim.run(5000);
     let mut bad = pdu::encode(FROM, &neighbour("g1", 0));
     bad[14] = 0;
@@ -269,7 +269,7 @@ fn med_is_sent_to_endpoints() {
     assert_eq!(last(&mut sim, p(1)).med, None);
     let mut phone = neighbour("phone", 3600);
     phone.med = Some(Med { capabilities: 1, device_type: 3, ..Med::default() });
-    sim.hear(p(1), &phone);
+    sim.receive(p(1), &phone);
     assert_eq!(last(&mut sim, p(1)).med.unwrap().device_type, 4);
     assert_eq!(last(&mut sim, p(2)).med, None);
 }
@@ -279,7 +279,7 @@ fn med_is_sent_to_endpoints() {
 fn the_end_of_lldp() {
     for whole in [false, true] {
         let mut sim = Sim::lldp();
-        sim.hear(p(1), &neighbour("g1", 120));
+        sim.receive(p(1), &neighbour("g1", 120));
         sim.run(5000);
         if whole {
             sim.discovery.shutdown(sim.now);
@@ -347,8 +347,8 @@ fn cdp_neighbours_and_what_they_have_configured_differently() {
 #[test]
 fn frames_of_disabled_protocols_and_unknown_ports_are_ignored() {
     let mut sim = Sim::new(None, None);
-    sim.hear(p(1), &neighbour("g1", 120));
-    sim.hear(p(9), &neighbour("g1", 120));
+    sim.receive(p(1), &neighbour("g1", 120));
+    sim.receive(p(9), &neighbour("g1", 120));
     assert_eq!((sim.known(), sim.actions(), sim.discovery.next_timeout()), (0, vec![], None));
 }
 

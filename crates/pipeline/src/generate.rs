@@ -5,7 +5,7 @@
 
 pub mod routes;
 
-pub use crate::rng::Rng;
+pub use lanyard_types::Rng;
 
 use crate::route::RouteChange;
 use crate::stages;

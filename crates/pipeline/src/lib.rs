@@ -10,7 +10,6 @@
 mod fuzz;
 pub mod generate;
 mod pipeline;
-mod rng;
 pub mod route;
 mod sink;
 pub mod stages;

@@ -7,6 +7,7 @@
 mod addr;
 mod id;
 mod reason;
+mod rng;
 mod set;
 pub mod text;
 
@@ -16,6 +17,7 @@ pub use id::{
     VlanIdError, VrfId,
 };
 pub use reason::*;
+pub use rng::Rng;
 pub use set::{ParseVlanSetError, PortSet, VlanSet};
 
 /// Frames and bytes counted at one port in one direction. Bytes count the frame as it is on the wire, from

@@ -1,8 +1,8 @@
 //! Global configuration: the tables of its lines, in the order in which the running configuration has them.
 
 use super::{
-    accepted, access_list, access_parts, banner, discovery, forwarding, fpm, interface, interface_names, mac,
-    need, platform, route, snooping, spanning_tree, track, vlan, vrf,
+    access_list, access_parts, banner, discovery, forwarding, fpm, interface, interface_names, mac, need,
+    platform, route, snooping, spanning_tree, track, vlan, vrf,
 };
 use crate::args::{Args, Form, Kind, MAX_WORD, short};
 use crate::backend::Refusal;
@@ -12,27 +12,6 @@ use crate::setting::{Flag, Line, Setting, Word};
 use crate::tree::{Node, kw, number};
 use lanyard_config::Config;
 use lanyard_pipeline::state::{GlobalState, ReservedAction};
-
-/// The lines of `(config)#`.
-pub const LINES: &[&[Line<Config>]] = &[
-    HOSTNAME,
-    GENERAL,
-    interface_names::LINES,
-    accepted::LINES,
-    platform::LINES,
-    mac::LINES,
-    spanning_tree::LINES,
-    discovery::GLOBAL,
-    snooping::GLOBAL,
-    access_parts::LINES,
-    access_list::LINES,
-    access_parts::FILTERS,
-    MODES,
-    route::ROUTES,
-    route::ARPS,
-    fpm::LINES,
-    banner::LINES,
-];
 
 /// The sections of the running configuration that precede those of VLANs, VRFs, tracked objects and interfaces: lines
 /// such as `mac address-table limit` also exist in those modes, so they must be printed before them.
@@ -113,7 +92,7 @@ const GENERAL: &[Line<Config>] = &[
 ];
 
 /// Lines that lead to a mode; the mode's own table prints the section.
-const MODES: &[Line<Config>] = &[
+pub const MODES: &[Line<Config>] = &[
     Line::unprinted("", interface::ENTRY),
     Line::unprinted("", track::ENTRY),
     Line::unprinted("vlan", vlan::ENTRY),

@@ -87,7 +87,8 @@ pub struct Trees {
 pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
     let groups =
         [global::GROUPS, discovery::GROUPS, platform::GROUPS, snooping::GROUPS, accepted::GROUPS].concat();
-    let global = || branch(&groups, global::LINES);
+    let lines = [global::BEFORE, &[accepted::LINES, global::MODES], global::AFTER].concat();
+    let global = || branch(&groups, &lines);
     let own = [
         interface::GROUPS,
         layer3::GROUPS,

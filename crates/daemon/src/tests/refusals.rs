@@ -74,7 +74,7 @@ impl Claims {
             bridge.handle_link(now, port, true, Some(1000), Duplex::Full);
         });
     }
-    fn hear(&mut self, port: PortId, frame: Vec<u8>) {
+    fn receive(&mut self, port: PortId, frame: Vec<u8>) {
         self.bench.plane.trapped.lock().push(Trapped { port, reason: TrapReason::Bpdu, frame });
         self.core.plane_events();
     }
@@ -129,12 +129,12 @@ fn no_bpdu_claims_a_state_that_the_plane_refused() {
     claims.link(up);
     claims.sent();
     claims.refuse(true);
-    claims.hear(up, proposal());
+    claims.receive(up, proposal());
     assert_eq!(claims.decided(up), Some(StpState::Forwarding), "the root port");
     assert_eq!(claims.sent(), []);
     claims.refuse(false);
     claims.run("the state to be taken", |claims| claims.taken(up) == StpState::Forwarding);
-    claims.hear(up, proposal());
+    claims.receive(up, proposal());
     let agrees = |(port, flags): &(PortId, u8)| *port == up && flags & AGREEMENT != 0;
     claims.run("an agreement", |claims| claims.sent().iter().any(agrees));
 }

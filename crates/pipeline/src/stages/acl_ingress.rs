@@ -9,13 +9,12 @@ use super::Arrival;
 use super::parse::Parsed;
 use super::route;
 use super::vlan_ingress::Class;
-use crate::rng::Rng;
 use crate::state::{AclBindings, PlaneState, PortKind, PortState};
 use crate::tables::Tables;
 use crate::tables::acls::Hit;
 use lanyard_acl::condition::{Condition, FlatRule, PlaneList, Verdict as RuleVerdict};
 use lanyard_acl::key::{self, Family, Header, Key, Malformed};
-use lanyard_types::{AclId, DropReason, VlanId};
+use lanyard_types::{AclId, DropReason, Rng, VlanId};
 use std::sync::Arc;
 
 /// A frame that lists judge. Its key is read when the first list needs it.

@@ -23,14 +23,13 @@ pub mod vlan_egress;
 pub mod vlan_ingress;
 
 use crate::Timestamp;
-use crate::rng::Rng;
 use crate::state::{PlaneState, PortKind, PortState, StpState};
 use crate::tables::Tables;
 use crate::tables::acls::Hit;
 use crate::trace::{Fact, Notes, Verdict};
 use ipnet::IpNet;
 use lanyard_types::{
-    AdjacencyId, DropReason, MacAddr, PortId, PortSet, PortSettings, Stage, StormKind, VlanId, VrfId,
+    AdjacencyId, DropReason, MacAddr, PortId, PortSet, PortSettings, Rng, Stage, StormKind, VlanId, VrfId,
 };
 use lanyard_wire::Tag;
 use parse::Parsed;

@@ -8,12 +8,11 @@
 use super::Arrival;
 use super::parse::Parsed;
 use super::vlan_ingress::Class;
-use crate::rng::Rng;
 use crate::state::{PlaneState, Unregistered};
 use crate::tables::Tables;
 use crate::tables::mdb::{Flooded, MdbChange};
 use crate::trace::{Fact, Notes, Verdict};
-use lanyard_types::{Family, PortSet, Stage, TrapReason, VlanId};
+use lanyard_types::{Family, PortSet, Rng, Stage, TrapReason, VlanId};
 use lanyard_wire::group::{Membership, Packet};
 use lanyard_wire::{HEADER_LEN, TAG_LEN};
 use std::net::IpAddr;

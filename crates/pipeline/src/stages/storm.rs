@@ -9,11 +9,10 @@ use super::parse::Parsed;
 use super::route;
 use super::vlan_ingress::Class;
 use crate::Timestamp;
-use crate::rng::Rng;
 use crate::state::{PortKind, PortState, TrapRate};
 use crate::tables::Tables;
 use crate::tables::trap::TokenBucket;
-use lanyard_types::{PortId, StormKind};
+use lanyard_types::{PortId, Rng, StormKind};
 use std::collections::BTreeMap;
 
 /// Frames per second by the number of the [`StormKind`].

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 /// Processes a broadcast from host `n` at a port, `at_s` seconds after the start; returns the events as text.
-fn hear(pipeline: &mut Pipeline, at_s: u32, at: u16, n: u8) -> Vec<String> {
+fn learn(pipeline: &mut Pipeline, at_s: u32, at: u16, n: u8) -> Vec<String> {
     let mut out = Output::default();
     pipeline.process(Timestamp::from_secs(at_s), port(at), &untagged(BROADCAST, host(n)), &mut out);
     out.events.iter().map(show).collect()
@@ -31,11 +31,11 @@ fn show(event: &FdbEvent) -> String {
 #[test]
 fn learned_refreshed_moved_and_aged() {
     let mut p = pipeline(&base());
-    assert_eq!(hear(&mut p, 5, 1, 1), ["added 10 1 at 1"]);
-    assert_eq!(hear(&mut p, 7, 1, 1), [""; 0]);
+    assert_eq!(learn(&mut p, 5, 1, 1), ["added 10 1 at 1"]);
+    assert_eq!(learn(&mut p, 7, 1, 1), [""; 0]);
     assert_eq!(p.fdb().get(vlan(10), host(1)).unwrap().updated_s, 7);
-    assert_eq!(hear(&mut p, 9, 2, 1), ["moved 10 1 at 2 from 1"]);
-    assert_eq!(hear(&mut p, 10, 6, 1), ["added 20 1 at 6"]);
+    assert_eq!(learn(&mut p, 9, 2, 1), ["moved 10 1 at 2 from 1"]);
+    assert_eq!(learn(&mut p, 10, 6, 1), ["added 20 1 at 6"]);
     let mut events = Vec::new();
     let mut sweep = |p: &mut Pipeline, ageing_s, at_s| {
         events.clear();
@@ -74,7 +74,7 @@ fn who_teaches() {
         let mut state = base();
         change(&mut state);
         let mut p = pipeline(&state);
-        hear(&mut p, 0, at, 1);
+        learn(&mut p, 0, at, 1);
         assert_eq!(p.fdb().dynamic(), want, "{name}");
     }
 }
@@ -85,7 +85,7 @@ fn control_plane_entries_stay() {
         let mut state = base();
         state.fdb.insert((vlan(10), host(1)), target);
         let mut p = pipeline(&state);
-        assert_eq!(hear(&mut p, 0, 1, 1), [""; 0]);
+        assert_eq!(learn(&mut p, 0, 1, 1), [""; 0]);
         assert_eq!(p.fdb().get(vlan(10), host(1)).unwrap().port, target.port());
         assert_eq!(p.flush(&FdbFilter::default(), Timestamp::default(), &mut |_| {}), 0);
     }
@@ -128,7 +128,7 @@ fn limits_refuse_and_count() {
         change(&mut state);
         let mut p = pipeline(&state);
         for (at, n) in received {
-            hear(&mut p, 0, *at, *n);
+            learn(&mut p, 0, *at, *n);
         }
         assert_eq!((p.fdb().dynamic(), p.fdb().refusals()), (learned, refused), "{name}");
         if name == "port, move refused" {
@@ -140,9 +140,9 @@ fn limits_refuse_and_count() {
 #[test]
 fn high_water_stays() {
     let mut p = pipeline(&PlaneState { fdb: BTreeMap::new(), ..base() });
-    (1..=9).for_each(|n| drop(hear(&mut p, 0, 1, n)));
+    (1..=9).for_each(|n| drop(learn(&mut p, 0, 1, n)));
     p.flush(&FdbFilter::default(), Timestamp::default(), &mut |_| {});
-    hear(&mut p, 0, 1, 1);
+    learn(&mut p, 0, 1, 1);
     assert_eq!((p.fdb().high_water(), p.fdb().len()), (9, 1));
 }
 
@@ -215,7 +215,7 @@ proptest! {
                     if was.is_none_or(|(p, _, _)| p != 0) {
                         model_hear(&mut model, port, host, now_s);
                     }
-                    hear(&mut p, now_s, port, host);
+                    learn(&mut p, now_s, port, host);
                 }
                 Step::Set { vlan: v, host: n, target } => {
                     let to = target.map(|n| PortId::new(n).map_or(FdbTarget::Blackhole, FdbTarget::Static));

@@ -5,6 +5,7 @@
 mod fdb;
 mod properties;
 mod route;
+mod route_oracle;
 mod snoop;
 mod stages;
 mod support;
