@@ -23,6 +23,27 @@ pub const PROTOCOLS: Names<u8> = &[
     ("udp", 17),
 ];
 
+/// The full name of a protocol of [`PROTOCOLS`] or [`PROTOCOLS6`].
+pub fn protocol_help(name: &str) -> &'static str {
+    match name {
+        "ahp" => "Authentication header (RFC 4302)",
+        "eigrp" => "Enhanced Interior Gateway Routing Protocol",
+        "esp" => "Encapsulating security payload (RFC 4303)",
+        "gre" => "Generic routing encapsulation",
+        "icmp" => "Internet Control Message Protocol",
+        "igmp" => "Internet Group Management Protocol",
+        "ipinip" => "IP in IP",
+        "nos" => "KA9Q NOS, IP over IP",
+        "ospf" => "Open Shortest Path First",
+        "pcp" => "IP payload compression (RFC 3173)",
+        "pim" => "Protocol Independent Multicast",
+        "sctp" => "Stream Control Transmission Protocol",
+        "tcp" => "Transmission Control Protocol",
+        "udp" => "User Datagram Protocol",
+        _ => "A protocol",
+    }
+}
+
 /// Protocols of IPv6.
 pub const PROTOCOLS6: Names<u8> =
     &[("ahp", 51), ("esp", 50), ("icmp", 58), ("pcp", 108), ("sctp", 132), ("tcp", 6), ("udp", 17)];

@@ -220,7 +220,7 @@ fn protocol(kind: Kind, line: &mut Words<'_>) -> Result<Protocol, Wrong> {
         _ => (("ip", "Any Internet Protocol"), names::PROTOCOLS),
     };
     let mut keywords: Vec<(&'static str, &'static str)> =
-        table.iter().map(|(name, _)| (*name, "A protocol")).collect();
+        table.iter().map(|(name, _)| (*name, names::protocol_help(name))).collect();
     keywords.push(any);
     if kind == Kind::Extended {
         keywords.push(("object-group", "Service object group"));

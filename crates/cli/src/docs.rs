@@ -81,7 +81,8 @@ const VRF: &str = "Entered by `vrf definition NAME`; prompts `HOSTNAME(config-vr
     `HOSTNAME(config-vrf-af)#`. A VRF is the network namespace of its name.";
 const TRACK: &str = "Entered by `track N` with the object to track; prompt `HOSTNAME(config-track)#`.";
 const ACCESS_LIST: &str = "Entered by `ip access-list standard|extended NAME`, `ipv6 access-list NAME` and `mac access-list \
-    extended NAME`; prompt `HOSTNAME(config-acl)#`. [access-lists.md](../access-lists.md) has the grammar of rules.";
+    extended NAME`; prompt `HOSTNAME(config-std-nacl)#`, `(config-ext-nacl)#`, `(config-ipv6-acl)#` or \
+    `(config-ext-macl)#`. [access-lists.md](../access-lists.md) has the grammar of rules.";
 const NETWORK_GROUP: &str =
     "Entered by `object-group network NAME`; prompt `HOSTNAME(config-network-group)#`.";
 const SERVICE_GROUP: &str =

@@ -34,6 +34,7 @@ pub fn fuzz_line(data: &[u8]) {
                 names: &NoNames,
                 privileged: *mode != Mode::User,
                 is_exec,
+                list: mode.list_kind(),
             };
             assert!(!helper.help(line).is_empty());
             let completion = helper.complete(line);

@@ -4,6 +4,7 @@
 //! `<cr>`.
 
 use crate::args::{Kind, Names, Take, take};
+use crate::help_rule;
 use crate::line::{Failure, Word, words};
 use crate::parse::{Expected, Reader};
 use crate::pipe;
@@ -24,6 +25,8 @@ pub struct Helper<'a> {
     pub privileged: bool,
     /// True in exec modes.
     pub is_exec: bool,
+    /// The kind of the access list in whose mode the line is typed.
+    pub list: Option<lanyard_acl::Kind>,
 }
 
 /// The completions for TAB.
@@ -50,6 +53,9 @@ struct Item {
 impl Item {
     fn word(word: &str, help: &str) -> Self {
         Self { label: word.into(), is_name: false, help: help.into(), word: Some(word.into()) }
+    }
+    fn choice((label, help): (String, &'static str)) -> Self {
+        if help_rule::is_keyword(&label) { Self::word(&label, help) } else { Self::label(label, help) }
     }
     fn label(label: String, help: &str) -> Self {
         Self { label, is_name: false, help: help.into(), word: None }
@@ -129,10 +135,17 @@ impl Helper<'_> {
         let complete = &words[..words.len() - usize::from(!partial.is_empty())];
         let shows =
             pipe::position(&[complete, &[Word { text: "|", at: 0 }]].concat(), self.is_exec).is_some();
+        let texts: Vec<&str> = complete.iter().map(|word| word.text).collect();
         for group in self.expected(line, complete)? {
             let mut items = Vec::new();
             let mut ends = false;
             for expected in &group {
+                if let Some((Kind::Rule(_), _, used)) = expected.inside {
+                    let rule = help_rule::rule(self.list, &texts, used, partial);
+                    ends = rule.complete;
+                    items.extend(rule.choices.into_iter().map(Item::choice));
+                    break;
+                }
                 if let Some((kind, help, used)) = expected.inside {
                     items.extend(inside(kind, help, used, partial, self.names));
                     if kind == Kind::Interface {
@@ -141,7 +154,7 @@ impl Helper<'_> {
                     }
                 }
                 ends |= expected.cr && partial.is_empty();
-                items.extend(expected.nodes.iter().flat_map(|node| self.node(node, partial)));
+                items.extend(expected.nodes.iter().flat_map(|node| self.node(node, &texts, partial)));
             }
             items.sort();
             items.dedup_by(|a, b| a.label == b.label);
@@ -158,9 +171,13 @@ impl Helper<'_> {
         Ok((start, Vec::new()))
     }
 
-    /// The items of a node for the partial word `partial`.
-    fn node(&self, node: &Node, partial: &str) -> Vec<Item> {
+    /// The items of a node for the partial word `partial`; `before` are the complete words of the line.
+    fn node(&self, node: &Node, before: &[&str], partial: &str) -> Vec<Item> {
         match node.token {
+            Token::Arg(Kind::Rule(_)) => {
+                let rule = help_rule::rule(self.list, before, 0, partial);
+                rule.choices.into_iter().map(Item::choice).collect()
+            }
             Token::Word(word) if word.starts_with(&partial.to_ascii_lowercase()) => {
                 vec![Item::word(word, node.help)]
             }

@@ -17,6 +17,7 @@ mod feature;
 mod fuzz;
 pub mod generate;
 mod help;
+mod help_rule;
 pub mod import;
 pub mod line;
 pub mod mode;

@@ -2,6 +2,7 @@
 //!
 //! `commands::root` has the trees that parse a line in each mode.
 
+use lanyard_acl::Kind;
 use lanyard_config::InterfaceName;
 use lanyard_types::VlanSet;
 
@@ -32,7 +33,7 @@ pub enum ConfigMode {
     /// `track N`.
     Track(u16),
     /// `ip access-list`, `ipv6 access-list`, `mac access-list`, by name.
-    AccessList(lanyard_acl::Kind, String),
+    AccessList(Kind, String),
     /// `object-group network`.
     NetworkGroup(String),
     /// `object-group service`.
@@ -72,7 +73,10 @@ impl ConfigMode {
             Self::Vrf { family: None, .. } => "-vrf",
             Self::Vrf { family: Some(_), .. } => "-vrf-af",
             Self::Track(_) => "-track",
-            Self::AccessList(..) => "-acl",
+            Self::AccessList(Kind::Standard, _) => "-std-nacl",
+            Self::AccessList(Kind::Extended, _) => "-ext-nacl",
+            Self::AccessList(Kind::Ipv6, _) => "-ipv6-acl",
+            Self::AccessList(Kind::Mac, _) => "-ext-macl",
             Self::NetworkGroup(_) => "-network-group",
             Self::ServiceGroup(_) => "-service-group",
             Self::TimeRange(_) => "-time-range",
@@ -105,6 +109,14 @@ impl ConfigMode {
 }
 
 impl Mode {
+    /// The kind of the access list whose mode it is.
+    #[must_use]
+    pub fn list_kind(&self) -> Option<Kind> {
+        match self {
+            Self::Config { at: ConfigMode::AccessList(kind, _), .. } => Some(*kind),
+            _ => None,
+        }
+    }
     /// The prompt.
     #[must_use]
     pub fn prompt(&self, hostname: &str) -> String {

@@ -408,6 +408,7 @@ impl Session {
             names,
             privileged: self.state.mode != Mode::User,
             is_exec: self.in_exec(),
+            list: self.state.mode.list_kind(),
         }
     }
 }

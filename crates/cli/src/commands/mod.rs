@@ -71,7 +71,7 @@ pub struct Trees {
     pub vrf: &'static [Node],
     /// `(config-track)#`.
     pub track: &'static [Node],
-    /// `(config-acl)#`.
+    /// `(config-ext-nacl)#` and the modes of the other kinds of lists.
     pub access_list: &'static [Node],
     /// `(config-network-group)#`.
     pub network_group: &'static [Node],
