@@ -221,6 +221,15 @@ impl MacMatch {
 }
 
 impl Rule {
+    /// True if the rule refers to the network or service group `name`.
+    #[must_use]
+    pub fn names_group(&self, name: &str) -> bool {
+        let Matches::Ip(ip) = &self.matches else { return false };
+        let is_address = |address: &Address| matches!(address, Address::Group(group) if group == name);
+        is_address(&ip.src)
+            || is_address(&ip.dst)
+            || matches!(&ip.protocol, Protocol::Group(group) if group == name)
+    }
     /// A rule without further conditions.
     #[must_use]
     pub const fn new(action: Action, matches: Matches) -> Self {

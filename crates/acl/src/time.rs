@@ -117,10 +117,14 @@ impl Periodic {
         let now = at.in_week();
         (0..7).filter(|day| self.days >> day & 1 == 1).any(|day| {
             let begin = day * DAY + i64::from(self.from);
-            let last = if self.to_day == 0 { day } else { i64::from(self.to_day.trailing_zeros()) };
-            let end = last * DAY + i64::from(self.to);
-            // A range that ends before it begins goes on into the next week.
-            if begin <= end { (begin..=end).contains(&now) } else { now >= begin || now <= end }
+            // A period without a last day that ends before it begins ends on the next day.
+            let last = match self.to_day {
+                0 => day + i64::from(self.to < self.from),
+                to_day => i64::from(to_day.trailing_zeros()),
+            };
+            // The period may go on into the next week.
+            let length = (last * DAY + i64::from(self.to) - begin).rem_euclid(WEEK);
+            (now - begin).rem_euclid(WEEK) <= length
         })
     }
     fn text(self) -> String {
@@ -204,6 +208,11 @@ mod tests {
         assert!(long.active(at(25, 3, 0)) && long.active(at(27, 17, 0)) && !long.active(at(27, 17, 1)));
         let wraps = week(64, 22 * 60, 1, 6 * 60);
         assert!(wraps.active(at(21, 23, 0)) && wraps.active(at(22, 6, 0)) && !wraps.active(at(22, 7, 0)));
+        let night = week(127, 22 * 60, 0, 5 * 60);
+        assert!(night.active(at(22, 4, 0)) && night.active(at(22, 22, 0)) && night.active(at(23, 5, 0)));
+        assert!(!night.active(at(23, 5, 1)) && !night.active(at(23, 12, 0)) && !night.active(at(23, 21, 59)));
+        let friday = week(32, 22 * 60, 0, 5 * 60);
+        assert!(friday.active(at(28, 5, 0)) && !friday.active(at(27, 4, 0)) && !friday.active(at(22, 12, 0)));
         assert_eq!(work.lines(), ["periodic weekdays 8:00 to 17:00"]);
         assert_eq!(long.lines(), ["periodic Monday 8:00 to Friday 17:00"]);
         assert!(TimeRange::default().active(at(1, 0, 0)));

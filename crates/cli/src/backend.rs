@@ -321,6 +321,8 @@ pub trait AccessLists {
     fn access_list_matches(&mut self, name: &str) -> BTreeMap<u32, u64>;
     /// `clear access-list counters`: of one list, or of all.
     fn clear_access_list_matches(&mut self, only: Option<&str>);
+    /// The minute of local time by which time ranges are judged.
+    fn minute(&self) -> lanyard_acl::time::Minute;
 }
 
 /// Object tracking, virtual routers, DHCP relays, and the FPM server.

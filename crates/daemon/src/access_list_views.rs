@@ -1,6 +1,8 @@
 //! The counters of access lists, for `show access-lists` and `clear access-list counters`.
 
+use crate::access_lists::minute_now;
 use crate::core::Core;
+use lanyard_acl::time::Minute;
 use lanyard_cli::backend::AccessLists;
 use lanyard_types::AclId;
 use std::collections::BTreeMap;
@@ -27,5 +29,8 @@ impl AccessLists for Core {
         };
         let ids: Vec<AclId> = lists.iter().filter(|(_, list)| named(list)).map(|(id, _)| *id).collect();
         ids.into_iter().for_each(|id| self.ctx.plane.clear_acl_matches(id));
+    }
+    fn minute(&self) -> Minute {
+        minute_now()
     }
 }

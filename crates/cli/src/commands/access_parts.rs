@@ -212,7 +212,7 @@ fn network(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let ConfigMode::NetworkGroup(name) = &*edit.mode else {
         return Err("this command needs the mode of a group: enter object-group network first".into());
     };
-    let new = match (args.prefix(), args.addresses()[..].to_vec()[..].to_vec().as_slice()) {
+    let new = match (args.prefix(), args.addresses().as_slice()) {
         (Some(ipnet::IpNet::V6(net)), _) => NetworkMember::V6(net.trunc()),
         (_, [IpAddr::V4(host)]) => NetworkMember::Host(*host),
         (_, [IpAddr::V4(net), IpAddr::V4(mask)]) => {

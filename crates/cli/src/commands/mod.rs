@@ -23,6 +23,7 @@ mod route;
 mod session;
 mod shared;
 mod show;
+mod show_access;
 mod show_ip;
 mod show_stp;
 mod snooping;

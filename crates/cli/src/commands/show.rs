@@ -2,7 +2,7 @@
 //! as text or JSON.
 
 use super::shared::{get_interfaces, unknown};
-use super::{access_list, archive, discovery, fpm, need, platform as chip, show_ip, show_stp};
+use super::{access_list, archive, discovery, fpm, need, platform as chip, show_access, show_ip, show_stp};
 use crate::args::{Args, Kind, short};
 use crate::backend::{MacFilter, Refusal};
 use crate::config_view as made;
@@ -36,6 +36,7 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
     discovery::SHOW_LLDP,
     kw("logging", "Show the contents of logging buffers").exec(logging),
     kw("mac", "MAC configuration").then(&[MAC]),
+    show_access::OBJECT_GROUP,
     PLATFORM,
     archive::SHOW_RELOAD,
     kw("running-config", "Current operating configuration").privileged().exec(running).then(&[
@@ -46,10 +47,13 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
     ]),
     show_stp::TREE,
     kw("startup-config", "Contents of startup configuration").privileged().exec(startup),
+    show_access::TIME_RANGE,
     show_ip::TRACK,
     kw("users", "Display information about terminal lines").exec(users),
     kw("version", "System hardware and software status").exec(version),
     kw("vlan", "VLAN status").exec(vlan).then(&[
+        show_access::ACCESS_MAP,
+        show_access::FILTER,
         kw("brief", "All VLANs in brief").exec(vlan),
         kw("id", "VLAN status by VLAN id").then(&[arg(Kind::VlanList, "VLAN IDs").exec(vlan)]),
         kw("name", "VLAN status by VLAN name").then(&[arg(Kind::Word("WORD", 32), "A VLAN name").exec(vlan)]),

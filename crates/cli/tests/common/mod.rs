@@ -401,6 +401,10 @@ impl lanyard_cli::backend::AccessLists for Fake {
     fn clear_access_list_matches(&mut self, only: Option<&str>) {
         self.cleared.push(format!("access list {only:?}"));
     }
+    fn minute(&self) -> lanyard_acl::time::Minute {
+        // A Monday.
+        lanyard_acl::time::Minute::of(2026, 11, 23, 12, 0).expect("a date")
+    }
 }
 
 impl Services for Fake {
