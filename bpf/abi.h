@@ -56,6 +56,8 @@ enum ly_form { LY_UNTAGGED = 0, LY_DOT1Q = 1, LY_DOT1AD = 2, LY_FORMS = 4 };
 #define LY_PORT_LEASED_TAGS 0x20000 /* XDP sees tags only while the control plane keeps the driver from parsing them */
 #define LY_PORT_XDP_ENDED 0x40000   /* the lease of LY_PORT_LEASED_TAGS has ended: XDP passes all received frames to TC */
 #define LY_PORT_SNOOP 0x80000 /* a member of a VLAN with multicast snooping */
+#define LY_PORT_CHANNEL 0x100000 /* a port-channel, whose members are channels[channel]; it has no netdev */
+#define LY_PORT_MEMBER 0x200000 /* a member of the port-channel `parent`, channels[channel] */
 #define LY_PORT_LAYER3 (LY_PORT_ROUTED | LY_PORT_SUB)
 #define LY_PORT_XDP_TX 0x40   /* accepts frames redirected by XDP (the port is in xdp_ports) */
 
@@ -65,10 +67,11 @@ struct ly_port {
 	__u16 pvid; /* 0: untagged frames are refused */
 	__u16 tpid; /* EtherType of the port's tag; 0: the port recognises no tag */
 	__u8 form;  /* enum ly_form of tagged frames that leave; LY_UNTAGGED when tpid is 0 */
-	__u8 pad[3];
+	__u8 channel; /* the number of the port-channel; 0: none */
+	__u8 pad[2];
 	__u32 max_len; /* longest frame, its own tag not counted: MTU + 18 */
 	__u16 rif;    /* a routed port's own router interface; 0: none */
-	__u16 parent; /* a subinterface's routed port */
+	__u16 parent; /* a subinterface's routed port, or a member's port-channel */
 	__u64 peer_mac; /* raw; LY_PORT_PEER says that it is set */
 };
 _Static_assert(sizeof(struct ly_port) == 32, "ly_port");
@@ -86,6 +89,24 @@ struct ly_if_slot {
 	__u32 ifindex;
 	__u32 port;
 };
+
+/* channels[number]: the members of a port-channel that are in use. Frames leave by the member of their bucket. */
+#define LY_CHANNELS 256
+#define LY_CHANNEL_BUCKETS 256
+
+struct ly_channel {
+	__u64 collecting[LY_PORT_WORDS];   /* the members whose frames are accepted */
+	__u16 member[LY_CHANNEL_BUCKETS]; /* 0: the port-channel cannot send */
+};
+_Static_assert(sizeof(struct ly_channel) == 128 + 2 * LY_CHANNEL_BUCKETS, "ly_channel");
+
+/* ly_global.balance: the fields of a frame that are hashed to its bucket */
+#define LY_BALANCE_FIELDS 0x03
+enum ly_balance { LY_BALANCE_MAC = 0, LY_BALANCE_IP = 1, LY_BALANCE_PORT = 2, LY_BALANCE_IP_PORT = 3 };
+#define LY_BALANCE_SRC 0x04
+#define LY_BALANCE_DST 0x08
+#define LY_BALANCE_SYMMETRIC 0x10
+#define LY_BALANCE_USED 0x80 /* there is a port-channel */
 
 /* port_vlans[port].bits[vlan]: all properties of a (port, VLAN) pair that the pipeline uses, in one byte. */
 #define LY_PV_MEMBER 0x01
@@ -124,7 +145,8 @@ struct ly_global {
 	__u8 reserved[16]; /* ReservedAction by the last nibble: 0 drop, 1 forward, 2 trap */
 	__u8 trap_pvst; /* not 0: PVST+ BPDUs are trapped in some VLAN, and so are those without a VLAN */
 	__u8 trap_cdp;  /* not 0: frames for CISCO_DISCOVERY are trapped */
-	__u8 unused[2];
+	__u8 balance; /* LY_BALANCE_* */
+	__u8 unused;
 	__u16 first_word, end_word; /* the words of a port set that can be non-zero: lowest port / 64, highest port / 64 + 1 */
 	__u64 isolated[LY_PORT_WORDS];
 	__u64 no_unicast[LY_PORT_WORDS];   /* ports left out of unknown-unicast floods */
@@ -469,6 +491,8 @@ struct ly_journal {
 	__u8 up;       /* the reason why it goes to the kernel; 0: it does not */
 	__u8 straight; /* it leaves by target_port regardless of the FDB */
 	__u32 extra; /* input: the length of the frame minus that of the bytes given to the test run, modulo 2^32 */
+	__u32 balanced; /* the bucket by which members of port-channels were chosen, plus 1; 0: none was */
+	__u32 member;   /* the member that received the frame, if its port-channel accepted it; 0: none */
 	struct {
 		__u32 len;
 		__u16 tag_proto; /* the out-of-band tag when it was sent; 0: none */
@@ -477,6 +501,6 @@ struct ly_journal {
 	__u16 egress_port[LY_PORTS]; /* in the order in which they were sent */
 	__u8 egress_form[LY_PORTS];
 };
-_Static_assert(sizeof(struct ly_journal) == 104 + 2 * LY_PORTS + LY_PORTS, "ly_journal");
+_Static_assert(sizeof(struct ly_journal) == 112 + 2 * LY_PORTS + LY_PORTS, "ly_journal");
 
 #endif

@@ -92,13 +92,14 @@ struct nh_word {
 
 struct frame {
 	__u64 dst, src; /* raw */
-	struct ly_port *port; /* the ingress port; NULL when the netdev is no port */
+	struct ly_port *port; /* of port_id; NULL when the netdev is no port */
 	struct ly_port *out;  /* known unicast: the egress port */
 	__u32 len;            /* as received, tags included */
 	__u32 bare_len;       /* without the recognised tag */
 	__u32 now_s;
 	__s32 action;         /* the program's return code for the frame itself */
-	__u16 port_id;
+	__u16 port_id;  /* the ingress port, or its port-channel */
+	__u16 member;   /* the member of the port-channel that received the frame; 0: no member did */
 	__u16 out_id;   /* 0: flood */
 	__u16 outer;    /* EtherType at offset 12 on the wire, in or out of band */
 	__u16 tci;      /* of the recognised tag; 0 without one */

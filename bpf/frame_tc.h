@@ -97,7 +97,7 @@ static __always_inline __u16 tc_l3_type(struct __sk_buff *skb, struct frame *f, 
  * may be of different versions. The step defines the meaning of `other` and `more`. */
 static __always_inline int step_enter(struct __sk_buff *skb, struct frame *f, __u32 step, __u16 other, __u32 more)
 {
-	skb->cb[0] = f->port_id | (__u32)f->came << 16;
+	skb->cb[0] = f->port_id | (__u32)f->member << 10 | (__u32)f->came << 20;
 	skb->cb[1] = f->tci | (__u32)other << 16;
 	skb->cb[2] = more;
 	skb->cb[3] = f->form | (__u32)f->straight << 8 | (__u32)f->routed << 16;
@@ -115,7 +115,8 @@ static __always_inline bool step_begin(struct __sk_buff *skb, struct frame *f)
 	if (!tc_read(skb, f))
 		return false;
 	f->port_id = skb->cb[0] & (LY_PORTS - 1);
-	f->came = skb->cb[0] >> 16;
+	f->member = skb->cb[0] >> 10 & (LY_PORTS - 1);
+	f->came = skb->cb[0] >> 20;
 	f->tci = skb->cb[1];
 	f->form = skb->cb[3];
 	f->straight = skb->cb[3] >> 8;

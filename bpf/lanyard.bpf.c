@@ -32,6 +32,7 @@
 #include "stages/storm.h"
 #include "stages/learn.h"
 #include "stages/route.h"
+#include "balance.h" /* used by replicate */
 #include "stages/snoop.h"
 #include "stages/bridge.h"
 #include "stages/vlan_egress.h"
@@ -161,9 +162,11 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 	}
 	if (xdp_leaves(&f))
 		return XDP_PASS;
-	if (stage_parse(&f) || stage_port(&f) || f.port->flags & (LY_PORT_XDP_ENDED | LY_PORT_ACL_IN))
+	if (stage_parse(&f) || f.port->flags & LY_PORT_XDP_ENDED)
 		return XDP_PASS;
-	if (f.port->flags & LY_PORT_PARTIAL && checksum_missing(ctx, &f))
+	if (f.port->flags & LY_PORT_PARTIAL && checksum_missing(ctx, &f)) /* a property of the netdev, not of a port-channel */
+		return XDP_PASS;
+	if (stage_port(&f) || f.port->flags & LY_PORT_ACL_IN)
 		return XDP_PASS;
 	if (f.port->flags & LY_PORT_LAYER3) {
 		if (f.port->flags & LY_PORT_SUB)

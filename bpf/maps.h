@@ -32,6 +32,7 @@ const volatile __u32 never = 0;
 
 ROWS(if_slots, struct ly_if_slot, LY_IFMAP);
 ROWS(ports, struct ly_port, LY_PORTS);
+ROWS(channels, struct ly_channel, LY_CHANNELS);
 ROWS(port_vlans, struct ly_port_vlans, LY_PORTS);
 TABLE(vlan_ports, struct ly_vlan_ports, LY_VLANS, BPF_F_MMAPABLE);
 ROWS(global, struct ly_global, 1);

@@ -13,6 +13,7 @@ enum {
 /* How a frame leaves: routed into a VLAN whose lists have not been asked yet; for TUNNEL, whatever its bytes say. */
 #define ACL_ROUTED 1
 #define ACL_TUNNELLED 2
+#define ACL_DENIED 4 /* of floods: a list of the VLAN denied it */
 
 static __always_inline void acl_outbound(struct acl_ask *a, __u32 what, __u32 how)
 {
@@ -49,6 +50,8 @@ static __always_inline int stage_acl_egress(struct frame *f, struct __sk_buff *s
 {
 	if (!acl_leaves(f))
 		return 0;
+	if (f->out->flags & LY_PORT_CHANNEL && !ROW(channels, f->out->channel)->member[0])
+		return DROP(DROP_EGRESS_DOWN); /* as in tc_unicast, but before lists count the frame: there is no member for any bucket */
 	return tc_acl_out(skb, ACL_WHERE(f->outer, f->form, f->form), ACL_WHAT(f->out_id, f->vlan, f->tci),
 			  f->routed && !f->straight ? ACL_ROUTED : 0);
 }

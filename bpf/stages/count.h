@@ -21,6 +21,28 @@ static __always_inline void count_tx_dropped(__u32 port)
 		s->tx_dropped++;
 }
 
+static __always_inline void count_rx(__u32 port, __u32 len, int end)
+{
+	struct ly_port_stats *s = LOOKUP(port_stats, port);
+	if (s) {
+		s->rx_frames++;
+		s->rx_bytes += len;
+		if (end > 0)
+			s->dropped[end & (LY_DROPS - 1)]++;
+		else if (end < 0)
+			s->trapped++;
+		else
+			s->forwarded++;
+	}
+}
+
+/* A frame of a member of a port-channel is counted at both; a global function, so that other frames pay for the branch only. */
+__noinline int count_member(__u32 port, __u32 len, int end)
+{
+	count_rx(port, len, end);
+	return 0;
+}
+
 /* Counts a received frame; `end` is the result of the stages. */
 static __always_inline void stage_count(struct frame *f, int end)
 {
@@ -35,21 +57,14 @@ static __always_inline void stage_count(struct frame *f, int end)
 			j->tci = f->tci;
 			j->flooded = (f->came || f->routed) && !f->out_id;
 			j->len = f->len;
+			j->member = f->member;
 		}
 	}
 	if (!leaves_marks(LY_DRY_COUNT))
 		return;
-	struct ly_port_stats *s = LOOKUP(port_stats, f->port_id);
-	if (s) {
-		s->rx_frames++;
-		s->rx_bytes += f->len;
-		if (end > 0)
-			s->dropped[end & (LY_DROPS - 1)]++;
-		else if (end < 0)
-			s->trapped++;
-		else
-			s->forwarded++;
-	}
+	count_rx(f->port_id, f->len, end);
+	if (f->member)
+		count_member(f->member, f->len, end);
 	if (f->came) {
 		struct ly_vlan_stats *v = LOOKUP(vlan_stats, f->came);
 		if (v) {

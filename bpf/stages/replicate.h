@@ -21,35 +21,35 @@ static __always_inline __u32 form_order(struct frame *f, __u8 own)
 struct flood {
 	struct __sk_buff *skb;
 	struct ly_vlan_ports *sets;
-	struct ly_global *global;
 	struct ly_mdb_row *members;  /* a group's frame: the entry that limits it, */
 	struct ly_snoop_vlan *snoop; /* and the ports of routers; NULL: it is not limited */
-	__u32 family;
 	__u64 bits;     /* ports left in this word */
 	__u32 order;    /* forms left, four bits each; the lowest is the current one */
 	__u32 word;     /* next word of this form */
 	__u32 at;       /* the word from which `bits` was read */
-	__u32 pending;  /* the port held back until it is known whether it is the last; 0: none */
-	__u32 pending_ifindex;
-	__u32 pending_len;
 	__u32 bare_len;
+	__u32 gso;
+	__u16 pending;  /* the port held back until it is known whether it is the last; 0: none */
+	__u16 pending_channel; /* the port-channel for which it sends; 0: none */
 	__u16 port_id;  /* the ingress port, */
 	__u8 isolated;  /* and whether it is protected */
-	__u32 gso;
+	__u8 family;    /* of a group's frame */
 	__u16 tci;
 	__u8 unicast, multicast; /* leave out ports that block unknown unicast, or multicast */
 	__u8 have;      /* the frame's current form */
 	__u8 stale;     /* a priority tag, not yet rewritten */
 	__u8 sent;      /* sent to at least one port */
 	__u8 too_long;  /* too long for at least one port */
+	__u8 down;      /* no member of at least one port-channel can send */
 	__u8 failed;
 	__u64 address;  /* a frame for TUNNEL: the destination that its protocol uses, */
 	__u32 carries;  /* the flag of the tunnel ports that carry it, */
 	__u8 tunnelled; /* whether it is such a frame, */
 	__u8 restored;  /* and whether its destination now is its protocol's */
 	__u8 denied;    /* the drop reason of a list that denied it at a port */
-	__u8 acl;       /* ACL_ROUTED: the lists of its VLAN are to be asked; ACL_TUNNELLED */
+	__u8 acl;       /* ACL_ROUTED: the lists of its VLAN are to be asked; ACL_DENIED: one of them denied it; ACL_TUNNELLED */
 	__u16 type;     /* for access lists: the packet's EtherType */
+	__u8 bucket;    /* by which members of port-channels are chosen */
 	__u32 zero;     /* 0, which the verifier does not know */
 };
 
@@ -63,29 +63,44 @@ static __always_inline __u64 flood_word(struct flood *s)
 	if (w == s->port_id / 64)
 		bits &= ~(1ULL << (s->port_id & 63));
 	if (s->isolated)
-		bits &= ~s->global->isolated[w];
+		bits &= ~ROW(global, 0)->isolated[w];
 	if (s->unicast)
-		bits &= ~s->global->no_unicast[w];
+		bits &= ~ROW(global, 0)->no_unicast[w];
 	if (s->multicast)
-		bits &= ~s->global->no_multicast[w];
+		bits &= ~ROW(global, 0)->no_multicast[w];
 	if (s->members && s->snoop)
 		bits &= s->members->ports[w] | s->snoop->routers[s->family & 1][w];
 	return bits;
 }
 
+/* Counts a copy at the port that sends it and at the port-channel for which it does. */
+static __always_inline void count_copy(__u32 port, __u32 channel, __u32 len, bool sent)
+{
+	if (sent)
+		count_tx(port, len);
+	else
+		count_tx_dropped(port);
+	if (!channel)
+		return;
+	if (sent)
+		count_tx(channel, len);
+	else
+		count_tx_dropped(channel);
+}
+
 /* Sends a copy of the frame to a port that is not the last. Returns 1 if it was sent. */
-__noinline int tc_copy(struct __sk_buff *skb, __u32 port, __u32 ifindex, __u32 len, __u32 form)
+__noinline int tc_copy(struct __sk_buff *skb, __u32 port, __u32 channel, __u32 len, __u32 form)
 {
 	if (dry) {
 		struct ly_journal *j = dry_journal();
 		if (j)
 			j->clones++;
 		tc_journal_emit(skb, port, form);
-	} else if (bpf_clone_redirect(skb, ifindex, 0)) {
-		count_tx_dropped(port);
+	} else if (bpf_clone_redirect(skb, ROW(ports, port)->ifindex, 0)) {
+		count_copy(port, channel, len, false);
 		return 0;
 	}
-	count_tx(port, len);
+	count_copy(port, channel, len, true);
 	return 1;
 }
 
@@ -123,6 +138,12 @@ static __always_inline __u8 flood_form(struct flood *s)
 	return s->restored ? LY_RESTORED : s->have;
 }
 
+/* The length of a copy in the frame's current form. */
+static __always_inline __u32 flood_len(struct flood *s)
+{
+	return s->bare_len + (s->have != LY_UNTAGGED ? 4 : 0);
+}
+
 /* The EtherType of the packet, before the tag is changed: when the kernel removes a tag, it moves the next one out of band. */
 __noinline __u32 flood_type(struct __sk_buff *skb, __u32 form, __u32 outer)
 {
@@ -133,20 +154,20 @@ __noinline __u32 flood_type(struct __sk_buff *skb, __u32 form, __u32 outer)
 	return (void *)(type + 1) <= (void *)(long)skb->data_end ? bpf_ntohs(*type) : 0;
 }
 
-/* Asks the lists that judge the frame where it leaves by `id`. True if it may not leave there. A list of its VLAN that denies
- * it ends the loop. */
+/* Asks the lists that judge the frame where it leaves by `id`. True if it may not leave there. A list of its VLAN denies it for
+ * all ports. */
 static __always_inline bool flood_denied(struct flood *s, __u32 id, __u32 flags)
 {
-	if (!(flags & LY_PORT_ACL_OUT) && !(s->acl & ACL_ROUTED))
+	if (!(flags & LY_PORT_ACL_OUT) && !(s->acl & (ACL_ROUTED | ACL_DENIED)))
 		return false;
+	if (s->acl & ACL_DENIED)
+		return true;
 	int end = tc_acl_out(s->skb, ACL_WHERE(s->type, LY_UNTAGGED, s->have), ACL_WHAT(id, s->tci & VID_MASK, s->tci), s->acl);
 	s->acl &= ACL_TUNNELLED;
 	if (!end)
 		return false;
 	if (end == DROP_ACL_VLAN_OUT || end == DROP_ACL_ROUTER_OUT) {
-		s->order = FORMS_END + s->zero;
-		s->bits = s->zero;
-		s->word = s->zero;
+		s->acl = ACL_DENIED + s->zero; /* the other ports are examined, because they count what they lack */
 		s->denied = end + s->zero;
 	} else if (!s->denied || end == DROP_ACL_PORT_OUT) {
 		s->denied = end + s->zero;
@@ -158,8 +179,8 @@ static __always_inline bool flood_denied(struct flood *s, __u32 id, __u32 flags)
 static long flood_step(__u32 index, struct flood *s)
 {
 	if (s->bits == 0) {
-		if (s->word >= s->global->end_word) {
-			s->word = s->global->first_word;
+		if (s->word >= ROW(global, 0)->end_word) {
+			s->word = ROW(global, 0)->first_word;
 			s->order >>= 4;
 		}
 		if ((s->order & 0xf) == FORMS_END)
@@ -172,28 +193,43 @@ static long flood_step(__u32 index, struct flood *s)
 	__u32 id = (s->at * 64 + bit_number(s->bits)) & (LY_PORTS - 1);
 	s->bits &= s->bits - 1;
 	struct ly_port *out = ROW(ports, id);
+	__u32 flags = out->flags, sender = id, channel = s->zero;
 	bool restore = s->tunnelled && is_tunnel(out);
-	if (restore && !(out->flags & s->carries))
+	if (restore && !(flags & s->carries))
 		return 0;
-	if (!egress_fits(s->bare_len, s->gso, out) || (s->gso && !dry && tc_bridged_too_long(s->skb, id, s->have))) {
+	if (!egress_fits(s->bare_len, s->gso, out)) {
 		s->too_long = 1 + s->zero;
 		count_tx_dropped(id);
 		return 0;
 	}
-	if (flood_denied(s, id, out->flags))
+	if (flags & LY_PORT_CHANNEL) {
+		sender = channel_member(out->channel, s->bucket) & (LY_PORTS - 1);
+		if (!sender) {
+			s->down = 1 + s->zero;
+			count_tx_dropped(id);
+			return 0;
+		}
+		channel = id;
+	}
+	if (s->gso && !dry && tc_bridged_too_long(s->skb, sender, s->have)) {
+		s->too_long = 1 + s->zero;
+		count_copy(sender, channel, 0, false);
 		return 0;
+	}
+	if (flood_denied(s, id, flags))
+		return 0;
+	if (channel)
+		balance_note(s->bucket);
 	if (s->pending)
-		s->sent |= tc_copy(s->skb, s->pending, s->pending_ifindex, s->pending_len, flood_form(s));
+		s->sent |= tc_copy(s->skb, s->pending, s->pending_channel, flood_len(s), flood_form(s));
 	s->pending = s->zero;
-	__u32 ifindex = out->ifindex;
 	__u8 form = s->order & (LY_FORMS - 1);
 	if (!flood_retag(s, form) || (s->tunnelled && !flood_readdress(s, restore))) {
 		s->failed = 1 + s->zero;
 		return 1;
 	}
-	s->pending = id;
-	s->pending_ifindex = ifindex;
-	s->pending_len = s->bare_len + (form ? 4 : 0);
+	s->pending = sender;
+	s->pending_channel = channel;
 	return 0;
 }
 
@@ -210,13 +246,15 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 	struct flood s = {
 		.skb = skb,
 		.sets = LOOKUP(vlan_ports, f->vlan),
-		.global = ROW(global, 0),
 		.bits = zero,
 		.order = form_order(f, in->form) + zero,
 		.at = zero,
 		.pending = zero,
 		.sent = zero,
 		.too_long = zero,
+		.down = zero,
+		.bucket = zero,
+		.pending_channel = zero,
 		.failed = zero,
 		.zero = zero,
 		.port_id = f->port_id & (f->routed - 1), /* a routed frame comes from no port; no branch: see above */
@@ -235,7 +273,7 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 		.type = flood_type(skb, f->form, f->outer),
 	};
 
-	if (!s.sets || !s.global)
+	if (!s.sets)
 		return DROP(DROP_NO_EGRESS);
 	if (f->members) {
 		s.members = LOOKUP(mdb, SNOOPED_ROW(f->members));
@@ -248,19 +286,25 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 		s.address = tunnel_address(skb, f->form) + zero;
 		s.carries = tunnel_flag(s.address) + zero;
 	}
-	s.word = s.global->first_word;
+	if (ROW(global, 0)->balance & LY_BALANCE_USED)
+		s.bucket = tc_balance(skb, f->dst, f->form, f->bare_len);
+	s.word = ROW(global, 0)->first_word;
 	bpf_loop(LY_PORTS + LY_FORMS * LY_PORT_WORDS + 1, flood_step, &s, 0);
 	if (s.pending) {
-		count_tx(s.pending, s.pending_len);
+		count_copy(s.pending, s.pending_channel, flood_len(&s), true);
 		if (dry)
 			tc_journal_emit(skb, s.pending, flood_form(&s));
 		else
-			f->action = bpf_redirect(s.pending_ifindex, 0);
+			f->action = bpf_redirect(ROW(ports, s.pending)->ifindex, 0);
 		return 0;
 	}
 	if (s.sent)
 		return 0;
-	return s.failed ? DROP(DROP_TRANSMIT_FAILED) : s.denied ? s.denied : s.too_long ? DROP(DROP_MTU_EXCEEDED) : DROP(DROP_NO_EGRESS);
+	return s.failed	  ? DROP(DROP_TRANSMIT_FAILED) :
+	       s.denied	  ? s.denied :
+	       s.too_long ? DROP(DROP_MTU_EXCEEDED) :
+	       s.down	  ? DROP(DROP_EGRESS_DOWN) :
+			    DROP(DROP_NO_EGRESS);
 }
 
 /* Flooding is a program of its own, so that it is verified once for all programs that jump to it. */
@@ -302,10 +346,22 @@ static __always_inline bool peer_takes(struct __sk_buff *skb, struct frame *f, _
 static __always_inline int tc_unicast(struct __sk_buff *skb, struct frame *f)
 {
 	__u8 want = egress_form(f->out, f->out_pv);
-	__u32 flags = f->out->flags, ifindex = f->out->ifindex;
-	__u64 peer_mac = f->out->peer_mac;
+	__u32 id = f->out_id, channel = 0;
+	struct ly_port *out = f->out;
 
-	if (f->gso && !dry && tc_bridged_too_long(skb, f->out_id, f->form))
+	if (out->flags & LY_PORT_CHANNEL) {
+		__u32 bucket = tc_balance(skb, f->dst, f->form, f->bare_len);
+		channel = id;
+		id = channel_member(out->channel, bucket);
+		if (!id)
+			return DROP(DROP_EGRESS_DOWN);
+		balance_note(bucket);
+		out = ROW(ports, id);
+	}
+	__u32 flags = out->flags, ifindex = out->ifindex;
+	__u64 peer_mac = out->peer_mac;
+
+	if (f->gso && !dry && tc_bridged_too_long(skb, id, f->form))
 		return DROP(DROP_MTU_EXCEEDED);
 	if (want != f->form || frame_stale(f)) {
 		int ops = tc_retag(skb, f->form, want, (f->tci & PCP_DEI_MASK) | f->vlan);
@@ -317,9 +373,9 @@ static __always_inline int tc_unicast(struct __sk_buff *skb, struct frame *f)
 				j->tag_ops = ops;
 		}
 	}
-	count_tx(f->out_id, f->bare_len + (want ? 4 : 0));
+	count_copy(id, channel, f->bare_len + (want ? 4 : 0), true);
 	if (dry) {
-		tc_journal_emit(skb, f->out_id, want);
+		tc_journal_emit(skb, id, want);
 		return 0;
 	}
 	if (flags & LY_PORT_PEER && peer_takes(skb, f, flags, peer_mac)) {
@@ -340,26 +396,40 @@ static __always_inline bool xdp_fits(__u32 bare_len, __u32 max_len)
 /* Sends known unicast from XDP to a port that accepts frames from XDP. Returns false, with the
  * frame unchanged, if TC has to handle it. The helper records the target before the frame is
  * changed. It finds none if the port's device has left `xdp_ports`: the kernel removes a device
- * that is deleted, while the port's row keeps LY_PORT_XDP_TX until a daemon changes it. */
+ * that is deleted, while the port's row keeps LY_PORT_XDP_TX until a daemon changes it. A routed frame for a port-channel is
+ * left to TC: its addresses, which may be hashed, are rewritten only after it has been redirected. */
 static __always_inline bool xdp_unicast(struct xdp_md *ctx, struct frame *f)
 {
 	__u8 want = egress_form(f->out, f->out_pv);
+	__u32 id = f->out_id, channel = 0;
+	struct ly_port *out = f->out;
 
-	if (!dry) {
-		if (!(f->out->flags & (f->several ? LY_PORT_XDP_SG : LY_PORT_XDP_TX)) || !xdp_fits(f->bare_len, f->out->max_len))
+	if (out->flags & LY_PORT_CHANNEL) {
+		if (f->routed)
 			return false;
-		f->action = bpf_redirect_map(&xdp_ports, f->out_id, XDP_PASS);
+		__u32 bucket = xdp_balance(ctx, f->dst, f->form, f->bare_len);
+		channel = id;
+		id = channel_member(out->channel, bucket);
+		if (!id)
+			return false;
+		balance_note(bucket);
+		out = ROW(ports, id);
+	}
+	if (!dry) {
+		if (!(out->flags & (f->several ? LY_PORT_XDP_SG : LY_PORT_XDP_TX)) || !xdp_fits(f->bare_len, out->max_len))
+			return false;
+		f->action = bpf_redirect_map(&xdp_ports, id, XDP_PASS);
 		if (f->action != XDP_REDIRECT)
 			return false;
 	}
 	if ((want != f->form || frame_stale(f)) &&
 	    !xdp_retag(ctx, f->form, want, (f->tci & PCP_DEI_MASK) | f->vlan))
 		return false;
-	count_tx(f->out_id, f->bare_len + (want ? 4 : 0));
+	count_copy(id, channel, f->bare_len + (want ? 4 : 0), true);
 	if (dry) {
 		struct ly_journal *j = dry_journal();
 		if (j) {
-			j->egress_port[0] = f->out_id;
+			j->egress_port[0] = id;
 			j->egress_form[0] = want;
 			j->egress_count = 1;
 		}

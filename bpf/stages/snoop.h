@@ -123,7 +123,8 @@ static __always_inline int snoop_ports(__u32 row, __u32 family, __u32 port, __u3
 	if (to & (to - 1))
 		return all;
 	__u32 only = bit_number(to);
-	return only && len <= ROW(ports, only)->max_len ? only : all;
+	/* A port-channel remains a set: a copy for which it has no member is not sent, and not counted. */
+	return only && !(ROW(ports, only)->flags & LY_PORT_CHANNEL) && len <= ROW(ports, only)->max_len ? only : all;
 }
 
 /* Decides about the packet at `at`, whose EtherType is `type`. */

@@ -4,7 +4,7 @@
 //! watched ports, which a chip does not know.
 
 use lanyard_asic::sdk::operation::Operation;
-use lanyard_pipeline::state::{Delivery, HookChoice, PlaneState, PortKind, PortState};
+use lanyard_pipeline::state::{Aggregation, Delivery, HookChoice, PlaneState, PortKind, PortState};
 use lanyard_plane::{Change, PlaneError};
 use lanyard_types::PortId;
 use std::collections::BTreeSet;
@@ -40,8 +40,8 @@ pub(crate) fn operations(changes: Vec<Change>) -> Lowered {
                 lowered.trees.push(Operation::Stp(instance, port, new));
                 continue;
             }
-            // The chip has no watchdog, and `check` refuses access lists.
-            Change::Watched { .. } | Change::Acl { .. } => continue,
+            // The chip has no watchdog, and `check` refuses port-channels and access lists.
+            Change::Watched { .. } | Change::Channel { .. } | Change::Acl { .. } => continue,
         };
         lowered.setup.push(operation);
     }
@@ -75,6 +75,12 @@ pub(crate) fn check(state: &PlaneState, front: &BTreeSet<PortId>) -> Result<(), 
         )));
     }
     for (port, state) in &state.ports {
+        if state.aggregation != Aggregation::None {
+            return Err(unsupported(format!(
+                "aggregate links ({}): the chip has no port-channels",
+                state.name
+            )));
+        }
         let on_panel = front.contains(port);
         match state.kind {
             PortKind::Netdev | PortKind::Routed if !on_panel => {

@@ -7,12 +7,12 @@
 
 use lanyard_fib::{LINE, layout};
 use lanyard_pipeline::route::Urpf;
-use lanyard_pipeline::state::{ReservedAction, Tpid};
+use lanyard_pipeline::state::{self, ReservedAction, Tpid};
 use lanyard_pipeline::tables::mdb::Flooded;
 use lanyard_plane::FdbKind;
 use lanyard_types::{
-    AdjacencyId, DropReason, Family, GroupId, MAX_PORTS, MAX_VLANS, MacAddr, RifId, TrapGroup, TrapReason,
-    VlanId, VrfId,
+    AdjacencyId, BalanceFields, ChannelId, DropReason, Family, GroupId, MAX_PORTS, MAX_VLANS, MacAddr, RifId,
+    TrapGroup, TrapReason, VlanId, VrfId,
 };
 use std::mem::{offset_of, size_of};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -108,6 +108,19 @@ constants! {
     PORT_LEASED_TAGS: u32 = 0x2_0000;
     /// The lease of [`PORT_LEASED_TAGS`] has ended: XDP passes all received frames to TC.
     PORT_XDP_ENDED: u32 = 0x4_0000;
+    PORT_CHANNEL: u32 = 0x10_0000;
+    PORT_MEMBER: u32 = 0x20_0000;
+    CHANNELS: usize = 256;
+    CHANNEL_BUCKETS: usize = state::CHANNEL_BUCKETS;
+    BALANCE_FIELDS: u8 = 0x03;
+    BALANCE_MAC: u8 = BalanceFields::Mac as u8;
+    BALANCE_IP: u8 = BalanceFields::Ip as u8;
+    BALANCE_PORT: u8 = BalanceFields::Port as u8;
+    BALANCE_IP_PORT: u8 = BalanceFields::IpPort as u8;
+    BALANCE_SRC: u8 = 0x04;
+    BALANCE_DST: u8 = 0x08;
+    BALANCE_SYMMETRIC: u8 = 0x10;
+    BALANCE_USED: u8 = 0x80;
     /// Milliseconds after which a lease ends that has not been confirmed.
     LEASE_MS: u64 = 2000;
     PV_MEMBER: u8 = 0x01;
@@ -218,7 +231,8 @@ structures! {
         pub pvid: u16,
         pub tpid: u16,
         pub form: u8,
-        pub pad: [u8; 3],
+        pub channel: u8,
+        pub pad: [u8; 2],
         pub max_len: u32,
         pub rif: u16,
         pub parent: u16,
@@ -240,7 +254,8 @@ structures! {
         pub reserved: [u8; 16],
         pub trap_pvst: u8,
         pub trap_cdp: u8,
-        pub unused: [u8; 2],
+        pub balance: u8,
+        pub unused: u8,
         pub first_word: u16,
         pub end_word: u16,
         pub isolated: [u64; PORT_WORDS],
@@ -250,6 +265,12 @@ structures! {
         pub xdp_flood_len: u32,
         pub facts_s: u32,
         pub pvst_vlans: [u64; VLANS / 64],
+    }
+
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_channel = Channel {
+        pub collecting: [u64; PORT_WORDS],
+        pub member: [u16; CHANNEL_BUCKETS],
     }
 
     #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -423,6 +444,8 @@ structures! {
         pub up: u8,
         pub straight: u8,
         pub extra: u32,
+        pub balanced: u32,
+        pub member: u32,
         pub form: [JournalForm; FORMS],
         pub egress_port: [u16; PORTS],
         pub egress_form: [u8; PORTS],
@@ -482,14 +505,15 @@ const _: () = {
     assert!(size_of::<FdbCall>() == 48);
     assert!(offset_of!(FdbCall, port) == 24 && offset_of!(FdbCall, result) == 28);
     assert!(offset_of!(FdbCall, removed) == 32 && offset_of!(FdbCall, now_s) == 44);
-    assert!(size_of::<Journal>() == 104 + 2 * PORTS + PORTS);
+    assert!(size_of::<Channel>() == 128 + 2 * CHANNEL_BUCKETS && CHANNELS == ChannelId::MAX.index() + 1);
+    assert!(size_of::<Journal>() == 112 + 2 * PORTS + PORTS);
     assert!(offset_of!(Journal, vlan) == 20 && offset_of!(Journal, source_port) == 26);
     assert!(
         offset_of!(Journal, len) == 36
             && offset_of!(Journal, target) == 48
             && offset_of!(Journal, next) == 56
-            && offset_of!(Journal, form) == 72
-            && offset_of!(Journal, egress_port) == 104
+            && offset_of!(Journal, form) == 80
+            && offset_of!(Journal, egress_port) == 112
     );
     assert!(size_of::<Rif>() == 24 + 8 * VIRTUAL_MACS && offset_of!(Rif, up) == 16);
     assert!(offset_of!(Rif, virtuals) == 20 && offset_of!(Rif, virtual_mac) == 24);

@@ -232,6 +232,7 @@ impl EbpfPlane {
         writer.follow(&self.state);
         let view = VlanView::of(writer.state());
         writer.write_floods(&view, Step::Close);
+        writer.write_channels();
         for id in PortId::all() {
             writer.write_port(id, &view, &VlanSet::EMPTY, Step::Rows);
         }
@@ -625,6 +626,13 @@ impl ApplyChange for EbpfPlane {
             Change::Vlan { vlan, old, new } => self.change_vlan(*vlan, old.as_ref(), new.as_ref()),
             Change::Stp { instance, port, new, .. } => self.change_stp(*instance, *port, *new),
             Change::Watched { instance, port, new } => self.change_watched(*instance, *port, *new),
+            Change::Channel { channel, new, .. } => {
+                self.pairs.lock().set_channel(*channel, new.as_deref());
+                match new {
+                    Some(members) => _ = self.state.channels.insert(*channel, (**members).clone()),
+                    None => _ = self.state.channels.remove(channel),
+                }
+            }
             Change::Rif { rif, new, .. } => self.change_rif(*rif, new.as_deref())?,
             Change::Acl { id, new, .. } => self.change_acl(*id, new.as_ref())?,
             Change::Fdb { vlan, mac, new, .. } => {

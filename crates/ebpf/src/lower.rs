@@ -9,9 +9,11 @@ use crate::facts::{self, Kind, Peer, Seen, XdpForm};
 use crate::stages;
 use lanyard_netdev::XdpFeatures;
 use lanyard_pipeline::route::{RifAttachment, RifState, Urpf, VIRTUAL_MACS};
-use lanyard_pipeline::state::{FdbTarget, PlaneState, PortKind, PortState, StpState, Tpid};
+use lanyard_pipeline::state::{
+    Aggregation, CHANNEL_BUCKETS, ChannelMembers, FdbTarget, PlaneState, PortKind, PortState, StpState, Tpid,
+};
 use lanyard_plane::FdbKind;
-use lanyard_types::{InstanceId, PortId, RifId, VlanId, VlanSet, VrfId};
+use lanyard_types::{ChannelId, InstanceId, PortId, RifId, VlanId, VlanSet, VrfId};
 use lanyard_wire::{HEADER_LEN, TAG_LEN};
 use zerocopy::FromZeros;
 
@@ -106,16 +108,23 @@ pub(crate) fn port_row(
 ) -> abi::Port {
     let mut flags = 0;
     let mut flag = |on: bool, bit: u32| flags |= if on { bit } else { 0 };
-    flag(port.enabled && ifindex != 0, abi::PORT_ENABLED);
+    let channel = port.aggregation.channel();
+    flag(port.enabled && (ifindex != 0 || channel.is_some()), abi::PORT_ENABLED);
     flag(port.access, abi::PORT_ACCESS);
     flag(port.isolated, abi::PORT_ISOLATED);
     flag(matches!(port.kind, PortKind::Svi(_)), abi::PORT_SVI);
     flag(port.kind == PortKind::Routed, abi::PORT_ROUTED);
-    let (parent, tag) = match port.kind {
+    let (mut parent, tag) = match port.kind {
         PortKind::Subinterface { parent, vlan } => (parent.get(), Some(vlan)),
         _ => (0, None),
     };
     flag(parent != 0, abi::PORT_SUB);
+    let mut number = channel.map_or(0, ChannelId::get);
+    flag(number != 0, abi::PORT_CHANNEL);
+    if let Aggregation::Member { of, channel } = port.aggregation {
+        flag(true, abi::PORT_MEMBER);
+        (parent, number) = (of.get(), channel.get());
+    }
     flag(facts.peer.is_ok(), abi::PORT_PEER);
     flag(facts.peer.as_ref().is_ok_and(|peer| peer.any), abi::PORT_PEER_ANY);
     flag(facts.partial, abi::PORT_PARTIAL);
@@ -135,12 +144,35 @@ pub(crate) fn port_row(
         pvid: tag.or(port.pvid).map_or(0, VlanId::get),
         tpid: port.tpid.ethertype().unwrap_or(0),
         form: port.tpid as u8,
+        channel: number,
         max_len: port.mtu.saturating_add((HEADER_LEN + TAG_LEN) as u32),
         rif,
         parent,
         peer_mac: facts.peer.as_ref().map_or(0, |peer| abi::raw_mac(peer.mac)),
         ..abi::Port::default()
     }
+}
+
+/// `channels[number]`.
+pub(crate) fn channel_row(members: Option<&ChannelMembers>) -> abi::Channel {
+    let mut row = abi::Channel::new_zeroed();
+    let Some(members) = members else { return row };
+    for port in &members.collecting {
+        row.collecting[port.index() / 64] |= 1 << (port.index() % 64);
+    }
+    row.member.iter_mut().zip(&members.buckets).for_each(|(to, port)| *to = port.get());
+    row
+}
+
+/// Converts a row of `channels` back; `None` for one that is not in use.
+pub(crate) fn channel_of(row: &abi::Channel) -> Option<ChannelMembers> {
+    let collects = |port: &PortId| row.collecting[port.index() / 64] >> (port.index() % 64) & 1 == 1;
+    let collecting = PortId::all().filter(collects).collect();
+    let buckets: Vec<PortId> = row.member.iter().filter_map(|port| PortId::new(*port)).collect();
+    // A row that was being written: the protocols set it anew.
+    let whole = if buckets.len() == CHANNEL_BUCKETS { buckets } else { Vec::new() };
+    let members = ChannelMembers { collecting, buckets: whole };
+    (members != ChannelMembers::default()).then_some(members)
 }
 
 /// A port's spanning-tree states, by instance, and in which trees the watchdog may block it.
@@ -291,6 +323,7 @@ pub(crate) fn global(state: &PlaneState) -> abi::Global {
     let mut row = abi::Global::new_zeroed();
     row.trap_pvst = u8::from(!state.global.trap_pvst.is_empty());
     row.trap_cdp = u8::from(state.global.trap_cdp);
+    row.balance = balance(state);
     for vlan in state.global.trap_pvst.iter() {
         row.pvst_vlans[vlan.index() / 64] |= 1 << (vlan.index() % 64);
     }
@@ -309,6 +342,18 @@ pub(crate) fn global(state: &PlaneState) -> abi::Global {
         mark(!port.flood_multicast, &mut row.no_multicast);
     }
     row
+}
+
+/// `ly_global.balance`.
+fn balance(state: &PlaneState) -> u8 {
+    let by = state.global.load_balance;
+    let used = state.ports.values().any(|port| port.aggregation.channel().is_some());
+    let flag = |on: bool, bit: u8| if on { bit } else { 0 };
+    by.fields as u8
+        | flag(by.source, abi::BALANCE_SRC)
+        | flag(by.destination, abi::BALANCE_DST)
+        | flag(by.symmetric, abi::BALANCE_SYMMETRIC)
+        | flag(used, abi::BALANCE_USED)
 }
 
 /// The value of a control-plane entry, which has no time.

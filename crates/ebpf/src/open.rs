@@ -224,6 +224,7 @@ impl EbpfPlane {
             Some(mut saved) if fits(&saved) => {
                 if saved.trees_apart {
                     recover::trees(&self.tables, &mut saved.state);
+                    recover::channels(&self.tables, &mut saved.state);
                 }
                 let own = watchdog::with_own_trees(&self.pairs, &self.state, &saved.state);
                 let saved = Saved { state: own.unwrap_or(saved.state), ..saved };

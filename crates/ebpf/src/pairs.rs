@@ -8,12 +8,12 @@
 //! forward.
 
 use crate::abi::{self, Watchdog};
-use crate::lower::{Pair, StpStates, VlanView};
+use crate::lower::{Pair, StpStates, VlanView, channel_row};
 use crate::tables::Tables;
-use lanyard_pipeline::state::{PlaneState, PortState, StpState};
+use lanyard_pipeline::state::{ChannelMembers, PlaneState, PortState, StpState};
 use lanyard_plane::TreeStates;
-use lanyard_types::{InstanceId, PortId, VlanId, VlanSet};
-use std::collections::BTreeSet;
+use lanyard_types::{ChannelId, InstanceId, PortId, VlanId, VlanSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -36,9 +36,9 @@ pub(crate) struct Pairs {
 /// The data from which the pairs are written.
 #[derive(Debug, Default)]
 struct Model {
-    /// The ports, VLANs, router interfaces and states of ports in trees; the rest of it is empty.
+    /// The ports, VLANs, router interfaces, states of ports in trees and members of port-channels; the rest of it is empty.
     state: PlaneState,
-    /// True once only `lanyard_plane::ProtocolPlane` sets the states of ports in trees.
+    /// True once only `lanyard_plane::ProtocolPlane` sets the states of ports in trees and the members of port-channels.
     claimed: bool,
 }
 
@@ -123,6 +123,7 @@ impl Writer<'_> {
         if !model.claimed {
             model.state.stp.clone_from(&state.stp);
             model.state.watched.clone_from(&state.watched);
+            model.state.channels.clone_from(&state.channels);
         }
     }
     /// From now on only [`Writer::set_trees`] sets the states of ports in trees.
@@ -171,6 +172,27 @@ impl Writer<'_> {
         self.write_tree_ports(open.iter());
         self.model.state.watched = next.watched;
         self.write_tree_ports(unwatched.iter());
+    }
+
+    /// The members in use of port-channels.
+    pub(crate) fn channels(&self) -> BTreeMap<ChannelId, ChannelMembers> {
+        self.model.state.channels.clone()
+    }
+    /// Sets the members in use of a port-channel, word by word: a frame uses an old or a new member.
+    pub(crate) fn set_channel(&mut self, channel: ChannelId, members: Option<&ChannelMembers>) {
+        let channels = &mut self.model.state.channels;
+        match members {
+            Some(members) => _ = channels.insert(channel, members.clone()),
+            None => _ = channels.remove(&channel),
+        }
+        self.pairs.tables.channels.set(channel.index(), &channel_row(members));
+    }
+    /// Writes the members in use of every port-channel.
+    pub(crate) fn write_channels(&self) {
+        for channel in (1..=ChannelId::MAX.get()).filter_map(ChannelId::new) {
+            let row = channel_row(self.model.state.channels.get(&channel));
+            self.pairs.tables.channels.set(channel.index(), &row);
+        }
     }
 
     /// Marks in the model the pairs that the watchdog has blocked, and returns them.
@@ -252,7 +274,7 @@ impl Writer<'_> {
     }
 
     fn live(&self, id: PortId, port: &PortState) -> bool {
-        port.enabled && self.pairs.ifindex(id, port) != 0
+        port.enabled && (self.pairs.ifindex(id, port) != 0 || port.aggregation.channel().is_some())
     }
     fn flood_word(&self, id: PortId, vlan: VlanId, form: usize) -> &AtomicU64 {
         self.pairs.tables.vlan_ports.u64(vlan.index(), (form * abi::PORT_WORDS + id.index() / 64) * 8)

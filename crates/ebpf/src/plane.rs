@@ -203,6 +203,7 @@ impl Plane for EbpfPlane {
         self.pairs.lock().claim();
         self.state.stp.clear();
         self.state.watched.clear();
+        self.state.channels.clear();
         Ok(Box::new(part))
     }
 
@@ -268,6 +269,9 @@ impl Plane for EbpfPlane {
         let ports = self.usage("ports", MAX_PORTS as u64 - 1, used, bytes);
         let (used, bytes) = (self.state.vlans.len() as u64, self.tables.bytes(&["vlan_ports", "vlan_stats"]));
         let vlans = self.usage("vlans", 4094, used, bytes);
+        let used = self.state.ports.values().filter(|port| port.aggregation.channel().is_some()).count();
+        let bytes = self.tables.bytes(&["channels"]);
+        let channels = self.usage("port_channels", abi::CHANNELS as u64 - 1, used as u64, bytes);
         let queues = self.events.queues(&self.tables);
         let queues = queues.map(|queue| {
             let mut row = self.usage(queue.name, queue.size, queue.used, queue.bytes);
@@ -278,11 +282,8 @@ impl Plane for EbpfPlane {
         let bytes = bytes + self.tables.bytes(&["acl_ports", "acl_vlans"]);
         let lists = self.usage("access_lists", ACLS as u64 - 1, used, bytes);
         let routing = self.routing_resources();
-        [fdb, mdb::usage(&self.tables), ports, vlans, lists]
-            .into_iter()
-            .chain(queues)
-            .chain(routing)
-            .collect()
+        let mdb = mdb::usage(&self.tables);
+        [fdb, mdb, ports, vlans, channels, lists].into_iter().chain(queues).chain(routing).collect()
     }
     fn acl_matches(&mut self, id: AclId) -> Vec<u64> {
         self.acls.matches(id)

@@ -13,11 +13,14 @@ use crate::object::Programs;
 use crate::pairs::Pairs;
 use crate::tables::{Meta, Tables, run_call};
 use crate::watchdog;
-use lanyard_plane::{FdbFilter, MdbChange, PlaneError, PlaneEvent, ProtocolPlane, Trapped, TreeStates};
-use lanyard_types::{PortId, PortSet, TrapGroup, VlanId};
+use lanyard_pipeline::state::PlaneState;
+use lanyard_plane::{
+    ChannelMembers, FdbFilter, MdbChange, PlaneError, PlaneEvent, ProtocolPlane, Trapped, TreeStates,
+};
+use lanyard_types::{ChannelId, PortId, PortSet, TrapGroup, VlanId};
 use lanyard_wire::{Tag, push};
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::SeqCst;
@@ -82,10 +85,7 @@ impl ProtocolPlane for EbpfProtocols {
         count
     }
     fn inject(&mut self, port: PortId, frame: &[u8]) -> Result<(), PlaneError> {
-        let writer = self.pairs.lock();
-        let state = writer.state().ports.get(&port).ok_or(PlaneError::NoSuchPort(port))?;
-        let ifindex = state.ifindex;
-        drop(writer);
+        let ifindex = sender(self.pairs.lock().state(), port).ok_or(PlaneError::NoSuchPort(port))?;
         let doing = || format!("sending a frame of {} bytes out of port {port}", frame.len());
         if ifindex == 0 {
             return Err(system(doing(), "it has no netdev"));
@@ -112,7 +112,8 @@ impl ProtocolPlane for EbpfProtocols {
             {
                 continue;
             }
-            sent += usize::from(self.injector.send(row.ifindex, &bytes).is_ok());
+            let ifindex = sender(self.pairs.lock().state(), port).filter(|ifindex| *ifindex != 0);
+            sent += usize::from(ifindex.is_some_and(|ifindex| self.injector.send(ifindex, &bytes).is_ok()));
         }
         sent
     }
@@ -134,6 +135,13 @@ impl ProtocolPlane for EbpfProtocols {
     }
     fn set_trees(&mut self, trees: &TreeStates) -> Result<(), PlaneError> {
         self.pairs.lock().set_trees(trees);
+        Ok(())
+    }
+    fn channels(&self) -> BTreeMap<ChannelId, ChannelMembers> {
+        self.pairs.lock().channels()
+    }
+    fn set_channel(&mut self, channel: ChannelId, members: &ChannelMembers) -> Result<(), PlaneError> {
+        self.pairs.lock().set_channel(channel, Some(members));
         Ok(())
     }
     fn fdb_flush(&mut self, filter: &FdbFilter) -> u64 {
@@ -161,4 +169,12 @@ impl ProtocolPlane for EbpfProtocols {
     fn marked(&self) -> u64 {
         self.tables.meta.u64(0, offset_of!(Meta, mark)).load(SeqCst)
     }
+}
+
+/// The netdev by which a frame that is made here leaves a port: for a port-channel, that of one of its members.
+fn sender(state: &PlaneState, port: PortId) -> Option<u32> {
+    let of = state.ports.get(&port)?;
+    let members = of.aggregation.channel().and_then(|channel| state.channels.get(&channel));
+    let member = members.and_then(|members| members.buckets.first());
+    Some(member.and_then(|member| state.ports.get(member)).map_or(of.ifindex, |member| member.ifindex))
 }

@@ -9,9 +9,9 @@ use crate::error::{Doing, Result};
 use crate::lower;
 use crate::tables::Tables;
 use lanyard_netdev::Link;
-use lanyard_pipeline::state::{PortKind, PortState, StpState, Tpid, VlanState};
+use lanyard_pipeline::state::{Aggregation, PortKind, PortState, StpState, Tpid, VlanState};
 use lanyard_plane::PlaneState;
-use lanyard_types::{PortId, RifId, VlanId};
+use lanyard_types::{ChannelId, PortId, RifId, VlanId};
 use lanyard_wire::{HEADER_LEN, TAG_LEN};
 
 /// The state as far as the tables contain it; `links` provides the netdevs' names.
@@ -19,11 +19,16 @@ pub(crate) fn state(tables: &Tables, links: &[Link]) -> Result<PlaneState> {
     let mut state = PlaneState::default();
     for id in PortId::all() {
         let row = tables.ports.get(id.index());
-        if row.ifindex == 0 {
+        let channel = ChannelId::new(row.channel).filter(|_| row.flags & abi::PORT_CHANNEL != 0);
+        if row.ifindex == 0 && channel.is_none() {
             continue;
         }
         let link = links.iter().find(|link| link.ifindex == row.ifindex);
-        let name = link.map_or_else(|| format!("interface {}", row.ifindex), |link| link.name.clone());
+        let name = match (link, channel) {
+            (_, Some(channel)) => format!("port-channel{channel}"),
+            (Some(link), None) => link.name.clone(),
+            (None, None) => format!("interface {}", row.ifindex),
+        };
         let vlans = tables.port_vlans.get(id.index());
         let with = |bit: u8, none: u8| -> Vec<VlanId> {
             let has = |vlan: &VlanId| vlans.bits[vlan.index()] & (bit | none) == bit;
@@ -55,11 +60,20 @@ pub(crate) fn state(tables: &Tables, links: &[Link]) -> Result<PlaneState> {
         port.kind = svi.map_or(PortKind::Netdev, PortKind::Svi);
         if row.flags & abi::PORT_ROUTED != 0 {
             port.kind = PortKind::Routed;
-        } else if let (true, Some(parent), Some(vlan)) =
-            (row.flags & abi::PORT_SUB != 0, PortId::new(row.parent), port.pvid.take_if(|_| row.parent != 0))
-        {
+        } else if let (true, Some(parent), Some(vlan)) = (
+            row.flags & abi::PORT_SUB != 0,
+            PortId::new(row.parent),
+            port.pvid.take_if(|_| row.flags & abi::PORT_SUB != 0),
+        ) {
             port.kind = PortKind::Subinterface { parent, vlan };
         }
+        port.aggregation = match (channel, PortId::new(row.parent), ChannelId::new(row.channel)) {
+            (Some(channel), ..) => Aggregation::Channel(channel),
+            (None, Some(of), Some(channel)) if row.flags & abi::PORT_MEMBER != 0 => {
+                Aggregation::Member { of, channel }
+            }
+            _ => Aggregation::None,
+        };
         state.ports.insert(id, port);
     }
     for id in (1..abi::RIFS).filter_map(|id| RifId::new(id as u16)) {
@@ -71,8 +85,17 @@ pub(crate) fn state(tables: &Tables, links: &[Link]) -> Result<PlaneState> {
         .fdb_walk(&mut |key, value| fixed.extend(abi::split_key(key).zip(lower::fdb_target(value))))
         .doing(|| "reading the FDB".into())?;
     state.fdb = fixed.into_iter().collect();
+    channels(tables, &mut state);
     state.global.fdb_limit = tables.usage_table().limit;
     Ok(state)
+}
+
+/// Reads the members in use of port-channels back.
+pub(crate) fn channels(tables: &Tables, state: &mut PlaneState) {
+    let numbers = (1..=ChannelId::MAX.get()).filter_map(ChannelId::new);
+    let members =
+        |number: ChannelId| Some((number, lower::channel_of(&tables.channels.get(number.index()))?));
+    state.channels = numbers.filter_map(members).collect();
 }
 
 /// Reads the states of ports in trees back: those of the tables, which a daemon that runs spanning

@@ -118,6 +118,7 @@ macro_rules! tables {
 tables! {
     section if_slots: [IfSlot; abi::IFMAP],
     section ports: [Port; abi::PORTS],
+    section channels: [abi::Channel; abi::CHANNELS],
     section port_vlans: [PortVlans; abi::PORTS],
     array vlan_ports: [VlanPorts; abi::VLANS],
     section global: [Global; 1],

@@ -69,8 +69,13 @@ pub(crate) fn take_expired(pairs: &Pairs, events: &mut Events, state: &mut Plane
 /// protocols set these, or an expiry of the watchdog has not been acknowledged. `None` when `next` is applied unchanged.
 pub(crate) fn with_own_trees(pairs: &Pairs, state: &PlaneState, next: &PlaneState) -> Option<PlaneState> {
     if pairs.lock().claimed() {
-        let none = next.stp.is_empty() && next.watched.is_empty();
-        let without = || PlaneState { stp: Default::default(), watched: Default::default(), ..next.clone() };
+        let none = next.stp.is_empty() && next.watched.is_empty() && next.channels.is_empty();
+        let without = || PlaneState {
+            stp: Default::default(),
+            watched: Default::default(),
+            channels: Default::default(),
+            ..next.clone()
+        };
         return (!none).then(without);
     }
     if !pairs.expired() {

@@ -7,7 +7,7 @@ use crate::mdb;
 use crate::routing::{Routing, decode};
 use crate::tables::Tables;
 use lanyard_pipeline::route::{RifAttachment, RifState, RouteTarget};
-use lanyard_pipeline::state::{FdbTarget, PlaneState, PortKind, PortState, ReservedAction};
+use lanyard_pipeline::state::{Aggregation, FdbTarget, PlaneState, PortKind, PortState, ReservedAction};
 use lanyard_pipeline::trace::{Fact, Flood, TraceStep, Verdict};
 use lanyard_plane::{FdbEntry, FdbKind, Trace};
 use lanyard_types::{
@@ -44,10 +44,14 @@ pub(crate) fn trace(
         Verdict::Trapped(reason) => reason.stage(),
         Verdict::Dropped(reason) => reason.stage(),
     };
+    let received = state.ports.get(&port);
+    let port =
+        u16::try_from(journal.member).ok().and_then(PortId::new).map_or(port, |_| channel_of(received, port));
     let ingress = state.ports.get(&port);
     let mut stages = Vec::new();
     if let Ok(frame) = Frame::new(frame) {
-        let describer = Describer { tables, routing, state, port, ingress, frame, journal, run: &run, end };
+        let describer =
+            Describer { tables, routing, state, port, ingress, received, frame, journal, run: &run, end };
         for stage in Stage::ALL.iter().copied().take_while(|stage| *stage <= end) {
             let facts = describer.facts(stage);
             if !facts.is_empty() {
@@ -65,10 +69,21 @@ pub(crate) fn trace(
     Trace { stages, verdict, egress: run.egress }
 }
 
+/// The port-channel of which a port is a member, or the port itself.
+fn channel_of(state: Option<&PortState>, port: PortId) -> PortId {
+    match state.map(|state| state.aggregation) {
+        Some(Aggregation::Member { of, .. }) => of,
+        _ => port,
+    }
+}
+
 struct Describer<'a> {
     tables: &'a Tables,
     routing: &'a Routing,
     state: &'a PlaneState,
+    /// The port that received the frame.
+    received: Option<&'a PortState>,
+    /// The same, or its port-channel once the frame has been found to belong to it.
     port: PortId,
     ingress: Option<&'a PortState>,
     frame: Frame<'a>,
@@ -85,18 +100,17 @@ impl Describer<'_> {
             Stage::Parse if self.end == Stage::Parse => Vec::new(),
             Stage::Parse => vec![self.parse()],
             Stage::Trap => self.trap().into_iter().collect(),
-            Stage::Port => self
-                .ingress
-                .map(|port| Fact::Port { name: port.name.clone(), up: self.up() })
-                .into_iter()
-                .collect(),
+            Stage::Port => self.port(),
             Stage::VlanIngress => self.vlan_ingress().into_iter().collect(),
             Stage::Learn => self.learn().into_iter().collect(),
             Stage::Route => self.route(),
             Stage::Snoop => self.snoop().into_iter().collect(),
             Stage::Bridge => self.bridge().into_iter().collect(),
             Stage::VlanEgress => self.vlan_egress(),
-            Stage::Replicate => self.run.egress.iter().map(|(port, bytes)| self.copy(*port, bytes)).collect(),
+            Stage::Replicate => {
+                let copies = self.run.egress.iter().map(|(port, bytes)| self.copy(*port, bytes));
+                self.balanced().into_iter().chain(copies).collect()
+            }
             Stage::Count => vec![self.count()],
             // The other stages have no facts: they pass or drop a frame, and `trace` adds the reason.
             _ => Vec::new(),
@@ -106,21 +120,18 @@ impl Describer<'_> {
     fn name(&self, port: PortId) -> String {
         self.state.ports.get(&port).map_or_else(|| format!("port {port}"), |state| state.name.clone())
     }
-    fn up(&self) -> bool {
-        self.end != Stage::Port
-    }
     fn dropped(&self, reason: DropReason) -> bool {
         self.run.verdict == Some(Verdict::Dropped(reason))
     }
     /// The tag the ingress port recognises.
     fn tag(&self) -> Option<Tag> {
-        let tpid = self.ingress.and_then(|port| port.tpid.ethertype())?;
+        let tpid = self.received.and_then(|port| port.tpid.ethertype())?;
         self.frame.tag(tpid).ok().flatten()
     }
 
     fn parse(&self) -> Fact {
         let outer = self.frame.ethertype();
-        let tpid = self.ingress.and_then(|port| port.tpid.ethertype());
+        let tpid = self.received.and_then(|port| port.tpid.ethertype());
         let inner = tpid.and_then(|tpid| self.frame.inner_ethertype(tpid).ok()).unwrap_or(outer);
         Fact::Frame { tag: self.tag(), outer, inner, len: self.frame.bytes().len() }
     }
@@ -156,9 +167,25 @@ impl Describer<'_> {
         }
     }
 
+    fn port(&self) -> Vec<Fact> {
+        let Some(port) = self.received else { return Vec::new() };
+        let up = self.end != Stage::Port || port.enabled;
+        let mut facts = vec![Fact::Port { name: port.name.clone(), up }];
+        if let (Aggregation::Member { of, .. }, true) = (port.aggregation, up) {
+            match () {
+                () if self.dropped(DropReason::NotCollecting) => {}
+                () if self.dropped(DropReason::PortDown) => {
+                    facts.push(Fact::Port { name: self.name(of), up: false })
+                }
+                () => facts.push(Fact::MemberOf(self.name(of))),
+            }
+        }
+        facts
+    }
+
     /// The protocol of a customer's control frame, if the port carries it.
     fn enters_tunnel(&self) -> Option<TunnelledProtocol> {
-        let port = self.ingress.filter(|port| port.enabled && port.is_tunnel())?;
+        let port = self.received.filter(|port| port.enabled && port.is_tunnel())?;
         let (protocol, address) = tunnelled_protocol(self.frame.bytes(), false)?;
         (address == self.frame.dst() && port.tunnelled.carries(protocol)).then_some(protocol)
     }
@@ -176,7 +203,7 @@ impl Describer<'_> {
 
     fn traps_pvst(&self) -> bool {
         let tag = self.tag().map(|tag| tag.vid).filter(|vid| *vid != 0);
-        let vlan = tag.map_or_else(|| self.ingress.and_then(|port| port.pvid), VlanId::new);
+        let vlan = tag.map_or_else(|| self.received.and_then(|port| port.pvid), VlanId::new);
         let trapped = &self.state.global.trap_pvst;
         vlan.map_or(!trapped.is_empty(), |vlan| trapped.contains(vlan))
     }
@@ -378,14 +405,26 @@ impl Describer<'_> {
         let reached = self.flood_set();
         let mut facts: Vec<Fact> =
             reached.iter().filter(too_long).map(|port| Fact::TooLong(self.name(port))).collect();
+        let fits = |port: &PortId| !too_long(port) && self.lacks_members(*port);
+        facts.extend(reached.iter().filter(fits).map(|port| Fact::NoMember(self.name(port))));
         if self.end != Stage::VlanEgress {
             facts.push(Fact::AllowedPorts(reached.len() - facts.len()));
         }
         facts
     }
 
+    /// True for a port-channel of which no member can send.
+    fn lacks_members(&self, port: PortId) -> bool {
+        let channel = self.state.ports.get(&port).and_then(|port| port.aggregation.channel());
+        channel.is_some_and(|channel| self.tables.channels.get(channel.index()).member[0] == 0)
+    }
+    /// The bucket, if a copy leaves by a port-channel.
+    fn balanced(&self) -> Option<Fact> {
+        let bucket = usize::try_from(self.journal.balanced.checked_sub(1)?).ok()?;
+        Some(Fact::Balanced { bucket, by: self.state.global.load_balance.keyword() })
+    }
     fn copy(&self, port: PortId, bytes: &[u8]) -> Fact {
-        let state = self.state.ports.get(&port);
+        let state = self.state.ports.get(&channel_of(self.state.ports.get(&port), port));
         let vlan = VlanId::new(self.leaves_in());
         let straight = self.journal.straight != 0;
         let tagged =
@@ -398,6 +437,7 @@ impl Describer<'_> {
     }
 
     fn count(&self) -> Fact {
-        Fact::Counted { port: self.name(self.port), copies: self.run.egress.len() }
+        let port = self.received.map_or_else(|| self.name(self.port), |port| port.name.clone());
+        Fact::Counted { port, copies: self.run.egress.len() }
     }
 }

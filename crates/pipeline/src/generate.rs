@@ -10,11 +10,13 @@ pub use lanyard_types::Rng;
 use crate::route::RouteChange;
 use crate::stages;
 use crate::state::{
-    FdbTarget, GlobalState, PlaneState, PortKind, PortState, ReservedAction, StpState, Tpid, TrapRate,
-    VlanState,
+    Aggregation, CHANNEL_BUCKETS, ChannelMembers, FdbTarget, GlobalState, PlaneState, PortKind, PortState,
+    ReservedAction, StpState, Tpid, TrapRate, VlanState,
 };
 use crate::tables::mdb::MdbChange;
-use lanyard_types::{Family, InstanceId, MacAddr, PortId, Tunnelled, VlanId, VlanSet};
+use lanyard_types::{
+    ChannelId, Family, InstanceId, LoadBalance, MacAddr, PortId, Tunnelled, VlanId, VlanSet,
+};
 use lanyard_wire::{Builder, Tag};
 use std::net::IpAddr;
 
@@ -36,7 +38,7 @@ pub struct State {
 /// The maximum number of bridging ports in a generated state.
 const MAX_BRIDGED_PORTS: u64 = 12;
 /// The highest port number of a generated state, and one more that is not in use.
-pub const MAX_GENERATED_PORTS: u16 = 28;
+pub const MAX_GENERATED_PORTS: u16 = 40;
 
 impl State {
     /// The state of this seed: 2 to 12 ports of every mode and some routed ports, 1 to 6 VLANs in up to 3 spanning-tree
@@ -98,6 +100,7 @@ impl State {
             changes = routes::routes(rng, &plane, &hosts);
         }
         stages::randomise(seed, &mut plane);
+        ports.extend(aggregate(&mut Rng::new(seed ^ 0x1a66), &mut plane));
         ports.extend(PortId::new(ports.len() as u16 + 1));
         Self { plane, vlans, ports, hosts, routes: changes }
     }
@@ -112,6 +115,21 @@ impl State {
             (port.acl_in, port.acl_out) = Default::default();
         }
         self.plane.vlans.values_mut().for_each(|vlan| vlan.acl = Default::default());
+        self
+    }
+    /// The same state without port-channels.
+    #[must_use]
+    pub fn without_channels(mut self) -> Self {
+        self.plane.channels.clear();
+        self.plane.ports.retain(|_, port| !matches!(port.aggregation, Aggregation::Member { .. }));
+        for (id, port) in &mut self.plane.ports {
+            if port.aggregation != Aggregation::None {
+                (port.aggregation, port.ifindex) = (Aggregation::None, 100 + u32::from(id.get()));
+            }
+        }
+        let unused = self.ports.pop();
+        self.ports.retain(|port| self.plane.ports.contains_key(port));
+        self.ports.extend(unused);
         self
     }
     /// The same state without routing: every port bridges.
@@ -184,6 +202,45 @@ pub fn multicast_packet(rng: &mut Rng) -> (MacAddr, u16, Vec<u8>) {
     };
     let other = rng.percent(5);
     (dst, if (family == Family::V6) != other { 0x86dd } else { 0x0800 }, packet)
+}
+
+/// In half of the states, turns one or two switch ports into port-channels with new ports as members, some of which do not
+/// collect or send; returns the members. It draws from a generator of its own: states are otherwise the same with it.
+fn aggregate(rng: &mut Rng, plane: &mut PlaneState) -> Vec<PortId> {
+    let mut members = Vec::new();
+    if rng.percent(50) {
+        return members;
+    }
+    let (_, by) = rng.pick(LoadBalance::KEYWORDS).unwrap_or_default();
+    plane.global.load_balance = LoadBalance { symmetric: rng.percent(30), ..by };
+    let switched = plane.ports.iter().filter(|(_, port)| port.kind == PortKind::Netdev);
+    let switched: Vec<PortId> = switched.map(|(id, _)| *id).collect();
+    for number in 1..=1 + rng.below(2) as u8 {
+        let Some((channel, number)) = rng.pick(&switched).zip(ChannelId::new(number * 7)) else { continue };
+        let Some(port) = plane.ports.get_mut(&channel).filter(|port| port.aggregation == Aggregation::None)
+        else {
+            continue;
+        };
+        (port.aggregation, port.ifindex) = (Aggregation::Channel(number), 0);
+        let none = VlanSet::EMPTY;
+        let aggregation = Aggregation::Member { of: channel, channel: number };
+        let member = PortState { aggregation, tagged: none.clone(), untagged: none, ..port.clone() };
+        let next = plane.ports.last_key_value().map_or(1, |(last, _)| last.get() + 1);
+        let mut own = Vec::new();
+        for id in (next..=next + rng.below(4) as u16).filter_map(PortId::new) {
+            let (name, ifindex) = (format!("p{id}"), 100 + u32::from(id.get()));
+            let enabled = !rng.percent(8);
+            plane.ports.insert(id, PortState { name, ifindex, enabled, ..member.clone() });
+            own.push(id);
+        }
+        let some: Vec<PortId> = own.iter().copied().filter(|_| rng.percent(85)).collect();
+        let senders = if rng.percent(10) { Vec::new() } else { some.clone() };
+        let bucket = |_| rng.pick(&senders);
+        let buckets = (0..CHANNEL_BUCKETS).map_while(bucket).collect();
+        plane.channels.insert(number, ChannelMembers { collecting: some.into_iter().collect(), buckets });
+        members.extend(own);
+    }
+    members
 }
 
 fn global(rng: &mut Rng) -> GlobalState {

@@ -7,6 +7,7 @@
 //! crate on every frame: verdict, reason, egress set and bytes; [`generate`] makes the states and frames for
 //! that comparison.
 
+pub mod balance;
 mod fuzz;
 pub mod generate;
 mod pipeline;

@@ -5,7 +5,7 @@
 
 use crate::route::{RifState, RouteChange};
 use crate::stages::{Arrival, Memory, count, decide, learn, replicate, trap};
-use crate::state::{FdbTarget, GlobalState, PlaneState, PortState, StpState, VlanState};
+use crate::state::{ChannelMembers, FdbTarget, GlobalState, PlaneState, PortState, StpState, VlanState};
 use crate::tables::Tables;
 use crate::tables::counters::Counters;
 use crate::tables::fdb::{Fdb, FdbEvent, FdbFilter, Sweep};
@@ -17,7 +17,7 @@ use crate::{Sink, Timestamp};
 use lanyard_acl::PlaneList;
 use lanyard_acl::compile::TooLarge;
 use lanyard_types::{
-    AclId, AdjacencyId, DropReason, InstanceId, MacAddr, PortId, RifId, Stage, TrapGroup, VlanId,
+    AclId, AdjacencyId, ChannelId, DropReason, InstanceId, MacAddr, PortId, RifId, Stage, TrapGroup, VlanId,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -75,14 +75,16 @@ impl Pipeline {
     ) -> Verdict {
         let arrival = Arrival { port, bytes: frame, longest };
         let mut decision = decide(&self.tables, &arrival, &mut Notes::default());
-        self.memory.police(&self.tables, port, now, &mut decision);
+        self.memory.police(&self.tables, now, &mut decision);
         decision.hits.iter().for_each(|hit| self.tables.acls.count(*hit));
         if let Some(event) = learn::apply(&mut self.tables.fdb, decision.learn, now) {
             out.fdb(event);
         }
-        let mut verdict = trap::police(&mut self.tables.trap, decision.verdict, port, now);
+        let mut verdict = trap::police(&mut self.tables.trap, decision.verdict, decision.port, now);
         match verdict {
-            Verdict::Trapped(reason) if reason.stage() != Stage::Route => out.trap(port, reason, frame),
+            Verdict::Trapped(reason) if reason.stage() != Stage::Route => {
+                out.trap(decision.port, reason, frame)
+            }
             // The frame goes to the stack of the ingress netdev, where the caller of `process` has left it.
             Verdict::Trapped(_) if decision.plan.copies.is_empty() => {}
             Verdict::Trapped(_) | Verdict::Forwarded => {
@@ -126,6 +128,9 @@ impl Pipeline {
             let sent = out.send(port, bytes);
             taken += u64::from(sent);
             count::copy(counters, port, bytes.len(), sent);
+            if let Some(channel) = plan.channel(port) {
+                count::copy(counters, channel, bytes.len(), sent);
+            }
         };
         self.work.tag_operations += replicate::emit(plan, frame, &mut self.scratch, &mut send);
         self.work.clones += (plan.copies.len() as u64).saturating_sub(1);
@@ -216,6 +221,10 @@ impl Pipeline {
     pub fn set_stp(&mut self, instance: InstanceId, port: PortId, state: StpState) {
         self.tables.stp.set(instance, port, state);
     }
+    /// Sets the members in use of a port-channel; `None` means that no member is. The port-channel need not exist yet.
+    pub fn set_channel(&mut self, channel: ChannelId, members: Option<ChannelMembers>) {
+        self.tables.channels.set(channel, members);
+    }
     /// Sets or removes a control-plane FDB entry; it replaces a dynamic entry with the same key.
     pub fn set_fdb(
         &mut self,
@@ -280,6 +289,10 @@ impl Pipeline {
         self.tables.stp.clear();
         for ((instance, port), stp) in &state.stp {
             self.set_stp(*instance, *port, *stp);
+        }
+        self.tables.channels.clear();
+        for (channel, members) in &state.channels {
+            self.set_channel(*channel, Some(members.clone()));
         }
         for vlan in VlanId::all() {
             let next = state.vlans.get(&vlan);

@@ -169,7 +169,7 @@ pub fn flow_bucket(salt: u64, header: &IpHeader, count: usize) -> usize {
 /// Multipliers of [`flow_bucket`]'s hash.
 pub const FLOW_HASH: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93];
 
-fn flow_mix(hash: u64, word: u64) -> u64 {
+pub(crate) fn flow_mix(hash: u64, word: u64) -> u64 {
     let mixed = (hash ^ word).wrapping_mul(FLOW_HASH[0]);
     mixed ^ mixed >> 32
 }

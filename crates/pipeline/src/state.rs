@@ -7,7 +7,8 @@
 use crate::route::RifState;
 use lanyard_acl::PlaneList;
 use lanyard_types::{
-    AclId, InstanceId, MacAddr, PortId, PortSettings, RifId, TrapGroup, Tunnelled, VlanId, VlanSet,
+    AclId, ChannelId, InstanceId, LoadBalance, MacAddr, PortId, PortSettings, RifId, TrapGroup, Tunnelled,
+    VlanId, VlanSet,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +43,10 @@ pub struct PlaneState {
     /// Access lists. Ports and VLANs refer to them.
     #[serde(default)]
     pub acls: BTreeMap<AclId, Arc<PlaneList>>,
+    /// The members in use of each port-channel. One that is not named has none. A port-channel that does not exist yet may
+    /// be named.
+    #[serde(default)]
+    pub channels: BTreeMap<ChannelId, ChannelMembers>,
 }
 
 /// The access lists that judge frames at one place, by the family of the frames (`lanyard_acl::Family::index`). `None`
@@ -67,6 +72,9 @@ pub struct GlobalState {
     pub trap_rate: [TrapRate; TrapGroup::SLOTS],
     /// The share of each group that one port may use: a flood at one port takes nothing from the others.
     pub trap_port_rate: [TrapRate; TrapGroup::SLOTS],
+    /// What of a frame decides by which member of a port-channel it leaves.
+    #[serde(default)]
+    pub load_balance: LoadBalance,
 }
 
 /// The FDB's default limit.
@@ -104,6 +112,7 @@ impl Default for GlobalState {
             fdb_limit: FDB_LIMIT_DEFAULT,
             trap_rate,
             trap_port_rate,
+            load_balance: LoadBalance::default(),
         }
     }
 }
@@ -193,6 +202,9 @@ pub struct PortState {
     /// for frames of the VLAN that are addressed to the router.
     #[serde(default)]
     pub acl_out: AclBindings,
+    /// The port's part in link aggregation.
+    #[serde(default)]
+    pub aggregation: Aggregation,
     /// The kernel hook at which the port's frames enter the pipeline.
     pub hook: HookChoice,
     /// How frames are handed to a veth whose other end is in another namespace.
@@ -229,6 +241,7 @@ impl PortState {
             tunnelled: Tunnelled::NONE,
             acl_in: AclBindings::default(),
             acl_out: AclBindings::default(),
+            aggregation: Aggregation::None,
             hook: HookChoice::Auto,
             delivery: Delivery::Auto,
         }
@@ -240,6 +253,48 @@ impl PortState {
         let untagged = [vlan].into_iter().collect();
         Self { pvid: Some(vlan), untagged, access: true, ..Self::new(name, ifindex) }
     }
+}
+
+/// The part of a port in link aggregation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Aggregation {
+    /// None: an ordinary port.
+    #[default]
+    None,
+    /// A port-channel: a port without a netdev of its own. Its frames arrive and leave by its members.
+    Channel(ChannelId),
+    /// A member of a port-channel. It is in no VLAN. What the stages before `port` read (TPID, PVID, tunnelled protocols) has
+    /// the port-channel's values.
+    Member {
+        /// The port of the port-channel.
+        of: PortId,
+        /// Its number.
+        channel: ChannelId,
+    },
+}
+
+impl Aggregation {
+    /// The number of a port-channel; `None` for other ports.
+    #[must_use]
+    pub const fn channel(self) -> Option<ChannelId> {
+        match self {
+            Self::Channel(number) => Some(number),
+            _ => None,
+        }
+    }
+}
+
+/// The number of hash values of a port-channel; each is assigned to one member.
+pub const CHANNEL_BUCKETS: usize = 256;
+
+/// The members of a port-channel that are in use.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ChannelMembers {
+    /// The members whose frames are accepted; those of others are dropped as `not_collecting`.
+    pub collecting: BTreeSet<PortId>,
+    /// The member by which frames of each hash value leave: [`CHANNEL_BUCKETS`] members, or none while the port-channel
+    /// cannot send.
+    pub buckets: Vec<PortId>,
 }
 
 /// What a port is connected to.

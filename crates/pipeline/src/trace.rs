@@ -5,6 +5,7 @@
 //! findings of a stage into words.
 
 use crate::route::RouteTarget;
+use crate::state::CHANNEL_BUCKETS;
 use ipnet::IpNet;
 use lanyard_types::{
     AdjacencyId, DropReason, GroupId, MacAddr, PortId, Stage, TrapReason, TunnelledProtocol, VlanId,
@@ -41,6 +42,8 @@ pub enum Fact {
     EntersTunnel(TunnelledProtocol),
     /// `port`: the state of the ingress port.
     Port { name: String, up: bool },
+    /// `port`: the ingress port is a member of this port-channel.
+    MemberOf(String),
     /// `vlan_ingress`: the VLAN, from the frame's tag or the port's PVID.
     Vlan { vlan: VlanId, tagged: bool },
     /// `learn`: the port, the VLAN or this kind of port does not learn.
@@ -77,8 +80,12 @@ pub enum Fact {
     Allowed(String),
     /// `vlan_egress`: the frame is longer than the MTU of this port of a flood set.
     TooLong(String),
+    /// `vlan_egress`: no member of this port-channel of a flood set can send.
+    NoMember(String),
     /// `vlan_egress`: the frame may leave by this number of ports of a flood set.
     AllowedPorts(usize),
+    /// `replicate`: the bucket of the frame, by which the members of port-channels are chosen.
+    Balanced { bucket: usize, by: &'static str },
     /// `replicate`: a copy, with the TPID and VLAN of its tag.
     Copy { port: String, tag: Option<(u16, u16)> },
     /// `count`: the ingress port and the number of copies sent.
@@ -140,6 +147,7 @@ impl fmt::Display for Fact {
                 write!(f, "a customer's {protocol}: to {} through the tunnel", MacAddr::TUNNEL)
             }
             Self::Port { name, up } => write!(f, "{name} is {}", if *up { "up" } else { "down" }),
+            Self::MemberOf(channel) => write!(f, "member of {channel}"),
             Self::Vlan { vlan, tagged: true } => write!(f, "vlan {vlan} from its tag"),
             Self::Vlan { vlan, tagged: false } => write!(f, "vlan {vlan} from the port's PVID"),
             Self::LearningOff => f.write_str("learning is off here"),
@@ -168,7 +176,9 @@ impl fmt::Display for Fact {
             Self::Flood { class, ports } => write!(f, "{class}: flood to {ports} ports"),
             Self::Allowed(port) => write!(f, "{port}: allowed"),
             Self::TooLong(port) => write!(f, "{port}: longer than its MTU"),
+            Self::NoMember(port) => write!(f, "{port}: no member can send"),
             Self::AllowedPorts(count) => write!(f, "{count} allowed"),
+            Self::Balanced { bucket, by } => write!(f, "{by}: bucket {bucket} of {CHANNEL_BUCKETS}"),
             Self::Copy { port, tag: None } => write!(f, "{port}: untagged"),
             Self::Copy { port, tag: Some((tpid, vid)) } => write!(f, "{port}: tagged {tpid:#06x} vlan {vid}"),
             Self::Counted { port, copies: 1 } => write!(f, "received by {port}, 1 copy sent"),

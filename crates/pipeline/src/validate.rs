@@ -1,17 +1,19 @@
 //! Validation of a [`PlaneState`] by rules that no single type can express.
 
 use crate::route::{RifAttachment, VIRTUAL_MACS};
-use crate::state::{PlaneState, PortKind};
+use crate::state::{Aggregation, CHANNEL_BUCKETS, PlaneState, PortKind};
 use lanyard_acl::Family;
 use lanyard_types::PortId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Checks the router interfaces and access lists of a plane state before a plane accepts it.
+/// Checks the router interfaces, port-channels and access lists of a plane state before a plane accepts it.
 ///
 /// # Errors
-/// When an interface names a port of another kind, two interfaces share a VLAN, port or tag, or a number is
-/// out of range; when a port or VLAN refers to a list that does not exist. Planes refuse the state with this text.
+/// When an interface names a port of another kind, two interfaces share a VLAN, port or tag, a number is out of range, a
+/// member of a port-channel is in a VLAN or names no port-channel, or a port or VLAN refers to a list that does not exist.
+/// Planes refuse the state with this text.
 pub fn check(state: &PlaneState) -> Result<(), String> {
+    check_channels(state)?;
     let kind = |port: PortId| state.ports.get(&port).map(|port| port.kind);
     let mut seen = BTreeMap::new();
     for (id, rif) in &state.rifs {
@@ -59,6 +61,40 @@ fn acls(state: &PlaneState) -> Result<(), String> {
         let Some(id) = id else { continue };
         if state.acls.get(id).is_none_or(|list| list.family != family) {
             return Err(format!("access list {id} does not exist, or is for other frames"));
+        }
+    }
+    Ok(())
+}
+
+fn check_channels(state: &PlaneState) -> Result<(), String> {
+    let mut numbers = BTreeSet::new();
+    for port in state.ports.values() {
+        match port.aggregation {
+            Aggregation::None => {}
+            Aggregation::Channel(number) => {
+                if port.kind != PortKind::Netdev || !numbers.insert(number) {
+                    return Err(format!(
+                        "port-channel {number} is no switch port, or another port has its number"
+                    ));
+                }
+            }
+            Aggregation::Member { of, channel } => {
+                if state.ports.get(&of).and_then(|port| port.aggregation.channel()) != Some(channel) {
+                    return Err(format!(
+                        "{} is a member of port {of}, which is not port-channel {channel}",
+                        port.name
+                    ));
+                }
+                if port.kind != PortKind::Netdev || !port.tagged.is_empty() || !port.untagged.is_empty() {
+                    return Err(format!("{} is a member of a port-channel and in a VLAN itself", port.name));
+                }
+            }
+        }
+    }
+    for (channel, members) in &state.channels {
+        if !members.buckets.is_empty() && members.buckets.len() != CHANNEL_BUCKETS {
+            let count = members.buckets.len();
+            return Err(format!("port-channel {channel} has {count} buckets, not {CHANNEL_BUCKETS}"));
         }
     }
     Ok(())

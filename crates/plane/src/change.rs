@@ -6,8 +6,10 @@
 use crate::PlaneError;
 use lanyard_acl::PlaneList;
 use lanyard_pipeline::route::RifState;
-use lanyard_pipeline::state::{FdbTarget, GlobalState, PlaneState, PortState, StpState, VlanState};
-use lanyard_types::{AclId, InstanceId, MacAddr, PortId, RifId, VlanId};
+use lanyard_pipeline::state::{
+    ChannelMembers, FdbTarget, GlobalState, PlaneState, PortState, StpState, VlanState,
+};
+use lanyard_types::{AclId, ChannelId, InstanceId, MacAddr, PortId, RifId, VlanId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -59,6 +61,15 @@ pub enum Change {
         /// True if the watchdog blocks it after the change; before, it was the opposite.
         new: bool,
     },
+    /// The members in use of a port-channel.
+    Channel {
+        /// The port-channel.
+        channel: ChannelId,
+        /// The members before; `None` means that no member was in use.
+        old: Option<Box<ChannelMembers>>,
+        /// The members after.
+        new: Option<Box<ChannelMembers>>,
+    },
     /// A router interface added, changed or removed.
     Rif {
         /// The router interface.
@@ -100,6 +111,7 @@ impl Change {
             Self::Vlan { vlan, old, new } => Self::Vlan { vlan, old: new, new: old },
             Self::Stp { instance, port, old, new } => Self::Stp { instance, port, old: new, new: old },
             Self::Watched { instance, port, new } => Self::Watched { instance, port, new: !new },
+            Self::Channel { channel, old, new } => Self::Channel { channel, old: new, new: old },
             Self::Rif { rif, old, new } => Self::Rif { rif, old: new, new: old },
             Self::Acl { id, old, new } => Self::Acl { id, old: new, new: old },
             Self::Fdb { vlan, mac, old, new } => Self::Fdb { vlan, mac, old: new, new: old },
@@ -171,6 +183,10 @@ pub fn changes(old: &PlaneState, next: &PlaneState) -> Vec<Change> {
     let (narrowed, added) = if added.len() > 1 { narrow(added) } else { (Vec::new(), added) };
     list.extend(narrowed.into_iter().map(port));
     list.extend(differences(&old.vlans, &next.vlans).map(|(vlan, old, new)| Change::Vlan { vlan, old, new }));
+    let channel = |(channel, old, new): (ChannelId, Option<ChannelMembers>, Option<ChannelMembers>)| {
+        Change::Channel { channel, old: old.map(Box::new), new: new.map(Box::new) }
+    };
+    list.extend(differences(&old.channels, &next.channels).map(channel));
     list.extend(added.into_iter().map(port));
     list.extend(open.into_iter().map(stp));
     list.extend(come.into_iter().map(fdb));
@@ -234,6 +250,10 @@ fn common(old: &PortState, new: &PortState) -> PortState {
         less.pvid = None;
     }
     // A VLAN that the port keeps, tagged or not, is not interrupted.
+    if less.aggregation != new.aggregation {
+        // As an ordinary port it would be in no port-channel for a moment, and as a member it is in no VLAN.
+        less.enabled = false;
+    }
     let stays = |vlan: &VlanId| new.tagged.contains(*vlan) || new.untagged.contains(*vlan);
     less.tagged = old.tagged.iter().filter(stays).collect();
     less.untagged = old.untagged.iter().filter(stays).collect();
@@ -283,6 +303,9 @@ mod tests {
                 }
                 Change::Watched { instance, port, new: true } => _ = state.watched.insert((instance, port)),
                 Change::Watched { instance, port, new: false } => _ = state.watched.remove(&(instance, port)),
+                Change::Channel { channel, new, .. } => {
+                    set(&mut state.channels, channel, new.map(|new| *new));
+                }
                 Change::Rif { rif, new, .. } => set(&mut state.rifs, rif, new.map(|new| *new)),
                 Change::Acl { id, new, .. } => set(&mut state.acls, id, new),
                 Change::Fdb { vlan, mac, new, .. } => set(&mut state.fdb, (vlan, mac), new),

@@ -18,7 +18,7 @@ pub use change::{ApplyChange, Change, changes, transact};
 pub use lanyard_pipeline::route::{
     Adjacency, BUCKETS, RifAttachment, RifState, RouteChange, RouteLookup, RouteTarget, Urpf,
 };
-pub use lanyard_pipeline::state::PlaneState;
+pub use lanyard_pipeline::state::{ChannelMembers, PlaneState};
 pub use lanyard_pipeline::tables::counters::PortCounters;
 pub use lanyard_pipeline::tables::fdb::{FdbEntry, FdbFilter, FdbKind, Sweep};
 pub use lanyard_pipeline::tables::mdb::{Flooded, MDB_CAPACITY, MdbChange};
@@ -62,8 +62,8 @@ pub trait Plane {
     }
 
     /// Returns the part that protocols use on a thread of their own; to be called once. From then on only
-    /// that part changes the states of ports in trees: [`Plane::apply`] ignores `stp` and `watched` of its
-    /// argument, and [`Plane::state`] has none. [`Plane::poll_events`] reports no trapped frames any more.
+    /// that part changes the states of ports in trees and the members in use of port-channels: [`Plane::apply`] ignores
+    /// `stp`, `watched` and `channels` of its argument, and [`Plane::state`] has none. [`Plane::poll_events`] reports no trapped frames any more.
     ///
     /// # Errors
     /// When the operating system refuses a descriptor, or when the part was returned before.

@@ -4,9 +4,9 @@
 //! on another thread. Both share the plane's tables and a lock, which is held only while one step
 //! of a change is written to memory.
 
-use crate::{FdbFilter, PlaneError};
+use crate::{ChannelMembers, FdbFilter, PlaneError};
 use lanyard_pipeline::tables::mdb::MdbChange;
-use lanyard_types::{InstanceId, PortId, PortSet, StpState, TrapReason, VlanId};
+use lanyard_types::{ChannelId, InstanceId, PortId, PortSet, StpState, TrapReason, VlanId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub trait ProtocolPlane: Send {
     /// Passes a bounded number of trapped frames to `handle`, in the order of their arrival,
     /// without waiting; returns their number.
     fn poll_traps(&mut self, handle: &mut dyn FnMut(Trapped)) -> usize;
-    /// Sends a control-plane frame out of one port, unchanged.
+    /// Sends a control-plane frame out of one port, unchanged; out of a port-channel by one of its members.
     ///
     /// # Errors
     /// When the port does not exist or the kernel refuses the frame.
@@ -87,6 +87,18 @@ pub trait ProtocolPlane: Send {
     /// # Errors
     /// When the plane cannot change a state; some of the states may then be in force.
     fn set_trees(&mut self, trees: &TreeStates) -> Result<(), PlaneError>;
+    /// The members in use of port-channels that were in force when the plane was opened.
+    fn channels(&self) -> BTreeMap<ChannelId, ChannelMembers> {
+        BTreeMap::new()
+    }
+    /// Puts the members in use of a port-channel into force; frames take the new ones from now on. They hold until the next
+    /// call, whatever [`Plane::apply`](crate::Plane::apply) is given. The port-channel need not exist yet.
+    ///
+    /// # Errors
+    /// When the plane has no port-channels, or refuses the members.
+    fn set_channel(&mut self, _channel: ChannelId, _members: &ChannelMembers) -> Result<(), PlaneError> {
+        Err(PlaneError::Invalid("this plane has no port-channels".into()))
+    }
     /// Removes the dynamic FDB entries that match `filter`; returns their number.
     fn fdb_flush(&mut self, filter: &FdbFilter) -> u64;
     /// See [`Plane::watchdog`](crate::Plane::watchdog).

@@ -7,7 +7,7 @@ use crate::link::tap::TapLink;
 use crate::link::{Link, vnet::Offload};
 use crate::protocols::SoftProtocols;
 use crate::worker::{self, Shared};
-use lanyard_pipeline::state::{Delivery, HookChoice, PlaneState, PortKind, PortState};
+use lanyard_pipeline::state::{CHANNEL_BUCKETS, Delivery, HookChoice, PlaneState, PortKind, PortState};
 use lanyard_pipeline::{Pipeline, Timestamp};
 use lanyard_plane::{
     ApplyChange, Capabilities, Change, FdbEntry, FdbFilter, Hook, MAX_TRACE_FRAME, MDB_CAPACITY, Plane,
@@ -15,8 +15,8 @@ use lanyard_plane::{
     Sweep, TableUsage, Trace, TrapCounters, TreeStates, changes, transact,
 };
 use lanyard_types::{
-    AclId, AdjacencyId, FrameCount, MAX_PORTS, MAX_VLANS, PortId, PortSet, RifId, TrapGroup, TrapReason,
-    VlanId, VrfId,
+    AclId, AdjacencyId, ChannelId, FrameCount, MAX_PORTS, MAX_VLANS, PortId, PortSet, RifId, TrapGroup,
+    TrapReason, VlanId, VrfId,
 };
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -198,6 +198,7 @@ impl ApplyChange for SoftPlane {
             }
             Change::Global { new, .. } => pipeline.set_global((**new).clone()),
             Change::Vlan { vlan, new, .. } => pipeline.set_vlan(*vlan, new.clone(), now, &mut on),
+            Change::Channel { channel, new, .. } => pipeline.set_channel(*channel, new.as_deref().cloned()),
             Change::Stp { instance, port, new, .. } => pipeline.set_stp(*instance, *port, *new),
             Change::Fdb { vlan, mac, old, new } => {
                 let controlled = pipeline.fdb().len() - pipeline.fdb().dynamic();
@@ -230,9 +231,12 @@ impl Plane for SoftPlane {
         &self.state
     }
     fn apply(&mut self, next: &PlaneState) -> Result<(), PlaneError> {
-        let without = self.claimed && !(next.stp.is_empty() && next.watched.is_empty());
-        let own =
-            without.then(|| PlaneState { stp: BTreeMap::new(), watched: BTreeSet::new(), ..next.clone() });
+        let own = self.claimed.then(|| PlaneState {
+            stp: BTreeMap::new(),
+            watched: BTreeSet::new(),
+            channels: BTreeMap::new(),
+            ..next.clone()
+        });
         let next = own.as_ref().unwrap_or(next);
         lanyard_pipeline::validate::check(next).map_err(PlaneError::Invalid)?;
         let list = changes(&self.state, next);
@@ -255,7 +259,8 @@ impl Plane for SoftPlane {
             stp: std::mem::take(&mut self.state.stp),
             watched: std::mem::take(&mut self.state.watched),
         };
-        Ok(Box::new(SoftProtocols { shared: self.shared.clone(), bell, trees }))
+        let channels = std::mem::take(&mut self.state.channels);
+        Ok(Box::new(SoftProtocols { shared: self.shared.clone(), bell, trees, channels }))
     }
     fn fdb_walk(&mut self, filter: &FdbFilter, visit: &mut dyn FnMut(FdbEntry)) {
         let core = self.shared.control();
@@ -430,6 +435,13 @@ fn usage(pipeline: &Pipeline) -> Vec<TableUsage> {
         },
         table("ports", MAX_PORTS - 1, ports.len(), ports.high_water(), MAX_PORTS * size_of::<PortState>()),
         table("vlans", MAX_VLANS - 2, vlans.len(), vlans.high_water(), MAX_VLANS * size_of::<PortSet>()),
+        table(
+            "port_channels",
+            ChannelId::MAX.index(),
+            tables.channels.len(),
+            tables.channels.high_water(),
+            tables.channels.len() * CHANNEL_BUCKETS * size_of::<PortId>(),
+        ),
         table(
             "rifs",
             RifId::MAX.index(),

@@ -6,11 +6,14 @@
 use crate::link::vnet::Offload;
 use crate::worker::Shared;
 use lanyard_pipeline::state::Tpid;
-use lanyard_plane::{FdbFilter, MAX_TRACE_FRAME, MdbChange, PlaneError, ProtocolPlane, Trapped, TreeStates};
-use lanyard_types::{PortId, PortSet, StpState, VlanId};
+use lanyard_pipeline::tables::Tables;
+use lanyard_plane::{
+    ChannelMembers, FdbFilter, MAX_TRACE_FRAME, MdbChange, PlaneError, ProtocolPlane, Trapped, TreeStates,
+};
+use lanyard_types::{ChannelId, PortId, PortSet, StpState, VlanId};
 use lanyard_wire::{Tag, push};
 use nix::sys::eventfd::EventFd;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
@@ -23,6 +26,7 @@ pub(crate) struct SoftProtocols {
     pub shared: Arc<Shared>,
     pub bell: Arc<EventFd>,
     pub trees: TreeStates,
+    pub channels: BTreeMap<ChannelId, ChannelMembers>,
 }
 
 impl ProtocolPlane for SoftProtocols {
@@ -40,9 +44,11 @@ impl ProtocolPlane for SoftProtocols {
             return Err(PlaneError::Invalid(format!("a frame of {} bytes is too long", frame.len())));
         }
         let mut core = self.shared.control();
-        if core.pipeline.tables().ports.get(port).is_none() {
+        let tables = core.pipeline.tables();
+        if tables.ports.get(port).is_none() {
             return Err(PlaneError::NoSuchPort(port));
         }
+        let port = sender(tables, port);
         let sent = core.links[port.index()].send(frame, Offload::default());
         core.pipeline.count_injected(port, frame.len(), sent);
         let refused =
@@ -73,6 +79,7 @@ impl ProtocolPlane for SoftProtocols {
             if tpid.is_some_and(|tpid| push(&mut bytes, tpid, tag).is_err()) {
                 continue;
             }
+            let port = sender(core.pipeline.tables(), port);
             let taken = core.links[port.index()].send(&bytes, Offload::default());
             core.pipeline.count_injected(port, bytes.len(), taken);
             sent += usize::from(taken);
@@ -103,9 +110,23 @@ impl ProtocolPlane for SoftProtocols {
         self.trees = trees.clone();
         Ok(())
     }
+    fn channels(&self) -> BTreeMap<ChannelId, ChannelMembers> {
+        self.channels.clone()
+    }
+    fn set_channel(&mut self, channel: ChannelId, members: &ChannelMembers) -> Result<(), PlaneError> {
+        self.shared.control().pipeline.set_channel(channel, Some(members.clone()));
+        self.channels.insert(channel, members.clone());
+        Ok(())
+    }
     fn fdb_flush(&mut self, filter: &FdbFilter) -> u64 {
         let mut core = self.shared.control();
         let core = &mut *core;
         core.pipeline.flush(filter, core.clock.now(), &mut |event| core.events.fdb(event))
     }
+}
+
+/// The port by which a frame that is made here leaves: for a port-channel, one of its members.
+fn sender(tables: &Tables, port: PortId) -> PortId {
+    let member = tables.ports.channel(port).and_then(|channel| tables.channels.member(channel, 0));
+    member.unwrap_or(port)
 }

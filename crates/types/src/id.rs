@@ -113,6 +113,12 @@ index! {
     AclId(u16), 1..=1023
 }
 
+index! {
+    /// A port-channel (link aggregation group): the number of `interface port-channel N`. 0 means "none" in the planes'
+    /// tables.
+    ChannelId(u8), 1..=255
+}
+
 /// A VLAN identifier: 1..=4094 (IEEE 802.1Q-2018, 9.6; 0 is the priority tag, 4095 is reserved).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -5,6 +5,7 @@
 //! programs share (`bpf/abi.h` repeats the numbers; `crates/ebpf/src/abi.rs` asserts that they agree).
 
 mod addr;
+mod balance;
 mod id;
 mod reason;
 mod rng;
@@ -12,9 +13,10 @@ mod set;
 pub mod text;
 
 pub use addr::{Family, MacAddr, ParseMacError};
+pub use balance::{BalanceFields, LoadBalance};
 pub use id::{
-    AclId, AdjacencyId, GroupId, InstanceId, MAX_PORTS, MAX_VLANS, PortId, RifId, StpState, VlanId,
-    VlanIdError, VrfId,
+    AclId, AdjacencyId, ChannelId, GroupId, InstanceId, MAX_PORTS, MAX_VLANS, PortId, RifId, StpState,
+    VlanId, VlanIdError, VrfId,
 };
 pub use reason::*;
 pub use rng::Rng;

@@ -56,7 +56,7 @@ named! {
         Parse = 1, "parse";
         /// Sends control frames to the control plane.
         Trap = 2, "trap";
-        /// Checks the port's own state.
+        /// Checks the port's own state; maps a member of a port-channel to the port-channel.
         Port = 3, "port";
         /// Classifies the frame into a VLAN; checks membership and spanning-tree state.
         VlanIngress = 4, "vlan_ingress";
@@ -176,6 +176,8 @@ named! {
         AclRouterOut = 40, "acl_router_out";
         /// acl_egress: for the switch's own stack, and denied by the inbound access list of its VLAN interface.
         AclHostIn = 41, "acl_host_in";
+        /// port: the ingress port is a member of a port-channel that does not collect: LACP or `min-links` keeps it out.
+        NotCollecting = 42, "not_collecting";
     }
 }
 
@@ -368,7 +370,7 @@ impl DropReason {
             | Self::TrapPoliced
             | Self::TunnelProtocol
             | Self::TunnelAddress => Stage::Trap,
-            Self::PortDown => Stage::Port,
+            Self::PortDown | Self::NotCollecting => Stage::Port,
             Self::VlanInvalid
             | Self::TaggedOnAccess
             | Self::VlanNotAllowed

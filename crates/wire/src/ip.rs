@@ -103,8 +103,10 @@ impl IpHeader {
     }
 }
 
-/// The two port fields; the headers of TCP, UDP, DCCP, SCTP and UDP-Lite begin with them.
-fn ports(protocol: u8, payload: &[u8]) -> u32 {
+/// The two port fields, the source in the upper half; the headers of TCP, UDP, DCCP, SCTP and UDP-Lite begin with them.
+/// 0 for other protocols and for a payload that is too short.
+#[must_use]
+pub fn ports(protocol: u8, payload: &[u8]) -> u32 {
     match (protocol, payload.first_chunk()) {
         (6 | 17 | 33 | 132 | 136, Some(ports)) => u32::from_be_bytes(*ports),
         _ => 0,

@@ -110,6 +110,7 @@ const STRUCTURES_ALONE: &[&str] = &[
     "acl_search",
     "acl_work",
     "addresses",
+    "balance_side",
     "eth_words",
     "fdb_choice",
     "fdb_hit",

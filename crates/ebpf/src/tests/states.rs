@@ -117,7 +117,10 @@ fn a_state_is_read_back_from_the_tables() {
             "port {id}"
         );
         assert_eq!((found.mtu, found.tpid, found.enabled), (port.mtu, port.tpid, port.enabled), "port {id}");
+        assert_eq!(found.aggregation, port.aggregation, "port {id}");
     }
+    assert!(!want.channels.is_empty(), "a state with port-channels");
+    assert_eq!(got.channels, want.channels);
     assert_eq!(got.fdb, want.fdb);
     assert_eq!(got.vlans.keys().collect::<Vec<_>>(), want.vlans.keys().collect::<Vec<_>>());
 }

@@ -1,5 +1,7 @@
 //! count: counts every frame once at its ingress port and VLAN, and every copy once at its egress port.
 //!
+//! Frames of a member of a port-channel are also counted at the port-channel: what the member received once it was found to
+//! belong to it, and what it sent for it.
 //! Bytes are those of the frame as received and as sent; the bytes of a frame that was lost before the pipeline are not
 //! known. Invariant: conservation (`tables::counters`).
 
@@ -13,15 +15,18 @@ pub(crate) fn ended(counters: &mut Counters, arrival: &Arrival<'_>, decision: &D
     if let Some(vlan) = decision.vlan {
         counters.vlan_mut(vlan).add(arrival.bytes.len());
     }
-    for port in &decision.oversize {
+    for port in &decision.left_out {
         counters.port_mut(*port).tx_dropped += 1;
     }
-    let port = counters.port_mut(arrival.port);
-    port.rx.add(arrival.bytes.len());
-    match verdict {
-        Verdict::Forwarded => port.forwarded += 1,
-        Verdict::Trapped(_) => port.trapped += 1,
-        Verdict::Dropped(reason) => port.dropped[reason.index()] += 1,
+    let channel = (decision.port != arrival.port).then_some(decision.port);
+    for port in [Some(arrival.port), channel].into_iter().flatten() {
+        let port = counters.port_mut(port);
+        port.rx.add(arrival.bytes.len());
+        match verdict {
+            Verdict::Forwarded => port.forwarded += 1,
+            Verdict::Trapped(_) => port.trapped += 1,
+            Verdict::Dropped(reason) => port.dropped[reason.index()] += 1,
+        }
     }
 }
 

@@ -23,6 +23,7 @@ pub mod vlan_egress;
 pub mod vlan_ingress;
 
 use crate::Timestamp;
+use crate::balance;
 use crate::state::{PlaneState, PortKind, PortState, StpState};
 use crate::tables::Tables;
 use crate::tables::acls::Hit;
@@ -61,15 +62,15 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Takes the tokens that a frame received at `port` needs. Without one, the frame is dropped.
-    pub(crate) fn police(&mut self, tables: &Tables, port: PortId, now: Timestamp, decision: &mut Decision) {
-        if decision.storm.is_some_and(|kind| !self.storm.admit(tables, port, kind, now)) {
+    /// Takes the tokens that a received frame needs. Without one, the frame is dropped.
+    pub(crate) fn police(&mut self, tables: &Tables, now: Timestamp, decision: &mut Decision) {
+        if decision.storm.is_some_and(|kind| !self.storm.admit(tables, decision.port, kind, now)) {
             *decision = Decision {
                 vlan: decision.vlan,
                 storm: decision.storm,
                 // Nothing has judged it after this stage.
                 hits: decision.hits.drain(..decision.ingress_hits).collect(),
-                ..Decision::new(Verdict::Dropped(DropReason::Storm))
+                ..Decision::new(decision.port, Verdict::Dropped(DropReason::Storm))
             };
         }
     }
@@ -94,6 +95,8 @@ pub struct Arrival<'a> {
 /// The decisions of all stages about one frame.
 #[derive(Debug)]
 pub struct Decision {
+    /// The port that received it, or the port-channel of which that port is a member.
+    pub port: PortId,
     /// The verdict, unless policing or transmission change it.
     pub verdict: Verdict,
     /// The VLAN that it was admitted to.
@@ -102,8 +105,9 @@ pub struct Decision {
     pub storm: Option<StormKind>,
     /// What happens to its source address.
     pub learn: learn::Learn,
-    /// Ports of a flood that were left out because the frame exceeds their MTU.
-    pub oversize: Vec<PortId>,
+    /// Ports of a flood that were left out because the frame exceeds their MTU, or because they are port-channels of which no
+    /// member can send.
+    pub left_out: Vec<PortId>,
     /// The copies to send: to ports, or one to the host's end of an interface when the verdict is trapped by `route`.
     pub plan: replicate::Plan,
     /// The adjacency that it was routed to.
@@ -118,13 +122,14 @@ pub struct Decision {
 
 impl Decision {
     /// A decision of which only the verdict is known.
-    pub(crate) fn new(verdict: Verdict) -> Self {
+    pub(crate) fn new(port: PortId, verdict: Verdict) -> Self {
         Self {
+            port,
             verdict,
             vlan: None,
             storm: None,
             learn: learn::Learn::Nothing,
-            oversize: Vec::new(),
+            left_out: Vec::new(),
             plan: replicate::Plan::default(),
             adjacency: None,
             route: None,
@@ -136,7 +141,7 @@ impl Decision {
 
 /// Runs the stages over one frame.
 pub(crate) fn decide(tables: &Tables, arrival: &Arrival<'_>, notes: &mut Notes) -> Decision {
-    let mut decision = Decision::new(Verdict::Forwarded);
+    let mut decision = Decision::new(arrival.port, Verdict::Forwarded);
     if let Err(end) = run(tables, arrival, &mut decision, notes) {
         decision.verdict = end;
         if let Verdict::Dropped(reason) = end {
@@ -154,7 +159,9 @@ fn run(
 ) -> Result<(), Verdict> {
     let mut frame = parse::run(tables, arrival, notes)?;
     trap::run(tables, arrival, &mut frame, notes)?;
-    let ingress = port::run(tables, arrival, notes)?;
+    let (port, ingress) = port::run(tables, arrival, notes)?;
+    decision.port = port;
+    let arrival = &Arrival { port, ..*arrival };
     let class = match ingress.kind {
         PortKind::Netdev | PortKind::Svi(_) => {
             let class = vlan_ingress::run(tables, arrival, ingress, &frame, notes)?;
@@ -240,15 +247,28 @@ impl Passage<'_> {
         let limits = bridge::Limits { tunnelled: tunnelled.as_ref(), members };
         let egress = bridge::run(self.tables, from, frame, class, &decision.learn, limits, notes)?;
         let egress =
-            vlan_egress::run(self.tables, from, frame, class, egress, &mut decision.oversize, notes)?;
+            vlan_egress::run(self.tables, from, frame, class, egress, &mut decision.left_out, notes)?;
         let mut judged = acl_ingress::Judged::new(self.arrival, frame, Some(class.vlan));
         let routed_into = rewrite.is_some().then_some(class.vlan);
         let egress = acl_egress::run(self.tables, &mut judged, routed_into, egress, &mut decision.hits)
             .map_err(Verdict::Dropped)?;
-        decision.plan = replicate::run(self.tables, self.ingress, frame, class, &egress, notes);
+        let bucket = self.bucket(frame, &egress);
+        decision.plan = replicate::run(self.tables, self.ingress, frame, class, &egress, bucket, notes);
         decision.plan.rewrite = rewrite;
         decision.plan.tunnelled = tunnelled;
         Ok(())
+    }
+
+    /// The frame's bucket, if it leaves by a port-channel.
+    fn bucket(&self, frame: &Parsed, egress: &bridge::Egress) -> Option<usize> {
+        let is_channel = |port: PortId| self.tables.ports.channel(port).is_some();
+        let balanced = match egress {
+            bridge::Egress::Unicast(port) => is_channel(*port),
+            bridge::Egress::Flood(ports) => ports.iter().any(is_channel),
+        };
+        let by = self.tables.trap.global().load_balance;
+        let (bytes, has_tag) = (self.arrival.bytes, frame.tag.is_some());
+        balanced.then(|| balance::bucket(self.tables.salt, by, bytes, has_tag, frame.src, frame.dst))
     }
 
     /// Runs the remaining stages for a frame that leaves by a routed port.

@@ -5,7 +5,8 @@
 //! operations as there are forms besides the one that arrived. A frame whose tag names another VLAN than its egress
 //! VLAN (priority-tagged, or routed) is sent to no port as it arrived. A routed frame is rewritten once, before all
 //! copies. A customer's control frame in a tunnel has its protocol's destination at tunnel ports and the tunnel's
-//! elsewhere; changing that is not counted as a tag operation.
+//! elsewhere; changing that is not counted as a tag operation. A copy for a port-channel leaves by the member to which the
+//! frame's bucket is assigned.
 
 use super::bridge::Egress;
 use super::parse::Parsed;
@@ -43,6 +44,19 @@ pub struct Plan {
     /// For a frame with the address of the tunnel (`MacAddr::TUNNEL`): the ports where it gets another
     /// destination.
     pub tunnelled: Option<Tunnelled>,
+    /// The members by which copies for port-channels leave: port-channel and member.
+    pub members: Vec<(PortId, PortId)>,
+}
+
+impl Plan {
+    /// The port whose netdev sends the copy for `port`.
+    fn sender(&self, port: PortId) -> PortId {
+        self.members.iter().find(|(channel, _)| *channel == port).map_or(port, |(_, member)| *member)
+    }
+    /// The port-channel for which `sender` sends a copy.
+    pub(crate) fn channel(&self, sender: PortId) -> Option<PortId> {
+        self.members.iter().find(|(_, member)| *member == sender).map(|(channel, _)| *channel)
+    }
 }
 
 /// Orders the copies.
@@ -52,6 +66,7 @@ pub(super) fn run(
     frame: &Parsed,
     class: &Class,
     egress: &Egress,
+    bucket: Option<usize>,
     notes: &mut Notes,
 ) -> Plan {
     let arrived = arrived(ingress, frame, class.tag);
@@ -69,10 +84,23 @@ pub(super) fn run(
             copies
         }
     };
-    for (form, port) in &copies {
-        notes.say(Stage::Replicate, || fact(tables, *port, *form, class.tag));
+    let member = |port: PortId| Some((port, tables.channels.member(tables.ports.channel(port)?, bucket?)?));
+    let plan = Plan {
+        members: copies.iter().filter_map(|(_, port)| member(*port)).collect(),
+        copies,
+        arrived,
+        has_tag: frame.tag.is_some(),
+        tag: class.tag,
+        ..Plan::default()
+    };
+    if let Some(bucket) = bucket {
+        let by = tables.trap.global().load_balance.keyword();
+        notes.say(Stage::Replicate, || Fact::Balanced { bucket, by });
     }
-    Plan { copies, arrived, has_tag: frame.tag.is_some(), tag: class.tag, rewrite: None, tunnelled: None }
+    for (form, port) in &plan.copies {
+        notes.say(Stage::Replicate, || fact(tables, plan.sender(*port), *form, class.tag));
+    }
+    plan
 }
 
 /// One copy out of a routed port, with or without a subinterface's tag.
@@ -92,14 +120,7 @@ pub(super) fn straight(
     };
     notes.say(Stage::Replicate, || fact(tables, port, form, tag));
     let arrived = arrived(ingress, frame, tag);
-    Plan {
-        copies: vec![(form, port)],
-        arrived,
-        has_tag: frame.tag.is_some(),
-        tag,
-        rewrite: None,
-        tunnelled: None,
-    }
+    Plan { copies: vec![(form, port)], arrived, has_tag: frame.tag.is_some(), tag, ..Plan::default() }
 }
 
 /// The copy for the host's end of an interface: the frame as received, without the tag.
@@ -111,8 +132,7 @@ pub(super) fn up(ingress: &PortState, frame: &Parsed, port: PortId) -> Plan {
         arrived,
         has_tag: frame.tag.is_some(),
         tag,
-        rewrite: None,
-        tunnelled: None,
+        ..Plan::default()
     }
 }
 
@@ -189,7 +209,7 @@ pub(crate) fn emit(
                 }
             }
         }
-        send(*port, if changed { scratch } else { bytes });
+        send(plan.sender(*port), if changed { scratch } else { bytes });
     }
     operations
 }

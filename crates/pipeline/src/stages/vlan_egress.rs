@@ -2,8 +2,8 @@
 //! MTU.
 //!
 //! If the one port of a known destination fails a check, the frame is dropped with that check's reason, in the order
-//! below. The ports of a flood have passed all checks but the MTU; a port whose MTU the frame exceeds is removed and
-//! counts the loss.
+//! below. The ports of a flood have passed all checks but two: a port whose MTU the frame exceeds, or a port-channel of which
+//! no member can send, is removed and counts the loss.
 
 use super::bridge::Egress;
 use super::parse::Parsed;
@@ -19,7 +19,7 @@ fn fits(port: &PortState, untagged_len: usize) -> bool {
     untagged_len <= port.mtu as usize + HEADER_LEN + TAG_LEN
 }
 
-/// Removes the ports by which the frame may not leave; ports of a flood whose MTU it exceeds go to `oversize`.
+/// Removes the ports by which the frame may not leave; ports that a flood loses here go to `left_out`.
 /// `from` is as in `bridge`.
 pub(super) fn run(
     tables: &Tables,
@@ -27,7 +27,7 @@ pub(super) fn run(
     frame: &Parsed,
     class: &Class,
     egress: Egress,
-    oversize: &mut Vec<PortId>,
+    left_out: &mut Vec<PortId>,
     notes: &mut Notes,
 ) -> Result<Egress, Verdict> {
     let mut ports = match egress {
@@ -43,11 +43,17 @@ pub(super) fn run(
         |port: &PortId| tables.ports.get(*port).is_none_or(|state| !fits(state, frame.untagged_len));
     for port in ports.iter().filter(too_long).collect::<Vec<_>>() {
         ports.remove(port);
-        oversize.push(port);
+        left_out.push(port);
         notes.say(Stage::VlanEgress, || Fact::TooLong(tables.ports.name(port)));
     }
+    let reason = if left_out.is_empty() { DropReason::EgressDown } else { DropReason::MtuExceeded };
+    for port in ports.iter().filter(|port| lacks_members(tables, *port)).collect::<Vec<_>>() {
+        ports.remove(port);
+        left_out.push(port);
+        notes.say(Stage::VlanEgress, || Fact::NoMember(tables.ports.name(port)));
+    }
     if ports.is_empty() {
-        return Err(Verdict::Dropped(DropReason::MtuExceeded));
+        return Err(Verdict::Dropped(reason));
     }
     notes.say(Stage::VlanEgress, || Fact::AllowedPorts(ports.len()));
     Ok(Egress::Flood(ports))
@@ -73,7 +79,15 @@ fn unicast(
     if !fits(state, frame.untagged_len) {
         return Err(DropReason::MtuExceeded);
     }
+    if lacks_members(tables, port) {
+        return Err(DropReason::EgressDown);
+    }
     Ok(())
+}
+
+/// True for a port-channel of which no member can send.
+fn lacks_members(tables: &Tables, port: PortId) -> bool {
+    tables.ports.channel(port).is_some_and(|channel| !tables.channels.sends(channel))
 }
 
 /// The checks of a port that is in no VLAN: a routed port, or the host's end of an interface.

@@ -4,6 +4,7 @@
 //! counters) is changed by [`crate::Pipeline::process`] according to the stages' decision.
 
 pub mod acls;
+pub mod channels;
 pub mod counters;
 pub mod fdb;
 pub mod mdb;
@@ -15,6 +16,7 @@ pub mod trap;
 pub mod vlans;
 
 use acls::Acls;
+use channels::Channels;
 use fdb::Fdb;
 use mdb::Mdb;
 use ports::Ports;
@@ -41,6 +43,8 @@ pub struct Tables {
     pub trap: TrapTable,
     /// Router interfaces.
     pub rifs: Rifs,
+    /// The members in use of port-channels.
+    pub channels: Channels,
     /// Routes, next-hop groups and adjacencies.
     pub routes: Routes,
     /// Access lists.
@@ -61,6 +65,7 @@ impl Tables {
             mdb: Mdb::default(),
             trap: TrapTable::default(),
             rifs: Rifs::default(),
+            channels: Channels::default(),
             routes: Routes::new(Limits::default()),
             acls: Acls::default(),
             salt,

@@ -3,7 +3,7 @@
 //! Invariant: a port is in a set exactly when its state says so; a port that does not exist is in none.
 
 use crate::state::{PortKind, PortState};
-use lanyard_types::{MAX_PORTS, PortId, PortSet, VlanId};
+use lanyard_types::{ChannelId, MAX_PORTS, PortId, PortSet, VlanId};
 use std::collections::BTreeMap;
 
 /// The ports of the plane.
@@ -47,6 +47,11 @@ impl Ports {
     #[must_use]
     pub fn name(&self, port: PortId) -> String {
         self.get(port).map_or_else(|| format!("port {port}"), |state| state.name.clone())
+    }
+    /// The number of the port-channel whose port this is; `None` for other ports.
+    #[must_use]
+    pub fn channel(&self, port: PortId) -> Option<ChannelId> {
+        self.get(port).and_then(|state| state.aggregation.channel())
     }
     /// The number of ports.
     #[must_use]

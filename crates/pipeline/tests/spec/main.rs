@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::type_complexity, clippy::drop_non_drop)]
 
+mod channels;
 mod fdb;
 mod properties;
 mod route;
