@@ -6,6 +6,7 @@ use crate::pdu::{self, Lacpdu, Marker, Pdu, PduError, PortInfo, State};
 use crate::port::intervals::{FAST_PERIODIC_MS, TX_LIMIT};
 use crate::port::{ChurnState, Counters, MuxState, PeriodicState, Port, RxState, Selected};
 use crate::selection;
+use crate::snapshot::Snapshot;
 use lanyard_types::{PortId, PortSet};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -136,6 +137,10 @@ impl Lacp {
 
     /// Takes a configuration. A port whose settings change leaves its channel, and is selected again.
     pub fn configure(&mut self, now: u64, config: Config) {
+        self.set(config);
+        self.run(now);
+    }
+    fn set(&mut self, config: Config) {
         let system_changed =
             (config.system, config.system_priority) != (self.config.system, self.config.system_priority);
         self.ports.retain(|id, _| config.ports.contains_key(id));
@@ -162,6 +167,19 @@ impl Lacp {
             port.actor.port = id.index() as u16;
         }
         self.config = config;
+    }
+
+    /// What a restarted system needs to continue; see [`Snapshot`].
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::of(&self.ports)
+    }
+    /// Takes the first configuration of a system that continues from `found`. Ports that were attached are taken to have
+    /// their links until [`Lacp::handle_link`] says otherwise.
+    pub fn resume(&mut self, now: u64, config: Config, found: &Snapshot) {
+        // The machines must not run before: they would take the ports to have no links.
+        self.set(config);
+        self.ports.iter_mut().for_each(|(id, port)| found.restore(*id, port, now));
         self.run(now);
     }
 

@@ -14,9 +14,11 @@ mod machines;
 pub mod pdu;
 mod port;
 mod selection;
+mod snapshot;
 
 pub use config::{ChannelConfig, Config, Mode, PortConfig};
 pub use fuzz::fuzz;
 pub use lacp::{Action, Event, Lacp, MemberState, Members, PortView};
 pub use pdu::PduError;
 pub use port::{ChurnState, Counters, MuxState, PeriodicState, RxState, Selected, intervals};
+pub use snapshot::Snapshot;

@@ -5,6 +5,7 @@
 
 use lanyard_types::MacAddr;
 use lanyard_wire::Frame;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The EtherType of the slow protocols (IEEE 802.3-2018, annex 57A).
@@ -62,7 +63,7 @@ pdu_errors! {
 }
 
 /// The state of a port in an LACPDU (6.4.2.3 m), as bits.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 pub struct State(pub u8);
 
 impl State {
@@ -111,7 +112,7 @@ impl fmt::Debug for State {
 }
 
 /// The information about one side of a link: the actor's or the partner's (6.4.2.3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 pub struct PortInfo {
     /// The priority of the system; less is better.
     pub system_priority: u16,

@@ -5,6 +5,7 @@
 use crate::config::{Mode, PortConfig};
 use crate::pdu::{PduError, PortInfo, State};
 use lanyard_types::MacAddr;
+use serde::{Deserialize, Serialize};
 
 /// Timer intervals (6.4.4), in milliseconds.
 pub mod intervals {
@@ -67,7 +68,7 @@ pub enum PeriodicState {
 }
 
 /// States of the mux machine with independent control (figure 6-21).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub enum MuxState {
     /// DETACHED.
     #[default]

@@ -497,3 +497,58 @@ mod random {
         }
     }
 }
+
+/// A system that continues from its snapshot: its partner loses no member, and neither does it. One without the snapshot
+/// does: its partner has to begin anew.
+#[test]
+fn a_restart_with_the_snapshot_is_not_noticed() {
+    for kept in [true, false] {
+        let (left, right) = (config(A, &[1, 2], Mode::Active), config(B, &[1, 2], Mode::Passive));
+        let mut wires = Wires::new(left.clone(), right);
+        wires.run(10_000);
+        assert_eq!(wires.ends[0].members(1), set(&[1, 2]));
+        let snapshot = wires.ends[0].snapshot();
+        let events = wires.events[1].len();
+        let mut next = Lacp::new();
+        if kept {
+            next.resume(wires.now, left, &snapshot);
+        } else {
+            next.configure(wires.now, left);
+        }
+        for id in [1, 2] {
+            next.handle_link(wires.now, p(id), true);
+        }
+        wires.ends[0] = next;
+        if kept {
+            assert_eq!(wires.ends[0].members(1), set(&[1, 2]), "at once");
+        }
+        wires.run(10_000);
+        assert_eq!(wires.ends[0].members(1), set(&[1, 2]));
+        assert_eq!(wires.events[1].len() == events, kept, "{:?}", &wires.events[1][events..]);
+    }
+}
+
+/// A port whose partner has gone while the system was away expires as without a restart; a port with other settings begins
+/// anew, and so does one without a link.
+#[test]
+fn a_snapshot_that_does_not_hold_ends() {
+    let fast = |mut config: Config| {
+        config.ports.values_mut().for_each(|port| port.fast = true);
+        config
+    };
+    let left = fast(config(A, &[1, 2, 3], Mode::Active));
+    let mut wires = Wires::new(left.clone(), config(B, &[1, 2, 3], Mode::Active));
+    wires.run(10_000);
+    let snapshot = wires.ends[0].snapshot();
+    let (now, mut changed) = (wires.now, left);
+    changed.ports.get_mut(&p(3)).unwrap().priority = 7;
+    let mut next = Lacp::new();
+    next.resume(now, changed, &snapshot);
+    assert_eq!(next.members(1), set(&[1, 2]));
+    next.handle_link(now, p(2), false);
+    assert_eq!(next.members(1), set(&[1]));
+    next.handle_timer(now + 2999);
+    assert_eq!(next.members(1), set(&[1]));
+    next.handle_timer(now + 3000);
+    assert_eq!(next.members(1), set(&[]), "the partner is silent");
+}
