@@ -319,6 +319,16 @@ impl Netdev {
             .map_err(|e| Error::new(format!("asking for the driver of {name}"), e))
     }
 
+    /// Whether the device is up and has a link, as its driver says at this moment. Events come later: the kernel combines the
+    /// changes of one second (`linkwatch`).
+    ///
+    /// # Errors
+    /// [`Error::is_gone`] when there is no such device, [`Error::is_unsupported`] for a driver that does not say.
+    pub fn has_link(&self, name: &str) -> Result<bool> {
+        ioctl::has_link(self.generic.borrow().fd(), name)
+            .map_err(|e| Error::new(format!("asking for the link of {name}"), e))
+    }
+
     /// The XDP features of a device ([`Netdev::xdp_ability`]). A device is an egress of an XDP plane only with
     /// [`XdpFeatures::NDO_XMIT`]: a veth has it while its peer has GRO on or an XDP program.
     ///
