@@ -14,6 +14,7 @@ mod churn;
 mod console;
 mod dhcp;
 mod discovery;
+mod etherchannel;
 mod fdb;
 mod flood;
 mod follow;

@@ -19,6 +19,7 @@ scenarios! {
     a_restart_keeps_the_members: ebpf;
     without_a_daemon_groups_are_flooded_in_the_end: ebpf;
     a_port_that_goes_down_has_no_members: ebpf soft;
+    a_port_channel_is_one_member: ebpf soft;
     ten_thousand_groups_are_joined_and_left: ebpf soft;
 }
 
@@ -360,6 +361,31 @@ fn a_port_that_goes_down_has_no_members(plane: Plane) {
     bed.configure("interface p2\nshutdown");
     has_ports(&bed, "ip igmp", GROUP, &["p3"]);
     bed.expect_at(1, &from_1(GROUP), &[3]);
+}
+
+/// A report that any member of a port-channel receives is one of the port-channel. The group's packets leave by one of its
+/// links, also after the one by which the report came is lost.
+fn a_port_channel_is_one_member(plane: Plane) {
+    let group = "channel-group 1 mode on";
+    let bed = bed(plane, &format!("interface p3\nswitchport\n{group}\ninterface p4\nswitchport\n{group}"));
+    let arrivals = || {
+        let arrived = bed.exchange(1, &[from_1(GROUP)]);
+        [2, 3, 4].map(|host| arrived[host - 1].iter().filter(|frame| **frame == from_1(GROUP)).count())
+    };
+    wait_for("both links are used", || {
+        let channels = bed.show("show etherchannel summary");
+        let members = channels["channels"][0]["members"].as_array()?.clone();
+        members.iter().all(|member| member["bundled"] == true).then_some(())
+    });
+    let _two = join(bed.host(2), GROUP);
+    has_ports(&bed, "ip igmp", GROUP, &["p2"]);
+    assert_eq!(arrivals(), [1, 0, 0]);
+    let _three = join(bed.host(3), GROUP);
+    has_ports(&bed, "ip igmp", GROUP, &["p2", "port-channel1"]);
+    let [two, three, four] = arrivals();
+    assert_eq!((two, three + four), (1, 1), "one copy for the port-channel");
+    bed.host(3).net.ip("link set eth0 down");
+    wait_for("the other link is used", || (arrivals() == [1, 0, 1]).then_some(()));
 }
 
 /// An IGMPv3 report of host `n` with one record of this type for each of `groups` groups from 239.3.0.0 on.

@@ -4,7 +4,7 @@
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use lanyard_config::InterfaceName;
-use lanyard_types::{MacAddr, VlanId, VlanSet};
+use lanyard_types::{ChannelId, MacAddr, VlanId, VlanSet};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -447,6 +447,20 @@ fn vlan_number(word: &str) -> Option<&str> {
     (head.eq_ignore_ascii_case("vlan") && digits(tail)).then_some(tail)
 }
 
+/// The number of a port-channel's interface and the words that it takes: `port-channel 1`, `Port-channel1`, `po1`, `po 1`.
+fn channel_number<'a>(word: &'a str, next: Option<&'a str>) -> Option<(&'a str, usize)> {
+    let lower = word.to_ascii_lowercase();
+    if word.len() >= 2
+        && "port-channel".starts_with(&lower)
+        && let Some(number) = next.filter(|next| digits(next))
+    {
+        return Some((number, 2));
+    }
+    let head = ["port-channel", "po"].into_iter().find(|head| lower.starts_with(head))?;
+    let number = word.get(head.len()..).filter(|number| digits(number))?;
+    Some((number, 1))
+}
+
 fn interface(words: &[&str], names: &dyn Names) -> Take {
     let single = |name, n| Take::Value(Value::Interfaces(vec![name]), n);
     let Some(&word) = words.first() else { return Take::Short };
@@ -459,6 +473,12 @@ fn interface(words: &[&str], names: &dyn Names) -> Take {
         return match vlan(number) {
             Take::Value(Value::Vlan(vlan), _) => single(InterfaceName::Vlan(vlan), n),
             other => other,
+        };
+    }
+    if let Some((number, n)) = channel_number(word, words.get(1).copied()) {
+        return match number.parse().ok().and_then(ChannelId::new) {
+            Some(channel) => single(InterfaceName::of_channel(channel), n),
+            None => Take::Bad(format!("port-channel {} does not exist: 1 to 255", short(number))),
         };
     }
     if !names.is_netdev(word) {

@@ -325,6 +325,14 @@ pub trait AccessLists {
     fn minute(&self) -> lanyard_acl::time::Minute;
 }
 
+/// Link aggregation.
+pub trait Aggregation {
+    /// `show etherchannel`, `show lacp`: every port-channel.
+    fn channels(&mut self) -> view::Channels;
+    /// `clear lacp counters`.
+    fn clear_lacp_counters(&mut self);
+}
+
 /// Object tracking, virtual routers, DHCP relays, and the FPM server.
 pub trait Services {
     /// `show track`.
@@ -389,6 +397,7 @@ pub trait Backend:
     + Discovery
     + Multicast
     + AccessLists
+    + Aggregation
     + Services
     + Platform
     + System
@@ -407,6 +416,7 @@ impl<
         + Discovery
         + Multicast
         + AccessLists
+        + Aggregation
         + Services
         + Platform
         + System,

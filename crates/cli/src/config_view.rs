@@ -23,11 +23,16 @@ pub(crate) fn configured<'a>(config: &'a Config, view: &InterfaceView) -> Option
     config.interfaces.get(&name_of(view))
 }
 
+/// True for a switch port that is no member of a port-channel: that carries its VLANs.
+fn carries_vlans(interface: &Interface) -> bool {
+    interface.role == Role::Switchport && interface.aggregation.group.is_none()
+}
+
 /// `show vlan`: every VLAN and the ports that are configured to carry it.
 #[must_use]
 pub fn vlans(config: &Config) -> VlanTable {
     let ports: Vec<(&InterfaceName, &Interface)> =
-        config.interfaces.iter().filter(|(_, interface)| interface.role == Role::Switchport).collect();
+        config.interfaces.iter().filter(|(_, interface)| carries_vlans(interface)).collect();
     let vlans = config.vlans.iter().map(|(id, vlan)| VlanEntry {
         vlan: id.get(),
         name: vlan.display_name(*id),
@@ -297,7 +302,7 @@ pub fn switchports(view: &Interfaces, config: &Config) -> SwitchportTable {
         let port = configured(config, i).map(|c| c.switchport.clone()).unwrap_or_default();
         SwitchportView {
             interface: i.name.clone(),
-            switchport: i.kind == InterfaceKind::Switchport,
+            switchport: matches!(i.kind, InterfaceKind::Switchport | InterfaceKind::Lag),
             mode: mode_word(port.mode),
             operational: link_word(i) == "connected",
             access_vlan: port.access_vlan.get(),
@@ -353,7 +358,8 @@ pub fn trunks(view: &Interfaces, config: &Config) -> Trunks {
     let active: VlanSet = config.vlans.iter().filter(live).map(|(id, _)| *id).collect();
     let trunk = |i: &InterfaceView| {
         let port = &configured(config, i)?.switchport;
-        let is_trunk = i.kind == InterfaceKind::Switchport && port.mode == SwitchportMode::Trunk;
+        let is_trunk = matches!(i.kind, InterfaceKind::Switchport | InterfaceKind::Lag)
+            && port.mode == SwitchportMode::Trunk;
         is_trunk.then(|| Trunk {
             interface: i.name.clone(),
             encapsulation: match port.tpid.ethertype() {

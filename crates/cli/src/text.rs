@@ -43,7 +43,11 @@ fn sections_by(config: &Config, vlans: Vec<Vec<String>>) -> Vec<Vec<String>> {
     list.extend(tracks.map(|(number, track)| {
         headed(format!("track {number} {}", track_object(&track.object)), &[track::LINES], track)
     }));
-    list.extend(config.interfaces.iter().map(|(name, interface)| section(name, interface)));
+    // Port-channels first: a member that names one which does not exist yet creates it with its own settings.
+    for is_channel in [true, false] {
+        let interfaces = config.interfaces.iter().filter(|(name, _)| name.channel().is_some() == is_channel);
+        list.extend(interfaces.map(|(name, interface)| section(name, interface)));
+    }
     list.push(missing_vlans(config));
     list.extend(global::AFTER.iter().map(|lines| print(lines, config)));
     list.retain(|section| !section.is_empty());

@@ -5,6 +5,7 @@
 //! needs is `#[serde(skip)]`. Times are in seconds with the unit in the key; counters are integers.
 
 mod access_list;
+mod aggregation;
 mod change;
 mod discovery;
 mod fpm;
@@ -14,6 +15,7 @@ mod snooping;
 mod spanning_tree;
 
 pub use access_list::*;
+pub use aggregation::*;
 pub use change::*;
 pub use discovery::*;
 pub use fpm::*;
@@ -141,6 +143,8 @@ pub enum InterfaceKind {
     Routed,
     /// A VLAN interface.
     Svi,
+    /// A port-channel.
+    Lag,
 }
 
 /// One interface.

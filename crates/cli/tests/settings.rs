@@ -25,6 +25,7 @@ fn modes() -> Vec<(ConfigMode, &'static [&'static str])> {
                 "interface eth0\n no switchport",
                 "interface eth0\n no switchport\n ip address 10.9.9.9 255.255.255.0\n vrrp 1 ip 10.9.9.8",
                 "interface vlan 10",
+                "interface port-channel 7",
                 "interface xe7.5",
                 "interface xe7.5\n encapsulation dot1q 5",
             ],

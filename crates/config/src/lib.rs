@@ -4,6 +4,7 @@
 //! the lines that parse and print it; [`text`] has helpers that those lines share. A command changes a copy; the switch
 //! accepts the copy or refuses it, so a command takes effect everywhere or nowhere.
 
+pub mod aggregation;
 mod appliance;
 mod discovery;
 mod format;
@@ -14,6 +15,7 @@ mod snooping;
 pub mod spanning_tree;
 pub mod text;
 
+pub use aggregation::{Aggregation, AggregationPort};
 pub use appliance::*;
 pub use discovery::{Discovery, DiscoveryPort};
 pub use fpm::FpmServer;

@@ -1,6 +1,7 @@
 //! The model of the configuration. `Default` gives the defaults; a value that equals its default is not
 //! printed.
 
+use crate::aggregation::{Aggregation, AggregationPort};
 use crate::appliance::Appliance;
 use crate::discovery::{Discovery, DiscoveryPort};
 use crate::fpm::FpmServer;
@@ -54,6 +55,8 @@ pub struct Config {
     pub discovery: Discovery,
     /// `ip igmp snooping ...` and `ipv6 mld snooping ...`.
     pub snooping: Snooping,
+    /// `port-channel ...` and `lacp ...`.
+    pub aggregation: Aggregation,
     /// `fpm server`; `None` is off.
     pub fpm: Option<FpmServer>,
     /// `banner motd|login|exec`, with line feeds between the lines of a text.
@@ -112,6 +115,7 @@ impl Default for Config {
             errdisable: ErrDisable::default(),
             discovery: Discovery::default(),
             snooping: Snooping::default(),
+            aggregation: Aggregation::default(),
             fpm: None,
             banners: BTreeMap::new(),
             lists: Lists::default(),
@@ -148,7 +152,8 @@ impl Vlan {
 /// The name of an interface.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum InterfaceName {
-    /// A netdev, by the kernel's name (1..=15 bytes, no `/`, no white space).
+    /// A netdev, by the kernel's name (1..=15 bytes, no `/`, no white space); or a port-channel, `port-channelN`, which has no
+    /// netdev ([`InterfaceName::channel`]).
     Netdev(String),
     /// `interface vlan N`, netdev `vlanN`.
     Vlan(VlanId),
@@ -248,6 +253,8 @@ pub struct Interface {
     pub max_groups: [Option<u32>; 2],
     /// `ip access-group`, `ipv6 traffic-filter`, `mac access-group`.
     pub access_groups: AccessGroups,
+    /// `channel-group`, `port-channel ...` and `lacp ...`.
+    pub aggregation: AggregationPort,
     /// `logging event link-status`, on by default.
     pub log_link: bool,
     /// `breakout`: the parts that this front-panel port is split into.
@@ -276,6 +283,7 @@ impl Default for Interface {
             discovery: DiscoveryPort::default(),
             max_groups: [None; 2],
             access_groups: AccessGroups::default(),
+            aggregation: AggregationPort::default(),
             log_link: true,
             breakout: None,
             fec: Fec::default(),

@@ -4,6 +4,7 @@
 //! Read `lanyard_switch` first, which decides what has to be done. Invariant: [`Core::take`] leaves the switch with the
 //! new configuration or, when any step fails, with the old one.
 
+use crate::aggregation;
 use crate::announce;
 use crate::context::{Context, Module};
 use crate::core::Core;
@@ -14,7 +15,7 @@ use crate::instance::shared_knobs;
 use crate::kernel::KernelError;
 use crate::layer3::{self, RouteRefused};
 use crate::netdevs::{Change, fixed, learn_modes, pair_missing};
-use crate::protocols::keeper::snapshot_path;
+use crate::protocols::keeper::{aggregation_path, snapshot_path};
 use crate::protocols::work::Report;
 use crate::routing::Turn;
 use crate::snooping;
@@ -193,6 +194,7 @@ impl Core {
         learn(&mut self.ctx, &next);
         let now = self.ctx.clock.boot_ms();
         spanning::refresh(&mut self.ctx);
+        aggregation::refresh(&mut self.ctx);
         let plan = self.ctx.switch.plan(now, next)?;
         self.ctx.write_ahead(&plan.actions.record)?;
         let found = self.ctx.plane.state().clone();
@@ -211,6 +213,7 @@ impl Core {
         self.follow_tables(&plan.config);
         let state = self.ctx.switch.compile(&plan);
         spanning::hold(&self.ctx, &plan);
+        aggregation::part(&mut self.ctx, &plan.config);
         if let Err(error) = self.apply(&plan.config, &state) {
             let error = self.at_port(error, &state);
             self.unwind(&plan.actions);
@@ -218,6 +221,7 @@ impl Core {
             self.follow_tables(&config);
             self.reopen(&found);
             spanning::release(&self.ctx);
+            aggregation::update(&mut self.ctx);
             // The kernel flushes routes without an event when their interface or its address goes.
             self.layer3.handle(&mut self.ctx, layer3::Event::Flushed);
             self.layer3.configure(&mut self.ctx);
@@ -348,6 +352,7 @@ impl Core {
         self.ctx.notices.extend(plan.notices.iter().cloned());
         self.ctx.switch.accept(plan);
         spanning::take(&mut self.ctx, reconfigure);
+        aggregation::update(&mut self.ctx);
         self.ports.faults.retain(|name, _| state.ports.values().any(|port| port.name == *name));
         flush_stale(&mut self.ctx, old, state);
         self.ctx.rename_ports();
@@ -365,8 +370,8 @@ impl Core {
         self.keep_running_config();
         self.ageing.configure(&mut self.ctx);
         self.follow_up();
-        if self.ctx.switch.spanning().is_some() {
-            // New ports learn the state of their links.
+        if self.ctx.switch.spanning().is_some() || self.ctx.switch.config().channels().next().is_some() {
+            // New ports and port-channels learn the state of their links.
             self.settle();
         }
     }
@@ -375,6 +380,8 @@ impl Core {
     /// refused: a port that the plane refuses is left out, and the reason is stored.
     pub(crate) fn settle(&mut self) {
         // Do this first: a port that gets a link must be blocked in its trees before the plane enables it.
+        // A lost member of a port-channel is replaced before that.
+        aggregation::update(&mut self.ctx);
         spanning::links(&mut self.ctx);
         let next = self.ctx.switch.state();
         if next != *self.ctx.plane.state() {
@@ -398,12 +405,20 @@ impl Core {
         let any = !reports.is_empty();
         for report in std::mem::take(&mut reports.waiting) {
             match report {
+                Report::Aggregation(event) => aggregation::announce(&mut self.ctx, &event),
+                Report::ChannelRefused(channel, reason) => {
+                    aggregation::refused(&mut self.ctx, channel, &reason);
+                }
                 Report::Discovery(event) => drop(self.discovery.handle(&mut self.ctx, event)),
                 Report::Snooping(event) => drop(self.snooping.handle(&mut self.ctx, event)),
                 other => reports.waiting.push_back(other),
             }
         }
         spanning::handle(&mut self.ctx, reports);
+        if aggregation::refresh(&mut self.ctx) {
+            // A port-channel came up or went down; once settled, nothing has changed.
+            self.settle();
+        }
         any
     }
 
@@ -515,6 +530,7 @@ impl Core {
             self.ctx.paths.namespace(),
             self.ctx.paths.run.join("plane-since"),
             snapshot_path(&self.ctx.paths),
+            aggregation_path(&self.ctx.paths),
         ] {
             let _ = std::fs::remove_file(path);
         }

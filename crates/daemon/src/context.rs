@@ -113,7 +113,12 @@ impl Context {
     /// Reads the facts again.
     pub(crate) fn refresh(&mut self) {
         match self.kernel.facts() {
-            Ok(facts) => *self.switch.facts_mut() = facts,
+            Ok(facts) => {
+                // The kernel knows nothing of port-channels.
+                let channels = std::mem::take(&mut self.switch.facts_mut().channels);
+                *self.switch.facts_mut() = facts;
+                self.switch.facts_mut().channels = channels;
+            }
             Err(error) => self.log("LINK", 3, "NETLINK", &error.to_string()),
         }
     }

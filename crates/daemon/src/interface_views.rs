@@ -4,6 +4,7 @@ use crate::cef_views::routed_by;
 use crate::context::Context;
 use crate::core::Core;
 use crate::port_notes::PortNotes;
+use crate::spanning;
 use lanyard_cli::backend::{Interfaces, Refusal};
 use lanyard_cli::view::{self, Counters, InterfaceKind, InterfaceView};
 use lanyard_config::{Interface, InterfaceName, Role};
@@ -125,11 +126,13 @@ fn interface_view(
     let kind = match (name, interface.role) {
         (InterfaceName::Vlan(_), _) => InterfaceKind::Svi,
         (_, Role::Routed | Role::Subinterface(_)) => InterfaceKind::Routed,
+        _ if name.channel().is_some() => InterfaceKind::Lag,
         _ => InterfaceKind::Switchport,
     };
     let forwards = state.is_some_and(|state| state.enabled);
+    let plane_mtu = state.map_or(0, |state| state.mtu);
     let link_up = match kind {
-        InterfaceKind::Svi => forwards,
+        InterfaceKind::Svi | InterfaceKind::Lag => forwards,
         _ => !interface.shutdown && link.is_some_and(|link| link.admin_up && link.carrier),
     };
     let settings = link.and_then(|_| ctx.kernel.settings(&text).ok()).unwrap_or_default();
@@ -150,9 +153,15 @@ fn interface_view(
         kind,
         admin_up: !interface.shutdown,
         link_up,
-        mac: link.map(|link| link.mac),
-        mtu: link.map_or(0, |link| link.mtu),
-        speed_mbps: settings.speed_mbps,
+        mac: link.map(|link| link.mac).or_else(|| (kind == InterfaceKind::Lag).then_some(identity.base_mac)),
+        mtu: match (link, kind) {
+            (None, InterfaceKind::Lag) => plane_mtu,
+            _ => link.map_or(0, |link| link.mtu),
+        },
+        speed_mbps: match name.channel() {
+            Some(channel) => spanning::channel_speed(ctx, channel),
+            None => settings.speed_mbps,
+        },
         duplex: match settings.duplex {
             Some(lanyard_netdev::Duplex::Full) => "full",
             Some(lanyard_netdev::Duplex::Half) => "half",
@@ -164,10 +173,10 @@ fn interface_view(
         notes: port.map(|port| ctx.plane.port_notes(port)).unwrap_or_default(),
         forwarded: passed.forwarded,
         trapped: passed.trapped,
-        present: link.is_some(),
+        present: link.is_some() || kind == InterfaceKind::Lag,
         driver: link.and_then(|_| ctx.kernel.driver(&text).ok()),
         addresses: Vec::new(),
-        routed_by: (kind != InterfaceKind::Switchport).then(|| {
+        routed_by: matches!(kind, InterfaceKind::Svi | InterfaceKind::Routed).then(|| {
             let (config, routers) = (ctx.switch.config(), ctx.switch.routers());
             let (vrf, at) = (&interface.layer3.vrf, Some((name, interface)));
             [false, true].map(|ipv6| routed_by(forwarding::forwarder(config, routers, vrf, at, ipv6)))

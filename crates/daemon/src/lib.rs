@@ -12,6 +12,7 @@
 mod access_list_views;
 mod access_lists;
 mod ageing;
+mod aggregation;
 mod announce;
 mod archive;
 mod bus;

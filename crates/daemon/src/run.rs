@@ -147,7 +147,11 @@ fn protocols(
         found = kept.map(|(_, trees)| trees);
         Trees::new(Keeper::new(paths), found.clone())
     });
-    Ok((protocols?, found))
+    let protocols = protocols?;
+    let lacp = keeper::found_aggregation(paths).filter(|_| has_ports);
+    let keeper = keeper::of_aggregation(paths);
+    protocols.with(move |engine| engine.aggregation.resume(keeper, lacp));
+    Ok((protocols, found))
 }
 
 /// Opens the plane. A plane that an instance of this name has left in a namespace that no longer exists is

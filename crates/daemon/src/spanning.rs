@@ -6,16 +6,18 @@
 //! decision uses it.
 
 use crate::context::Context;
+use crate::kernel::Kernel;
 use crate::protocols::work::{Report, Reports};
 use lanyard_cli::backend::Refusal;
 use lanyard_cli::view::{self, EventKind, TreeKey};
 use lanyard_config::InterfaceName;
+use lanyard_config::aggregation::channel_of;
 use lanyard_stp::view::stp_state_name;
 use lanyard_stp::{Duplex, ErrCause, Event, Mode};
-use lanyard_switch::Plan;
 use lanyard_switch::links;
 use lanyard_switch::spanning::{Reconfigure, set_up};
-use lanyard_types::{InstanceId, PortId};
+use lanyard_switch::{Plan, Switch};
+use lanyard_types::{ChannelId, InstanceId, PortId};
 use serde_json::{Map, Value, json};
 
 /// Updates the copy of the bridge.
@@ -30,6 +32,9 @@ pub(crate) fn links(ctx: &mut Context) {
     refresh(ctx);
     let Context { switch, kernel, .. } = ctx;
     let changes = switch.unreported_links(&mut |name| {
+        if let Some(channel) = channel_of(name) {
+            return (speed_of(switch, &**kernel, channel), Duplex::Full);
+        }
         let settings = kernel.settings(name).unwrap_or_default();
         let half = settings.duplex == Some(lanyard_netdev::Duplex::Half);
         (settings.speed_mbps, if half { Duplex::Half } else { Duplex::Full })
@@ -41,6 +46,18 @@ pub(crate) fn links(ctx: &mut Context) {
         });
         refresh(ctx);
     }
+}
+
+/// The speed of a port-channel in Mbit/s: the sum of its members' speeds; `None` while none is known.
+pub(crate) fn channel_speed(ctx: &Context, channel: ChannelId) -> Option<u32> {
+    speed_of(&ctx.switch, &*ctx.kernel, channel)
+}
+
+fn speed_of(switch: &Switch, kernel: &dyn Kernel, channel: ChannelId) -> Option<u32> {
+    let up = switch.config().members(channel).map(|(name, _)| name.to_string());
+    let speed =
+        |name: String| kernel.settings(&name).ok().filter(|_| switch.facts().forwards(&name))?.speed_mbps;
+    up.filter_map(speed).reduce(u32::saturating_add)
 }
 
 /// Begins a commit: until [`take`] or [`release`] no port forwards that the planned bridge does not
@@ -128,7 +145,7 @@ fn announce(ctx: &mut Context, report: &Report) {
     match report {
         Report::Tree { event, mode, mstid } => announce_event(ctx, event, *mode, *mstid),
         // Passed to their own modules.
-        Report::Discovery(_) | Report::Snooping(_) => {}
+        Report::Discovery(_) | Report::Snooping(_) | Report::Aggregation(_) | Report::ChannelRefused(..) => {}
         Report::Expired(ports) => {
             let names: Vec<String> = ports.iter().map(|port| ctx.port_name(*port).to_string()).collect();
             let text = format!(

@@ -19,17 +19,18 @@ use crate::protocols::trees::Trees;
 use crate::routing::Following;
 use lanyard_config::Config;
 use lanyard_plane::{
-    Capabilities, FdbEntry, FdbFilter, Hook, MdbChange, Plane, PlaneError, PlaneEvent, PlaneState,
-    PortCounters, ProtocolPlane, RouteChange, RouteLookup, Sweep, TableUsage, Trace, TrapCounters, Trapped,
-    TreeStates,
+    Capabilities, ChannelMembers, FdbEntry, FdbFilter, Hook, MdbChange, Plane, PlaneError, PlaneEvent,
+    PlaneState, PortCounters, ProtocolPlane, RouteChange, RouteLookup, Sweep, TableUsage, Trace,
+    TrapCounters, Trapped, TreeStates,
 };
 use lanyard_soft::{MemoryPorts, SoftPlane};
 use lanyard_switch::{Identity, Record, Switch};
 use lanyard_types::{
-    FrameCount, InstanceId, MacAddr, PortId, PortSet, StpState, TrapGroup, TrapReason, VlanId, VrfId,
+    ChannelId, FrameCount, InstanceId, MacAddr, PortId, PortSet, StpState, TrapGroup, TrapReason, VlanId,
+    VrfId,
 };
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -206,6 +207,8 @@ pub(crate) struct Faults {
     pub(crate) refuses_trees: Common<bool>,
     /// The states of ports in trees that the plane has.
     pub(crate) trees: Common<TreeStates>,
+    /// The members of port-channels that the plane has.
+    pub(crate) channels: Common<BTreeMap<ChannelId, ChannelMembers>>,
     /// The mark for the next daemon.
     pub(crate) mark: Common<u64>,
     /// Frames that were injected.
@@ -264,6 +267,17 @@ impl ProtocolPlane for FaultyProtocols {
         }
         self.faults.trees.lock().clone_from(trees);
         self.soft.set_trees(trees)
+    }
+    fn channels(&self) -> BTreeMap<ChannelId, ChannelMembers> {
+        self.faults.channels.lock().clone()
+    }
+    fn set_channel(
+        &mut self,
+        channel: ChannelId,
+        members: &ChannelMembers,
+    ) -> std::result::Result<(), PlaneError> {
+        self.faults.channels.lock().insert(channel, members.clone());
+        self.soft.set_channel(channel, members)
     }
     fn fdb_flush(&mut self, filter: &FdbFilter) -> u64 {
         self.soft.fdb_flush(filter)

@@ -23,6 +23,7 @@ pub fn check(
     for (name, interface) in &next.interfaces {
         let before = old.interfaces.get(name);
         match name {
+            InterfaceName::Netdev(_) if name.channel().is_some() => {}
             InterfaceName::Netdev(name) => {
                 let taken = |role: Role| matches!(role, Role::Switchport | Role::Routed);
                 if taken(interface.role) && !before.is_some_and(|before| taken(before.role)) {

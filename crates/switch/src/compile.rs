@@ -7,6 +7,7 @@
 //! usable netdev has `ifindex` 0 and is not enabled, so that its number and its static addresses
 //! are kept.
 
+use crate::aggregation;
 use crate::discovery;
 use crate::facts::{Facts, LinkFacts};
 use crate::identity::Identity;
@@ -15,6 +16,7 @@ use crate::snooping;
 
 pub use crate::names::*;
 
+use lanyard_config::aggregation::channel_of;
 use lanyard_config::{Config, Interface, InterfaceName, StaticTarget, Switchport, SwitchportMode};
 use lanyard_pipeline::state::{
     Delivery, FdbTarget, GlobalState, HookChoice, PlaneState, PortKind, PortState, Tpid, VlanState,
@@ -29,9 +31,22 @@ pub fn compile(config: &Config, facts: &Facts, ports: &PortIds, identity: &Ident
     let mut state =
         PlaneState { global: global(config), vlans: active_vlans(config), ..PlaneState::default() };
     for (name, interface) in switchports(config) {
-        if let Some(port) = ports.get(name) {
-            state.ports.insert(port, switchport(name, interface, facts, config.tag_native));
+        let Some(port) = ports.get(name) else { continue };
+        let mut compiled = switchport(name, interface, facts, config.tag_native);
+        if let Some(channel) = channel_of(name) {
+            compiled = aggregation::channel_port(config, facts, channel, compiled);
         }
+        state.ports.insert(port, compiled);
+    }
+    for (name, channel, _, interface) in members(config) {
+        let key = InterfaceName::of_channel(channel);
+        let like = config.interfaces.get(&key);
+        let (Some(port), Some(of), Some(like)) = (ports.get(name), ports.get(&key.to_string()), like) else {
+            continue;
+        };
+        let own = Interface { switchport: like.switchport.clone(), ..interface.clone() };
+        let own = switchport(name, &own, facts, config.tag_native);
+        state.ports.insert(port, aggregation::member_port(of, channel, own));
     }
     for (vlan, interface) in vlan_interfaces(config) {
         if let Some(port) = ports.get(&pipeline_end(vlan)) {
@@ -52,6 +67,7 @@ fn global(config: &Config) -> GlobalState {
         }
     }
     discovery::overlay(config, &mut global);
+    aggregation::overlay(config, &mut global);
     global
 }
 
@@ -183,7 +199,14 @@ fn fdb(
 ) -> BTreeMap<(VlanId, lanyard_types::MacAddr), FdbTarget> {
     let number = |name: &InterfaceName| -> Option<PortId> {
         let port = match name {
-            InterfaceName::Netdev(name) => ports.get(name),
+            InterfaceName::Netdev(netdev) => {
+                // What is reached at a member is reached at its port-channel.
+                let group = config.interfaces.get(name).and_then(|interface| interface.aggregation.group);
+                match group {
+                    Some((channel, _)) => ports.get(&InterfaceName::of_channel(channel).to_string()),
+                    None => ports.get(netdev),
+                }
+            }
             InterfaceName::Vlan(vlan) => ports.get(&pipeline_end(*vlan)),
         };
         port.filter(|port| state.ports.contains_key(port))

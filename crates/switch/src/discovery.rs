@@ -73,6 +73,9 @@ pub fn lower(
         if let (Some(id), Some(link)) = (ports.get(name), facts.usable(name)) {
             let medium = medium(name);
             let settings = &interface.discovery;
+            // A member carries the VLANs of its port-channel.
+            let channel = interface.aggregation.group.map(|(channel, _)| InterfaceName::of_channel(channel));
+            let layer2 = channel.and_then(|name| config.interfaces.get(&name)).unwrap_or(interface);
             let port = PortConfig {
                 lldp: AdminStatus::new(settings.lldp_transmit, settings.lldp_receive),
                 cdp: settings.cdp,
@@ -80,8 +83,8 @@ pub fn lower(
                 description: interface.description.clone(),
                 mac: link.mac.unwrap_or(identity.base_mac),
                 switchport: interface.role == Role::Switchport,
-                pvid: (interface.role == Role::Switchport).then(|| native(interface)),
-                vlans: vlan_names(config, interface),
+                pvid: (interface.role == Role::Switchport).then(|| native(layer2)),
+                vlans: vlan_names(config, layer2),
                 speed_mbps: medium.speed_mbps,
                 full_duplex: medium.full_duplex,
                 autoneg: medium.autoneg,

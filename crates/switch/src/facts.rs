@@ -2,9 +2,9 @@
 //!
 //! Invariant: [`Facts`] is what the kernel last reported, never what was requested of it.
 
-use lanyard_types::MacAddr;
+use lanyard_types::{ChannelId, MacAddr};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One netdev.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -157,6 +157,8 @@ pub struct Facts {
     pub namespaces: BTreeMap<String, Namespace>,
     /// The present link modes of the netdevs whose configuration sets one, by index.
     pub modes: BTreeMap<u32, LinkMode>,
+    /// The port-channels that can send: enough of their members are in use.
+    pub channels: BTreeSet<ChannelId>,
     by_name: BTreeMap<String, LinkFacts>,
     by_index: BTreeMap<(Option<String>, u32), String>,
 }
@@ -187,6 +189,15 @@ impl Facts {
     #[must_use]
     pub fn free(&self, name: &str) -> Option<&LinkFacts> {
         self.get(name).filter(|link| link.master.is_none() && !link.loopback)
+    }
+    /// True if frames can be received and sent at a switch port: at a netdev that is up with link, or by a port-channel with
+    /// members in use.
+    #[must_use]
+    pub fn forwards(&self, name: &str) -> bool {
+        match lanyard_config::aggregation::channel_of(name) {
+            Some(channel) => self.channels.contains(&channel),
+            None => self.usable(name).is_some_and(LinkFacts::forwards),
+        }
     }
     /// Stores what the kernel reports about a netdev. A new name for a known index is a rename.
     /// Returns what was known about this index before.

@@ -11,6 +11,7 @@
 pub mod acls;
 mod actions;
 pub mod ageing;
+pub mod aggregation;
 pub mod check;
 pub mod chip;
 pub mod compile;

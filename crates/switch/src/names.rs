@@ -5,7 +5,8 @@
 //! pipeline end begins with `ly`.
 
 use lanyard_config::{Config, Interface, InterfaceName, Role};
-use lanyard_types::VlanId;
+use lanyard_lacp::Mode;
+use lanyard_types::{ChannelId, VlanId};
 
 /// The host end of `interface vlan N`.
 #[must_use]
@@ -32,10 +33,25 @@ fn switched_names(config: &Config) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// The switch ports of `config`, in natural order.
+/// The switch ports of `config`, in natural order: port-channels, and netdevs that are no member of one.
 pub fn switchports(config: &Config) -> impl Iterator<Item = (&str, &Interface)> {
     config.interfaces.iter().filter_map(|(name, interface)| match name {
-        InterfaceName::Netdev(name) if interface.role == Role::Switchport => Some((name.as_str(), interface)),
+        InterfaceName::Netdev(name)
+            if interface.role == Role::Switchport && interface.aggregation.group.is_none() =>
+        {
+            Some((name.as_str(), interface))
+        }
+        _ => None,
+    })
+}
+
+/// The members of port-channels, in natural order, with the number of the port-channel and the mode.
+pub fn members(config: &Config) -> impl Iterator<Item = (&str, ChannelId, Mode, &Interface)> {
+    config.interfaces.iter().filter_map(|(name, interface)| match name {
+        InterfaceName::Netdev(name) if interface.role == Role::Switchport => {
+            let (channel, mode) = interface.aggregation.group?;
+            Some((name.as_str(), channel, mode, interface))
+        }
         _ => None,
     })
 }
@@ -43,8 +59,10 @@ pub fn switchports(config: &Config) -> impl Iterator<Item = (&str, &Interface)> 
 /// The netdevs that belong to the switch, bridging or routed, in the order of their names.
 pub fn ports(config: &Config) -> impl Iterator<Item = &str> {
     config.interfaces.iter().filter_map(|(name, interface)| match name {
-        InterfaceName::Netdev(name) if matches!(interface.role, Role::Switchport | Role::Routed) => {
-            Some(name.as_str())
+        InterfaceName::Netdev(netdev)
+            if matches!(interface.role, Role::Switchport | Role::Routed) && name.channel().is_none() =>
+        {
+            Some(netdev.as_str())
         }
         _ => None,
     })

@@ -5,7 +5,7 @@
 //! plane state. A port that the bridge has shut down is not enabled.
 
 use crate::actions::{Action, LinkSettings};
-use crate::facts::{Facts, LinkFacts};
+use crate::facts::Facts;
 use crate::identity::Identity;
 use crate::names::switchports;
 use crate::ports::PortIds;
@@ -299,7 +299,7 @@ impl Spanning {
         let mut list = Vec::new();
         for (name, interface) in switchports(config) {
             let Some(port) = ports.get(name) else { continue };
-            let up = !interface.shutdown && facts.usable(name).is_some_and(LinkFacts::forwards);
+            let up = !interface.shutdown && facts.forwards(name);
             if self.reported.get(&port) == Some(&up) {
                 continue;
             }

@@ -356,9 +356,11 @@ fn bind(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         return Err(format!("{} is an {}, which cannot stand here", short(&name), list.kind.title()).into());
     }
     let set = args.form == Form::Set;
+    let mut members = Vec::new();
     edit.each_interface(|interface, of| {
         if set {
             may_bind(interface, of, family)?;
+            members.extend(interface.aggregation.group.map(|(channel, _)| (of.clone(), channel)));
         }
         let groups = &mut interface.access_groups;
         let slot = if inbound { &mut groups.inbound } else { &mut groups.outbound };
@@ -368,7 +370,14 @@ fn bind(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         }
         *slot = set.then(|| name.clone());
         Ok(())
-    })
+    })?;
+    edit.notices.extend(members.into_iter().map(|(of, channel)| {
+        format!(
+            "{of} is a member of port-channel {channel}: its lists have no effect until it leaves. Bind the list to the \
+             port-channel"
+        )
+    }));
+    Ok(())
 }
 
 /// Refuses an interface that cannot have a list of this family.

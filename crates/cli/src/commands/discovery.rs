@@ -122,6 +122,9 @@ pub const PORT: &[Line<Interface>] = &[
 
 fn physical(_: &mut Interface, name: &InterfaceName, _: Form, words: &str) -> Result<bool, Refusal> {
     match name {
+        InterfaceName::Netdev(_) if name.channel().is_some() => {
+            Err(format!("{name} is a port-channel: {words} is a setting of its members").into())
+        }
         InterfaceName::Netdev(_) => Ok(true),
         InterfaceName::Vlan(vlan) => Err(format!("Vlan{vlan} is a VLAN interface: it has no {words}").into()),
     }

@@ -1,6 +1,9 @@
 //! The commands of exec mode except `show`.
 
-use super::{access_list, archive, discovery, files, need, session, show, show_ip, show_stp, snooping, vrf};
+use super::{
+    access_list, aggregation, archive, discovery, files, need, session, show, show_ip, show_stp, snooping,
+    vrf,
+};
 use crate::args::{Args, Kind, MAX_WORD};
 use crate::backend::{MacFilter, Refusal};
 use crate::exec::{Exec, MAX_HISTORY};
@@ -86,6 +89,7 @@ const CLEAR: Node = kw("clear", "Reset functions").privileged().then(&[
     .exec(clear_counters)]),
     snooping::CLEAR_IP,
     show_ip::CLEAR_IPV6,
+    aggregation::CLEAR_LACP,
     discovery::CLEAR_LLDP,
     kw("logging", "Clear logging buffer").exec(clear_logging),
     kw("mac", "MAC configuration").then(&[kw("address-table", "MAC forwarding table").then(&[kw(

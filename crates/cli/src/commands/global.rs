@@ -1,8 +1,8 @@
 //! Global configuration: the tables of its lines, in the order in which the running configuration has them.
 
 use super::{
-    access_list, access_parts, banner, discovery, forwarding, fpm, interface, interface_names, mac, need,
-    platform, route, snooping, spanning_tree, track, vlan, vrf,
+    access_list, access_parts, aggregation, banner, discovery, forwarding, fpm, interface, interface_names,
+    mac, need, platform, route, snooping, spanning_tree, track, vlan, vrf,
 };
 use crate::args::{Args, Form, Kind, MAX_WORD, short};
 use crate::backend::Refusal;
@@ -24,6 +24,7 @@ pub const BEFORE: &[&[Line<Config>]] = &[
     spanning_tree::LINES,
     discovery::GLOBAL,
     snooping::GLOBAL,
+    aggregation::GLOBAL,
     access_parts::LINES,
     access_list::LINES,
 ];

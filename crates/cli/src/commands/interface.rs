@@ -3,7 +3,7 @@
 //! Invariant: an interface whose role is unset has no switchport settings that imply one, and only routed
 //! ports and VLAN interfaces have addresses; so the text of a configuration describes it completely.
 
-use super::{access_list, discovery, ip, layer3, need, platform, snooping, spanning_tree, vrrp};
+use super::{access_list, aggregation, discovery, ip, layer3, need, platform, snooping, spanning_tree, vrrp};
 use crate::args::{Args, Form, Kind, Names};
 use crate::backend::Refusal;
 use crate::edit::Edit;
@@ -48,6 +48,7 @@ pub static LINES: LazyLock<Vec<&'static [Line<Interface>]>> = LazyLock::new(|| {
         spanning_tree::PORT,
         discovery::PORT,
         snooping::PORT,
+        aggregation::PORT,
         ip::ADDRESSES,
         super::accepted::PORT,
         layer3::LINES,
@@ -179,6 +180,7 @@ const LINK: &[Line<Interface>] = &[
         "Set the interface Maximum Transmission Unit (MTU)",
         &Number::any(field!(Interface, mtu), 68, 9216, "MTU size in bytes"),
     )
+    .on(own_mtu)
     .then(|interface, _| {
         // As in IOS, an IP MTU larger than the MTU is removed.
         let mtu = interface.mtu;
@@ -187,6 +189,7 @@ const LINK: &[Line<Interface>] = &[
     })
     .line(),
     Setting::of("mac-address", "Set the interface MAC address", &Station { field: field!(Interface, mac) })
+        .on(own_mtu)
         .line(),
     Setting::of(
         "speed",
@@ -205,7 +208,7 @@ const LINK: &[Line<Interface>] = &[
             },
         },
     )
-    .on(physical)
+    .on(netdev)
     .line(),
     Setting::of(
         "duplex",
@@ -219,7 +222,7 @@ const LINK: &[Line<Interface>] = &[
             ],
         },
     )
-    .on(physical)
+    .on(netdev)
     .line(),
     Setting::of(
         "hook",
@@ -233,7 +236,7 @@ const LINK: &[Line<Interface>] = &[
             ],
         },
     )
-    .on(physical)
+    .on(netdev)
     .line(),
     Setting::of(
         "delivery",
@@ -251,7 +254,7 @@ const LINK: &[Line<Interface>] = &[
             ],
         },
     )
-    .on(physical)
+    .on(netdev)
     .line(),
 ];
 
@@ -316,7 +319,7 @@ fn select(edit: &mut Edit<'_>, args: &Args, range: bool) -> Result<(), Refusal> 
     let names = need(args.interfaces())?;
     for name in &names {
         let missing = match (name, edit.exists) {
-            (InterfaceName::Netdev(netdev), Some(exists)) => {
+            (InterfaceName::Netdev(netdev), Some(exists)) if name.channel().is_none() => {
                 !exists.is_netdev(netdev) && !subinterface(edit.config, exists, netdev)?
             }
             _ => false,
@@ -343,7 +346,17 @@ fn select(edit: &mut Edit<'_>, args: &Args, range: bool) -> Result<(), Refusal> 
             Form::Set if is_vlan => {
                 edit.config.interfaces.entry(name.clone()).or_default();
             }
+            Form::Set if name.channel().is_some() => {
+                let port = Interface { role: Role::Switchport, ..Interface::default() };
+                edit.config.interfaces.entry(name.clone()).or_insert(port);
+            }
             Form::Set => {}
+            Form::Default | Form::No if name.channel().is_some() => {
+                if let Some(channel) = name.channel() {
+                    aggregation::remove(edit.config, channel);
+                }
+                edit.config.interfaces.remove(name);
+            }
             Form::Default if is_vlan && edit.config.interfaces.contains_key(name) => {
                 edit.config.interfaces.insert(name.clone(), Interface::default());
             }
@@ -384,6 +397,22 @@ fn physical(_: &mut Interface, name: &InterfaceName, _: Form, words: &str) -> Re
     }
 }
 
+/// The condition for settings of netdevs.
+fn netdev(interface: &mut Interface, name: &InterfaceName, form: Form, words: &str) -> Result<bool, Refusal> {
+    if name.channel().is_some() {
+        return Err(format!("{name} is a port-channel: {words} is a setting of its members").into());
+    }
+    physical(interface, name, form, words)
+}
+
+/// The condition for MTU and MAC address, which a port-channel takes from its members.
+fn own_mtu(_: &mut Interface, name: &InterfaceName, _: Form, words: &str) -> Result<bool, Refusal> {
+    match name.channel() {
+        None => Ok(true),
+        Some(_) => Err(format!("{name} is a port-channel: {words} is a setting of its members").into()),
+    }
+}
+
 /// Refuses to change the role of a routed port that has subinterfaces.
 fn has_subinterfaces(config: &Config, name: &InterfaceName) -> Result<(), Refusal> {
     let parent = name.to_string();
@@ -409,6 +438,19 @@ fn switchport(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         switching(name)?;
         if let Role::Subinterface(_) = interface.role {
             return Err(format!("Command rejected: {name} not a switching port.").into());
+        }
+        if name.channel().is_some() && args.form != Form::Set {
+            return Err(format!(
+                "Command rejected: {name} stays a switch port, because Lanyard has no routed port-channels: route by a \
+                 VLAN interface."
+            )
+            .into());
+        }
+        if let (Some((channel, _)), true) = (interface.aggregation.group, args.form != Form::Set) {
+            return Err(format!(
+                "Command rejected: {name} is a member of channel group {channel}: enter no channel-group first."
+            )
+            .into());
         }
         interface.role = match args.form {
             Form::Set => Role::Switchport,

@@ -42,7 +42,9 @@ fn name(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         && kind.bytes().all(|byte| byte.is_ascii_alphabetic())
         && !number.is_empty()
         && number.split('/').all(|part| part.parse::<u16>().is_ok());
-    if !is_name || kind.eq_ignore_ascii_case("vlan") {
+    // Lanyard's own interfaces.
+    let is_own = ["vlan", "po"].into_iter().any(|own| kind.eq_ignore_ascii_case(own));
+    if !is_name || is_own {
         return Err(format!(
             "{} is not such a name: letters, then numbers, as in GigabitEthernet1/0/1",
             short(name)

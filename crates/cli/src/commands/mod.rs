@@ -4,6 +4,7 @@
 mod accepted;
 mod access_list;
 mod access_parts;
+pub(crate) mod aggregation;
 mod archive;
 pub(crate) mod banner;
 mod discovery;
@@ -86,8 +87,15 @@ pub struct Trees {
 
 /// The trees, made from the tables of lines at the first use.
 pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
-    let groups =
-        [global::GROUPS, discovery::GROUPS, platform::GROUPS, snooping::GROUPS, accepted::GROUPS].concat();
+    let groups = [
+        global::GROUPS,
+        aggregation::GROUPS,
+        discovery::GROUPS,
+        platform::GROUPS,
+        snooping::GROUPS,
+        accepted::GROUPS,
+    ]
+    .concat();
     let lines = [global::BEFORE, &[accepted::LINES, global::MODES], global::AFTER].concat();
     let global = || branch(&groups, &lines);
     let own = [
@@ -96,6 +104,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         spanning_tree::PORT_GROUPS,
         discovery::PORT_GROUPS,
         snooping::PORT_GROUPS,
+        aggregation::PORT_GROUPS,
         accepted::PORT_GROUPS,
     ];
     let interface: Vec<_> =

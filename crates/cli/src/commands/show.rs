@@ -2,7 +2,9 @@
 //! as text or JSON.
 
 use super::shared::{get_interfaces, unknown};
-use super::{access_list, archive, discovery, fpm, need, platform as chip, show_access, show_ip, show_stp};
+use super::{
+    access_list, aggregation, archive, discovery, fpm, need, platform as chip, show_access, show_ip, show_stp,
+};
 use crate::args::{Args, Kind, short};
 use crate::backend::{MacFilter, Refusal};
 use crate::config_view as made;
@@ -33,6 +35,8 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
     INTERFACES,
     show_ip::IP,
     show_ip::IPV6,
+    aggregation::SHOW_ETHERCHANNEL,
+    aggregation::SHOW_LACP,
     discovery::SHOW_LLDP,
     kw("logging", "Show the contents of logging buffers").exec(logging),
     kw("mac", "MAC configuration").then(&[MAC]),

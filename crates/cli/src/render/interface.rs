@@ -30,6 +30,7 @@ fn block(i: &InterfaceView, config: &Config) -> String {
     }
     let hardware = match (i.kind, &i.driver) {
         (InterfaceKind::Svi, _) => "EtherSVI",
+        (InterfaceKind::Lag, _) => "EtherChannel",
         (_, Some(driver)) => driver,
         (_, None) => "Ethernet",
     };
@@ -39,7 +40,7 @@ fn block(i: &InterfaceView, config: &Config) -> String {
     if let Some(text) = settings.and_then(|s| s.description.as_ref()) {
         let _ = writeln!(out, "  Description: {text}");
     }
-    if i.kind != InterfaceKind::Switchport {
+    if matches!(i.kind, InterfaceKind::Svi | InterfaceKind::Routed) {
         for net in &i.addresses {
             let _ = writeln!(out, "  Internet address is {net}");
         }

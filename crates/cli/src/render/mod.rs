@@ -1,5 +1,6 @@
 //! Formats views as text in IOS's layout.
 
+pub mod aggregation;
 mod change;
 pub mod discovery;
 mod fpm;

@@ -1,6 +1,7 @@
 //! A backend that consists of a configuration and fixed views, for tests of sessions.
 #![allow(clippy::unwrap_used, clippy::panic, dead_code)]
 
+mod aggregation;
 mod neighbours;
 
 use lanyard_cli::backend::{

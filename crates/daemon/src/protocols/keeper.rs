@@ -1,10 +1,10 @@
-//! Writes the snapshot of spanning tree that a restart needs to a file, on a thread of its own.
+//! Writes the snapshots of protocols that a restart needs to files, each on a thread of its own.
 //!
-//! The protocol thread does not wait for the file. It stores a number in the plane (`ProtocolPlane::mark`)
+//! The protocol thread does not wait for the file. For spanning tree it stores a number in the plane (`ProtocolPlane::mark`)
 //! before it sets the states and sends the frames that follow from a change, and the file contains the number
 //! of the change that it describes. A daemon that finds the same number in both continues where the last one
 //! stopped. Otherwise it begins as if all links had just come up, which is safe whatever the last daemon did
-//! after the file was written.
+//! after the file was written. Link aggregation needs no number: its partners correct what is out of date.
 //!
 //! Invariant: at most one snapshot waits, the latest. The file is replaced as a whole.
 
@@ -28,12 +28,28 @@ pub(crate) fn snapshot_path(paths: &Paths) -> PathBuf {
     paths.run.join("spanning-tree.json")
 }
 
-/// The file's content.
+/// The content of spanning tree's file.
 #[derive(Debug, Serialize, Deserialize)]
-struct Kept {
+pub(crate) struct Kept {
     /// The change that it describes.
-    mark: u64,
-    trees: Snapshot,
+    pub(crate) mark: u64,
+    pub(crate) trees: Snapshot,
+}
+
+/// The path of link aggregation's snapshot.
+pub(crate) fn aggregation_path(paths: &Paths) -> PathBuf {
+    paths.run.join("lacp.json")
+}
+
+/// What the last run's link aggregation has saved, if it can be read.
+pub(crate) fn found_aggregation(paths: &Paths) -> Option<lanyard_lacp::Snapshot> {
+    let text = files::read_text(&aggregation_path(paths), MAX_SNAPSHOT).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+/// Writes link aggregation's snapshots.
+pub(crate) fn of_aggregation(paths: &Paths) -> Keeper<lanyard_lacp::Snapshot> {
+    Keeper { path: aggregation_path(paths), writer: None }
 }
 
 /// The mark and the trees that the last run's spanning tree has saved, if they can be read.
@@ -44,33 +60,35 @@ pub(crate) fn found(paths: &Paths) -> Option<(u64, Snapshot)> {
 }
 
 /// Writes snapshots.
-pub(crate) struct Keeper {
+pub(crate) struct Keeper<T> {
     path: PathBuf,
-    writer: Option<Writer>,
+    writer: Option<Writer<T>>,
 }
 
-struct Writer {
-    shared: Arc<(Mutex<Slot>, Condvar)>,
+struct Writer<T> {
+    shared: Arc<(Mutex<Slot<T>>, Condvar)>,
     /// Disconnected once everything has been written.
     ended: Receiver<()>,
 }
 
-#[derive(Default)]
-struct Slot {
+struct Slot<T> {
     /// The snapshot to be written; `None` inside removes the file.
-    latest: Option<Option<(u64, Snapshot)>>,
+    latest: Option<Option<T>>,
     error: Option<String>,
     end: bool,
 }
 
-impl Keeper {
-    /// Writes on the thread of the caller until [`Keeper::start`].
+impl Keeper<Kept> {
+    /// Writes spanning tree's snapshots, on the thread of the caller until [`Keeper::start`].
     pub(crate) fn new(paths: &Paths) -> Self {
         Self { path: snapshot_path(paths), writer: None }
     }
+}
+
+impl<T: Serialize + Send + 'static> Keeper<T> {
     /// Makes a thread write from now on. If no thread can be started, the caller continues to write.
     pub(crate) fn start(&mut self) {
-        let shared = Arc::new((Mutex::new(Slot::default()), Condvar::new()));
+        let shared = Arc::new((Mutex::new(Slot { latest: None, error: None, end: false }), Condvar::new()));
         let (end, ended) = sync_channel::<()>(0);
         let (slot, path) = (shared.clone(), self.path.clone());
         let thread = std::thread::Builder::new().name("lanyard-keeper".into()).spawn(move || {
@@ -79,12 +97,10 @@ impl Keeper {
         });
         self.writer = thread.ok().map(|_| Writer { shared, ended });
     }
-    /// Queues the trees to be written, or the file to be removed; returns why an earlier write
-    /// failed.
-    pub(crate) fn put(&mut self, mark: u64, trees: Option<Snapshot>) -> Option<String> {
-        let wanted = trees.map(|trees| (mark, trees));
+    /// Queues a snapshot to be written, or the file to be removed; returns why an earlier write failed.
+    pub(crate) fn put(&mut self, wanted: Option<T>) -> Option<String> {
         let Some(Writer { shared, .. }) = &self.writer else {
-            return write(&self.path, wanted).err().map(|error| error.to_string());
+            return write(&self.path, wanted.as_ref()).err().map(|error| error.to_string());
         };
         // The thread holds the lock only to take the snapshot, not while it writes.
         let mut slot = shared.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,7 +112,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Writer {
+impl<T> Drop for Writer<T> {
     /// Waits for the last snapshot, for a limited time.
     fn drop(&mut self) {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner).end = true;
@@ -105,7 +121,7 @@ impl Drop for Writer {
     }
 }
 
-fn run(shared: &(Mutex<Slot>, Condvar), path: &Path) {
+fn run<T: Serialize>(shared: &(Mutex<Slot<T>>, Condvar), path: &Path) {
     loop {
         let mut slot = shared.0.lock().unwrap_or_else(PoisonError::into_inner);
         let latest = loop {
@@ -116,16 +132,16 @@ fn run(shared: &(Mutex<Slot>, Condvar), path: &Path) {
             }
         };
         drop(slot);
-        if let Err(error) = write(path, latest) {
+        if let Err(error) = write(path, latest.as_ref()) {
             let text = format!("{}: {error}", path.display());
             shared.0.lock().unwrap_or_else(PoisonError::into_inner).error = Some(text);
         }
     }
 }
 
-fn write(path: &Path, wanted: Option<(u64, Snapshot)>) -> io::Result<()> {
+fn write<T: Serialize>(path: &Path, wanted: Option<&T>) -> io::Result<()> {
     match wanted {
-        Some((mark, trees)) => files::replace_quickly(path, &serde_json::to_vec(&Kept { mark, trees })?),
+        Some(snapshot) => files::replace_quickly(path, &serde_json::to_vec(snapshot)?),
         None => match std::fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),

@@ -8,8 +8,10 @@
 //!
 //! A protocol implements [`Protocol`] and is a field of [`Engine`]. Read [`trees`] for one.
 
+pub(crate) mod aggregation;
 pub(crate) mod discovery;
 pub(crate) mod keeper;
+mod link_watch;
 mod loop_safety;
 pub(crate) mod snooping;
 pub(crate) mod trees;
@@ -18,8 +20,12 @@ pub(crate) mod work;
 use crate::clock::Clock;
 use crate::faults;
 use crate::os;
+use aggregation::Aggregation;
 use discovery::LinkDiscovery;
+use lanyard_netdev::Netdev;
 use lanyard_plane::{Plane, PlaneError, ProtocolPlane, Trapped};
+use lanyard_types::PortId;
+use link_watch::LinkWatch;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use snooping::Snooping;
@@ -33,7 +39,8 @@ use std::time::Duration;
 use trees::Trees;
 use work::{Io, Protocol, Reports};
 
-/// The most jobs that wait. Management has one at a time, because it waits for each answer.
+/// The most jobs that wait. Management has one at a time, because it waits for each answer; the thread of [`link_watch`] waits
+/// while there is no room.
 const MAX_JOBS: usize = 4;
 
 /// The protocols and the objects they act on.
@@ -41,6 +48,7 @@ pub(crate) struct Engine {
     pub(crate) trees: Trees,
     pub(crate) discovery: LinkDiscovery,
     pub(crate) snooping: Snooping,
+    pub(crate) aggregation: Aggregation,
     plane: Box<dyn ProtocolPlane>,
     clock: Clock,
     reports: Reports,
@@ -50,8 +58,9 @@ pub(crate) struct Engine {
 impl Engine {
     /// Lets the protocols do the work that is due and the work caused by frames and jobs.
     pub(crate) fn act(&mut self) {
-        let Self { trees, discovery, snooping, plane, clock, reports, bell } = self;
+        let Self { trees, discovery, snooping, aggregation, plane, clock, reports, bell } = self;
         let mut io = Io { clock, plane: &mut **plane, reports };
+        aggregation.act(&mut io);
         trees.act(&mut io);
         discovery.act(&mut io);
         let changed = trees.take_changed();
@@ -79,6 +88,11 @@ impl Engine {
         let Self { snooping, plane, clock, reports, .. } = self;
         (snooping, Io { clock, plane: &mut **plane, reports })
     }
+    /// Link aggregation and the objects it acts on, for jobs of management.
+    pub(crate) fn aggregation_and_io(&mut self) -> (&mut Aggregation, Io<'_>) {
+        let Self { aggregation, plane, clock, reports, .. } = self;
+        (aggregation, Io { clock, plane: &mut **plane, reports })
+    }
     /// Milliseconds since the machine was started.
     pub(crate) fn now(&self) -> u64 {
         self.clock.boot_ms()
@@ -89,11 +103,16 @@ impl Engine {
     }
     /// Handles waiting frames and does the work that is due; returns the number of frames.
     fn turn(&mut self) -> usize {
-        let Self { trees, discovery, snooping, plane, clock, .. } = self;
+        let Self { trees, discovery, snooping, aggregation, plane, clock, .. } = self;
         let now = clock.boot_ms();
         let count = plane.poll_traps(&mut |Trapped { port, reason, frame }| {
-            if trees.takes(reason.group()) {
-                trees.handle_frame(now, port, &frame);
+            if aggregation.takes(reason.group()) {
+                aggregation.handle_frame(now, port, &frame);
+            } else if trees.takes(reason.group()) {
+                // A BPDU belongs to the port-channel, if a member received it.
+                if let Some(port) = aggregation.owner(port) {
+                    trees.handle_frame(now, port, &frame);
+                }
             } else if discovery.takes(reason.group()) {
                 discovery.handle_frame(now, port, &frame);
             } else if snooping.takes(reason.group()) {
@@ -106,7 +125,13 @@ impl Engine {
         count
     }
     fn next_ms(&self) -> Option<u64> {
-        [self.trees.next_ms(), self.discovery.next_ms(), self.snooping.next_ms()].into_iter().flatten().min()
+        let all = [
+            self.aggregation.next_ms(),
+            self.trees.next_ms(),
+            self.discovery.next_ms(),
+            self.snooping.next_ms(),
+        ];
+        all.into_iter().flatten().min()
     }
 }
 
@@ -132,6 +157,9 @@ struct Thread {
     jobs: Option<SyncSender<Job>>,
     wake: Arc<EventFd>,
     handle: Option<JoinHandle<()>>,
+    /// Passes jobs, too, so it has to end before the thread can. `None` where the system refuses it: then the kernel's
+    /// events alone say which links are lost.
+    links: Option<LinkWatch>,
 }
 
 impl Protocols {
@@ -152,7 +180,17 @@ impl Protocols {
         let trees = trees(&*part).over(&*part);
         let (discovery, snooping, reports) =
             (LinkDiscovery::default(), Snooping::default(), Reports::default());
-        let engine = Engine { trees, discovery, snooping, plane: part, clock, reports, bell: bell.clone() };
+        let aggregation = Aggregation::over(&*part);
+        let engine = Engine {
+            trees,
+            discovery,
+            snooping,
+            aggregation,
+            plane: part,
+            clock,
+            reports,
+            bell: bell.clone(),
+        };
         Ok(Self { place: Place::Here(RefCell::new(Box::new(engine))), bell })
     }
     /// Moves them to a thread of their own.
@@ -177,9 +215,11 @@ impl Protocols {
         match std::mem::replace(&mut self.place, Place::Nowhere) {
             Place::Here(engine) => {
                 engine.borrow_mut().trees.keep_by_thread();
+                engine.borrow_mut().aggregation.keep_by_thread();
                 // The thread waits for this message.
                 let _ = hand_over.send(engine.into_inner());
-                self.place = Place::There(Thread { jobs: Some(jobs), wake, handle: Some(handle) });
+                let links = watch_links(jobs.clone(), wake.clone()).ok();
+                self.place = Place::There(Thread { jobs: Some(jobs), wake, handle: Some(handle), links });
             }
             other => self.place = other,
         }
@@ -204,6 +244,13 @@ impl Protocols {
             engine.act();
             answer
         })
+    }
+    /// From now on the links of these ports, with the names of their netdevs, are looked at ([`link_watch`]), if the protocols
+    /// have a thread of their own.
+    pub(crate) fn watch_links(&self, members: Vec<(PortId, String)>) {
+        if let Place::There(Thread { links: Some(links), .. }) = &self.place {
+            links.set(members);
+        }
     }
     /// Readable while reports wait.
     pub(crate) fn fd(&self) -> RawFd {
@@ -258,7 +305,7 @@ impl Thread {
 
 impl Drop for Thread {
     fn drop(&mut self) {
-        self.jobs = None;
+        (self.links, self.jobs) = (None, None);
         let _ = self.wake.write(1);
         if let Some(handle) = self.handle.take() {
             let _ = handle.join();
@@ -276,6 +323,23 @@ impl Drop for Fatal {
             std::process::abort();
         }
     }
+}
+
+/// Starts to look at links; a lost one is a job for the protocol thread.
+fn watch_links(jobs: SyncSender<Job>, wake: Arc<EventFd>) -> io::Result<LinkWatch> {
+    let netdev = Netdev::open()?;
+    let look = move |name: &str| netdev.has_link(name).ok();
+    let report = move |port: PortId, up: bool| {
+        let job: Job = Box::new(move |engine| {
+            let (aggregation, mut io) = engine.aggregation_and_io();
+            aggregation.handle_link(&mut io, port, up);
+            engine.act();
+        });
+        let sent = jobs.send(job).is_ok();
+        let _ = wake.write(1);
+        sent
+    };
+    LinkWatch::start(Box::new(look), Box::new(report))
 }
 
 fn bell() -> io::Result<EventFd> {

@@ -7,7 +7,7 @@
 //! the running bridge and the planned bridge have decided on. Times are milliseconds since the machine was
 //! started, so that they mean the same to the next daemon.
 
-use super::keeper::Keeper;
+use super::keeper::{Keeper, Kept};
 use super::loop_safety::LoopSafety;
 use super::work::{Io, Protocol, Report};
 use lanyard_cli::view::{self, TreeKey};
@@ -39,7 +39,7 @@ pub(crate) struct Trees {
     /// The states that the plane accepted last, or had at the start.
     given: TreeStates,
     safety: LoopSafety,
-    keeper: Keeper,
+    keeper: Keeper<Kept>,
     /// The number of the last change.
     mark: u64,
     /// The generation of the bridge that was queued to be saved; `None` before the first one.
@@ -48,7 +48,7 @@ pub(crate) struct Trees {
 
 impl Trees {
     /// Creates it without a bridge; `found` is the state that the last run has saved.
-    pub(crate) fn new(keeper: Keeper, found: Option<Snapshot>) -> Self {
+    pub(crate) fn new(keeper: Keeper<Kept>, found: Option<Snapshot>) -> Self {
         Self {
             spanning: None,
             found,
@@ -165,7 +165,8 @@ impl Trees {
         self.mark += 1;
         io.plane.mark(self.mark);
         let snapshot = self.spanning.as_ref().map(|spanning| spanning.bridge().snapshot());
-        if let Some(reason) = self.keeper.put(self.mark, snapshot) {
+        let mark = self.mark;
+        if let Some(reason) = self.keeper.put(snapshot.map(|trees| Kept { mark, trees })) {
             io.reports.add(Report::NotKept(reason));
         }
     }

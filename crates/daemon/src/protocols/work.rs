@@ -4,7 +4,7 @@
 use crate::clock::Clock;
 use lanyard_plane::{PlaneError, ProtocolPlane};
 use lanyard_stp::{ErrCause, Event, Mode};
-use lanyard_types::{Family, PortId, PortSet, TrapGroup, VlanId};
+use lanyard_types::{ChannelId, Family, PortId, PortSet, TrapGroup, VlanId};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
@@ -57,6 +57,10 @@ pub(crate) enum Report {
     /// Spanning tree: an event, the mode at that time, and the number of its tree, where it is
     /// about one.
     Tree { event: Event, mode: Mode, mstid: u16 },
+    /// Link aggregation: an event.
+    Aggregation(lanyard_lacp::Event),
+    /// The plane refused the members of a port-channel, for this reason.
+    ChannelRefused(ChannelId, String),
     /// Neighbour discovery: an event.
     Discovery(lanyard_lldp::Event),
     /// Multicast snooping: an event.

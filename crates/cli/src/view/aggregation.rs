@@ -1,0 +1,173 @@
+//! Link aggregation: `show etherchannel`, `show lacp`.
+
+use lanyard_types::MacAddr;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// `show etherchannel summary`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EtherchannelSummary {
+    /// The port-channels, by number.
+    pub channels: Vec<SummaryChannel>,
+}
+
+/// A port-channel in the summary.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SummaryChannel {
+    /// Its interface: `port-channel1`.
+    pub name: String,
+    /// `lacp` or `static`.
+    pub protocol: &'static str,
+    /// True while it has enough members in use, and is not shut down.
+    pub up: bool,
+    /// Its members, by name.
+    pub members: Vec<SummaryMember>,
+}
+
+/// A member in the summary.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SummaryMember {
+    /// The interface.
+    pub interface: String,
+    /// True if it is in use.
+    pub bundled: bool,
+    /// `bundled`, `down`, `waiting`, `hot_standby`, `individual` or `suspended`.
+    pub state: &'static str,
+}
+
+impl EtherchannelSummary {
+    /// The summary of `channels`.
+    #[must_use]
+    pub fn of(channels: &Channels) -> Self {
+        let member = |member: &ChannelMember| SummaryMember {
+            interface: member.interface.clone(),
+            bundled: member.bundled,
+            state: member.state,
+        };
+        let channel = |channel: &Channel| SummaryChannel {
+            name: channel.name.clone(),
+            protocol: channel.protocol,
+            up: channel.up,
+            members: channel.members.iter().map(member).collect(),
+        };
+        Self { channels: channels.channels.iter().map(channel).collect() }
+    }
+}
+
+/// All about link aggregation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Channels {
+    /// This system, as LACP names it.
+    pub system: LacpSystem,
+    /// How members are chosen.
+    pub load_balance: ChannelBalance,
+    /// The port-channels, by number.
+    pub channels: Vec<Channel>,
+}
+
+/// `show lacp sys-id`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LacpSystem {
+    /// `lacp system-priority`.
+    pub priority: u16,
+    /// The system's address.
+    pub mac: MacAddr,
+}
+
+/// `show etherchannel load-balance`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ChannelBalance {
+    /// The keyword of `port-channel load-balance`.
+    pub method: &'static str,
+    /// True if both directions of a conversation choose by the same hash.
+    pub symmetric: bool,
+}
+
+/// A port-channel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Channel {
+    /// Its interface: `port-channel1`.
+    pub name: String,
+    /// Its number.
+    pub number: u8,
+    /// `lacp` or `static`.
+    pub protocol: &'static str,
+    /// True while it has enough members in use, and is not shut down.
+    pub up: bool,
+    /// True if it is shut down.
+    pub shutdown: bool,
+    /// `port-channel min-links`.
+    pub min_links: u8,
+    /// `lacp max-bundle`.
+    pub max_bundle: u8,
+    /// Its members, by name.
+    pub members: Vec<ChannelMember>,
+}
+
+/// A member.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ChannelMember {
+    /// The interface.
+    pub interface: String,
+    /// `active`, `passive` or `on`.
+    pub mode: &'static str,
+    /// True if it is in use.
+    pub bundled: bool,
+    /// As in the summary.
+    pub state: &'static str,
+    /// The letter of the state in IOS: `P`, `D`, `w`, `H`, `I`, `s`.
+    #[serde(skip)]
+    pub flag: char,
+    /// The number of the port-channel's 256 buckets that leave by it.
+    pub buckets: u16,
+    /// What LACP knows; absent with mode `on`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lacp: Option<LacpMember>,
+}
+
+/// What LACP knows about a member.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LacpMember {
+    /// What this system sends about itself.
+    pub actor: LacpPort,
+    /// What is known about the partner.
+    pub partner: LacpPort,
+    /// The state of the receive machine (IEEE 802.1AX-2014, 6.4.12).
+    pub receive: &'static str,
+    /// The state of the mux machine (6.4.15).
+    pub mux: &'static str,
+    /// The state of the actor's churn machine (6.4.17).
+    pub actor_churn: &'static str,
+    /// The state of the partner's churn machine.
+    pub partner_churn: &'static str,
+    /// LACPDUs sent.
+    pub sent: u64,
+    /// LACPDUs received.
+    pub received: u64,
+    /// Markers received.
+    pub markers: u64,
+    /// Answers to markers.
+    pub marker_responses: u64,
+    /// Frames refused, by cause.
+    pub errors: BTreeMap<&'static str, u64>,
+}
+
+/// One side of a link in LACP's information (6.4.2.3).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LacpPort {
+    /// The priority of the system.
+    pub system_priority: u16,
+    /// The address of the system.
+    pub system: MacAddr,
+    /// The key.
+    pub key: u16,
+    /// The priority of the port.
+    pub port_priority: u16,
+    /// The number of the port.
+    pub port: u16,
+    /// The letters of the set bits: activity, timeout (short), aggregation, synchronization, collecting, distributing,
+    /// defaulted, expired.
+    pub state: String,
+    /// The bits as a number.
+    pub state_bits: u8,
+}
