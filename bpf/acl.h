@@ -94,14 +94,14 @@ struct acl_key {
 	__u32 absent, unknown;
 };
 
-/* What lists are asked: a frame, the lists that judge it one after the other, and the answers. */
+/* A judgement: a frame, the lists that judge it one after the other, and their verdicts. */
 #define ACL_ASKED 3
-struct acl_ask {
+struct acl_judgement {
 	__u16 at;       /* the offset of the packet */
 	__u16 type;     /* its EtherType */
 	__u16 vlan;     /* with the class of service in the upper three bits */
 	__u16 any;      /* not 0: there is a list */
-	__u8 tunnelled; /* the frame is for TUNNEL, whatever its bytes say at this moment (replicate) */
+	__u8 tunnelled; /* the frame is for TUNNEL, whether or not it has the outer header at this moment (replicate) */
 	__u16 list[ACL_ASKED]; /* 0: none */
 	__u8 reason[ACL_ASKED]; /* the drop reason if the list denies */
 };
@@ -109,11 +109,11 @@ struct acl_ask {
 /* What judging a frame needs, for each processor: it does not fit on the stack. A program that judges is not interrupted by
  * another one on its processor. */
 struct acl_work {
-	struct acl_ask ask;
+	struct acl_judgement judgement;
 	struct acl_key key;
 	__u32 record[LY_ACL_HALVES]; /* where the blocks of each field's record are listed, in 16-bit units */
 	__u64 all;                   /* of a search: the words that may have a common bit, */
-	__u32 fields, verdicts;      /* where the list says them to be, */
+	__u32 fields, verdicts;      /* at the places that the list's head has, */
 	__u32 from;                  /* the rule before which rules are skipped, */
 	__u32 found;                 /* and the result */
 	__u32 end;                   /* of a dry run: the length of the frame */
@@ -134,18 +134,18 @@ static __always_inline __u32 acl_family(__u16 type)
 	return type == ETH_IPV4 ? 0 : type == ETH_IPV6 ? 1 : 2;
 }
 
-/* The memory for judging a frame, with nothing to ask yet. */
+/* The memory for judging a frame, without lists yet. */
 static __always_inline struct acl_work *acl_begin(void)
 {
 	struct acl_work *w = LOOKUP(acl_works, 0);
 
 	if (w)
-		w->ask = (struct acl_ask){};
+		w->judgement = (struct acl_judgement){};
 	return w;
 }
 
 /* Makes `list` the list number `at` of those that judge the frame. */
-static __always_inline void acl_add(struct acl_ask *a, const __u32 at, __u16 list, __u8 reason)
+static __always_inline void acl_add(struct acl_judgement *a, const __u32 at, __u16 list, __u8 reason)
 {
 	a->list[at] = list;
 	a->reason[at] = reason;
@@ -282,7 +282,7 @@ static __always_inline bool acl_ipv6(struct acl_work *w, struct __sk_buff *skb, 
 /* Reads the key. False: the frame has not the header that its EtherType announces. */
 static __always_inline bool acl_read(struct acl_work *w, struct __sk_buff *skb)
 {
-	struct acl_ask *a = &w->ask;
+	struct acl_judgement *a = &w->judgement;
 	struct acl_key *k = &w->key;
 	__u8 *mac = w->header;
 
@@ -487,7 +487,7 @@ __noinline int acl_count(__u32 list, __u32 rule)
 /* Asks the lists one after the other. Returns 0, or the drop reason of the first one that denies. */
 static __always_inline int acl_judge(struct __sk_buff *skb, struct acl_work *w)
 {
-	struct acl_ask *a = &w->ask;
+	struct acl_judgement *a = &w->judgement;
 
 	if (!a->any)
 		return 0;

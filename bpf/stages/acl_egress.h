@@ -10,12 +10,12 @@ enum {
 };
 #define LY_PORT_ACL_OUT 0x2000000 /* ly_port.flags: has a list */
 
-/* How a frame leaves: routed into a VLAN whose lists have not been asked yet; for TUNNEL, whatever its bytes say. */
+/* How a frame leaves: routed into a VLAN whose lists have not judged it yet; for TUNNEL, whether or not it has the outer header. */
 #define ACL_ROUTED 1
 #define ACL_TUNNELLED 2
 #define ACL_DENIED 4 /* of floods: a list of the VLAN denied it */
 
-static __always_inline void acl_outbound(struct acl_ask *a, __u32 what, __u32 how)
+static __always_inline void acl_outbound(struct acl_judgement *a, __u32 what, __u32 how)
 {
 	__u32 id = what & (LY_PORTS - 1), vlan = what >> 16 & 0x0fff, family = acl_family(a->type);
 
@@ -35,8 +35,8 @@ __noinline int tc_acl_out(struct __sk_buff *skb, __u32 where, __u32 what, __u32 
 
 	if (!w)
 		return 0;
-	acl_place(skb, &w->ask, where, what);
-	acl_outbound(&w->ask, what, how);
+	acl_place(skb, &w->judgement, where, what);
+	acl_outbound(&w->judgement, what, how);
 	return acl_judge(skb, w);
 }
 

@@ -19,7 +19,7 @@ enum {
 #define ACL_WHAT(port, vlan, tci) ((__u32)(port) | (__u32)(vlan) << 16 | (__u32)((tci) >> 13) << 29)
 
 /* Places the packet and reads its EtherType. False: the frame ends before it. */
-static __always_inline void acl_place(struct __sk_buff *skb, struct acl_ask *a, __u32 where, __u32 what)
+static __always_inline void acl_place(struct __sk_buff *skb, struct acl_judgement *a, __u32 where, __u32 what)
 {
 	__u8 type[2] = {};
 
@@ -30,7 +30,7 @@ static __always_inline void acl_place(struct __sk_buff *skb, struct acl_ask *a, 
 		a->type = acl_bytes(skb, a->at - 2, type, 2) ? acl_half(type, 0) : 0;
 }
 
-static __always_inline void acl_inbound(struct acl_ask *a, __u32 what, __u32 rif)
+static __always_inline void acl_inbound(struct acl_judgement *a, __u32 what, __u32 rif)
 {
 	__u32 id = what & (LY_PORTS - 1), vlan = what >> 16 & 0x0fff, family = acl_family(a->type);
 
@@ -48,8 +48,8 @@ __noinline int tc_acl_in(struct __sk_buff *skb, __u32 where, __u32 what, __u32 r
 
 	if (!w)
 		return 0;
-	acl_place(skb, &w->ask, where, what);
-	acl_inbound(&w->ask, what, rif);
+	acl_place(skb, &w->judgement, where, what);
+	acl_inbound(&w->judgement, what, rif);
 	return acl_judge(skb, w);
 }
 

@@ -47,7 +47,7 @@ struct flood {
 	__u8 tunnelled; /* whether it is such a frame, */
 	__u8 restored;  /* and whether its destination now is its protocol's */
 	__u8 denied;    /* the drop reason of a list that denied it at a port */
-	__u8 acl;       /* ACL_ROUTED: the lists of its VLAN are to be asked; ACL_DENIED: one of them denied it; ACL_TUNNELLED */
+	__u8 acl;       /* ACL_ROUTED: the lists of its VLAN are to judge it; ACL_DENIED: one of them denied it; ACL_TUNNELLED */
 	__u16 type;     /* for access lists: the packet's EtherType */
 	__u8 bucket;    /* by which members of port-channels are chosen */
 	__u32 zero;     /* 0, which the verifier does not know */

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// `channel-group N mode M`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// `active`: LACP, sends without being asked.
+    /// `active`: LACP, sends whether or not the partner does.
     #[default]
     Active,
     /// `passive`: LACP, sends to a partner that is active.
@@ -22,7 +22,7 @@ pub struct PortConfig {
     pub channel: u16,
     /// The mode.
     pub mode: Mode,
-    /// `lacp rate fast`: the partner is asked for a PDU each second.
+    /// `lacp rate fast`: the partner is to send a PDU each second.
     pub fast: bool,
     /// `lacp port-priority`, 0 to 65535; less is better. Default 32768.
     pub priority: u16,

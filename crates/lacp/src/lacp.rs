@@ -108,7 +108,7 @@ pub struct PortView {
 
 /// The members of a channel that were last reported to the caller.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Told {
+struct Reported {
     collecting: PortSet,
     distributing: PortSet,
 }
@@ -118,7 +118,7 @@ struct Told {
 pub struct Lacp {
     config: Config,
     ports: BTreeMap<PortId, Port>,
-    told: BTreeMap<u16, Told>,
+    reported: BTreeMap<u16, Reported>,
     actions: VecDeque<Action>,
 }
 
@@ -175,7 +175,7 @@ impl Lacp {
         Snapshot::of(&self.ports)
     }
     /// Takes the first configuration of a system that continues from `found`. Ports that were attached are taken to have
-    /// their links until [`Lacp::handle_link`] says otherwise.
+    /// their links until [`Lacp::handle_link`] reports otherwise.
     pub fn resume(&mut self, now: u64, config: Config, found: &Snapshot) {
         // The machines must not run before: they would take the ports to have no links.
         self.set(config);
@@ -253,7 +253,7 @@ impl Lacp {
     /// The ports that a channel's frames are distributed over.
     #[must_use]
     pub fn members(&self, channel: u16) -> PortSet {
-        self.told.get(&channel).map_or(PortSet::EMPTY, |told| told.distributing.clone())
+        self.reported.get(&channel).map_or(PortSet::EMPTY, |reported| reported.distributing.clone())
     }
 
     /// Sets the statistics of all ports to 0.
@@ -313,11 +313,11 @@ impl Lacp {
         self.transmit(now);
     }
 
-    /// Tells the caller of members that have changed. This comes before the frames that claim it.
+    /// Reports members that have changed to the caller. This comes before the frames that claim it.
     fn announce(&mut self, channels: &BTreeMap<u16, Vec<PortId>>) {
-        let all: BTreeSet<u16> = channels.keys().chain(self.told.keys()).copied().collect();
+        let all: BTreeSet<u16> = channels.keys().chain(self.reported.keys()).copied().collect();
         for channel in all {
-            let mut next = Told::default();
+            let mut next = Reported::default();
             for id in channels.get(&channel).into_iter().flatten() {
                 let port = &self.ports[id];
                 let fixed = !port.lacp_enabled() && port.enabled;
@@ -329,18 +329,19 @@ impl Lacp {
                 }
             }
             if next.distributing.len() < usize::from(self.channel_config(channel).min_links) {
-                next = Told::default();
+                next = Reported::default();
             }
-            let was = self.told.get(&channel).cloned().unwrap_or_default();
+            let was = self.reported.get(&channel).cloned().unwrap_or_default();
             if next == was {
                 continue;
             }
-            self.told.insert(channel, next.clone());
-            let Told { collecting, distributing } = next.clone();
+            self.reported.insert(channel, next.clone());
+            let Reported { collecting, distributing } = next.clone();
             self.actions.push_back(Action::Channel(Box::new(Members { channel, collecting, distributing })));
             self.report(channel, &was.distributing, &next.distributing);
         }
-        self.told.retain(|channel, told| channels.contains_key(channel) || *told != Told::default());
+        self.reported
+            .retain(|channel, reported| channels.contains_key(channel) || *reported != Reported::default());
     }
 
     fn report(&mut self, channel: u16, was: &PortSet, is: &PortSet) {

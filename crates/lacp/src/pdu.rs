@@ -67,7 +67,7 @@ pdu_errors! {
 pub struct State(pub u8);
 
 impl State {
-    /// LACP_Activity: the port sends without being asked.
+    /// LACP_Activity: the port sends whether or not the partner does.
     pub const ACTIVITY: u8 = 1;
     /// LACP_Timeout: the port wants a PDU each second, and waits for three seconds.
     pub const TIMEOUT: u8 = 1 << 1;

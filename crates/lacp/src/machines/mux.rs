@@ -29,19 +29,19 @@ pub(crate) fn run(port: &mut Port, ready: bool, now: u64) -> bool {
 fn enter(port: &mut Port, state: MuxState, now: u64) {
     port.mux = state;
     port.wait_while = None;
-    let mut say = |bits: u8, on: bool| port.actor.state.set(bits, on);
+    let mut set = |bits: u8, on: bool| port.actor.state.set(bits, on);
     match state {
-        MuxState::Detached => say(State::SYNCHRONIZATION | State::COLLECTING | State::DISTRIBUTING, false),
+        MuxState::Detached => set(State::SYNCHRONIZATION | State::COLLECTING | State::DISTRIBUTING, false),
         MuxState::Waiting => port.wait_while = Some(now + AGGREGATE_WAIT_MS),
         MuxState::Attached => {
-            say(State::SYNCHRONIZATION, true);
-            say(State::COLLECTING, false);
+            set(State::SYNCHRONIZATION, true);
+            set(State::COLLECTING, false);
         }
         MuxState::Collecting => {
-            say(State::COLLECTING, true);
-            say(State::DISTRIBUTING, false);
+            set(State::COLLECTING, true);
+            set(State::DISTRIBUTING, false);
         }
-        MuxState::Distributing => say(State::DISTRIBUTING, true),
+        MuxState::Distributing => set(State::DISTRIBUTING, true),
     }
     // WAITING changes nothing that the partner sees.
     port.ntt |= state != MuxState::Waiting;
