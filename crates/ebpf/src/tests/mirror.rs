@@ -105,7 +105,7 @@ const PROGRAMS_ALONE: &[&str] = &[
 
 /// Structures that only the programs use, or that are one word or an array of bytes here.
 const STRUCTURES_ALONE: &[&str] = &[
-    "acl_ask",
+    "acl_judgement",
     "acl_key",
     "acl_search",
     "acl_work",
