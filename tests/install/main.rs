@@ -62,3 +62,57 @@ fn below_another_root_and_prefix_twice() {
         assert!(root.join("etc/lanyard").is_dir());
     }
 }
+
+/// The substitute for the program: prints and writes what the package takes from it.
+const PROGRAM: &str = r##"#!/bin/sh
+case $1 in
+completion) echo "# completion for $2" ;;
+man) echo '.TH lanyard 1' >"$2/lanyard.1" ;;
+esac
+"##;
+
+/// Makes a package of an installed tree, and looks at what dpkg-deb lists.
+#[test]
+fn a_debian_package() {
+    if Command::new("dpkg-deb").arg("--version").output().is_err() {
+        return println!("skipped: dpkg-deb is not installed");
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let root = dir.path().join("root");
+    fs::create_dir_all(root.join("usr/bin")).expect("made");
+    executable(&root.join("usr/bin/lanyard"), PROGRAM);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist/deb.sh");
+    let output =
+        Command::new("sh").arg(script).arg(&root).arg("1.2.3").arg(dir.path()).output().expect("sh runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut entries = fs::read_dir(dir.path()).expect("listed").map(|entry| entry.expect("an entry").path());
+    let package = entries.find(|path| path.extension().is_some_and(|end| end == "deb")).expect("a package");
+    let ask = |option: &str| {
+        let output = Command::new("dpkg-deb").arg(option).arg(&package).output().expect("dpkg-deb runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let about = ask("--field");
+    assert!(about.contains("Package: lanyard") && about.contains("Version: 1.2.3"), "{about}");
+    let list = ask("--contents");
+    for file in [
+        "./usr/bin/lanyard",
+        "./usr/share/bash-completion/completions/lanyard",
+        "./usr/share/zsh/vendor-completions/_lanyard",
+        "./usr/share/fish/vendor_completions.d/lanyard.fish",
+        "./usr/share/man/man1/lanyard.1.gz",
+        "./usr/share/doc/lanyard/copyright",
+    ] {
+        let line = list.lines().find(|line| line.ends_with(file)).unwrap_or_else(|| panic!("{file}: {list}"));
+        assert!(line.contains(" root/root "), "{line}");
+    }
+    for script in ["postinst", "prerm", "postrm"] {
+        let output = Command::new("dpkg-deb")
+            .args(["--info"])
+            .arg(&package)
+            .arg(script)
+            .output()
+            .expect("dpkg-deb runs");
+        assert!(output.stdout.starts_with(b"#!/bin/sh\n"), "{script}");
+    }
+}

@@ -28,6 +28,7 @@ mod overlay;
 mod packet_filter;
 mod ports;
 mod routes_live;
+mod saving;
 mod services;
 mod soft;
 mod static_routes;

@@ -380,8 +380,12 @@ pub trait System {
     fn clear_logging(&mut self);
     /// Adds a message to the log, such as `("SYS", 5, "CONFIG_I", "Configured from vty 0 by root")`.
     fn log(&mut self, facility: &str, severity: u8, mnemonic: &str, text: &str);
-    /// `show clock`: the time in UTC, RFC 3339.
-    fn clock(&self) -> String;
+    /// `show clock`.
+    fn clock(&self) -> view::Clock;
+    /// `show processes`.
+    fn processes(&mut self) -> view::Processes;
+    /// `show inventory`.
+    fn inventory(&mut self) -> view::Inventory;
 }
 
 /// All topics of the switch; every type that implements them is a backend.

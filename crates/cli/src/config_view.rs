@@ -375,13 +375,6 @@ pub fn trunks(view: &Interfaces, config: &Config) -> Trunks {
     Trunks { trunks: view.interfaces.iter().filter_map(trunk).collect() }
 }
 
-/// `show clock`.
-#[derive(Debug, Clone, Serialize)]
-pub struct Clock {
-    /// The time in UTC, RFC 3339.
-    pub time: String,
-}
-
 /// `show history`.
 #[derive(Debug, Clone, Serialize)]
 pub struct History {

@@ -67,7 +67,12 @@ pub struct Exec<'a> {
     pub pipe: &'a Pipe,
     /// Applies configuration text by the command tree, for commands that read files and sessions.
     pub apply: Apply,
+    /// Runs one line in a new session of a user, for commands that combine the output of others.
+    pub execute: Execute,
 }
+
+/// Runs a line in a new session.
+pub type Execute = fn(&Login, &str, &mut dyn Backend) -> Outcome;
 
 impl Exec<'_> {
     /// Presents a view as text, or as JSON after `| json`.

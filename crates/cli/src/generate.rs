@@ -114,6 +114,7 @@ fn sample(kind: Kind, pick: Pick<'_>) -> String {
         Kind::Ipv6Prefix => &["2001:db8::1/64", "2001:db8:1::/64", "::/0", "fe80::1/64"],
         Kind::Lifetime => &["infinite", "86400", "0", "4294967294"],
         Kind::Word("NAME", 40) => &["GigabitEthernet1/0/1", "Te1/1/2", "x"],
+        Kind::Word("HOURS", _) => &["1", "-3", "+5", "0", "red"],
         Kind::Word("NETDEV", _) => &["eth0", "eth10"],
         Kind::Word(..) => &["red", "blue-2", "65000:1", "v.3", "!x"],
         Kind::Line(_) => &["text", "several words, \"quoted\"", "! no comment", "VLAN0010"],

@@ -51,6 +51,8 @@ pub struct Import {
 const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("boot-end-marker", "it marks a part of the file"),
     ("boot-start-marker", "it marks a part of the file"),
+    ("building configuration...", "it is output of the command that printed the file"),
+    ("current configuration", "it is output of the command that printed the file"),
     ("diagnostic", "there is no hardware of a Catalyst"),
     ("errdisable detect", "the causes that Lanyard has are always detected"),
     ("hw-module", "there is no hardware of a Catalyst"),
@@ -92,6 +94,13 @@ type Rule = (&'static str, fn(&[&str]) -> Option<String>);
 const DIFFERENTLY: &[Rule] = &[
     ("ip default-gateway", |rest| match rest {
         [gateway] => Some(format!("ip route 0.0.0.0 0.0.0.0 {gateway}")),
+        _ => None,
+    }),
+    // The buffer has a fixed size in messages.
+    ("logging buffered", |rest| match rest {
+        [size, level @ ..] if size.parse::<u64>().is_ok_and(|bytes| bytes >= 4096) => {
+            Some(format!("logging buffered {}", level.join(" ")).trim_end().to_owned())
+        }
         _ => None,
     }),
     ("mac-address-table aging-time", |rest| Some(format!("mac address-table aging-time {}", rest.join(" ")))),

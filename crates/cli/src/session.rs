@@ -284,7 +284,7 @@ impl Session {
         match parsed.run {
             Run::Exec(handler) => {
                 let outcome = handler(
-                    &mut Exec { session: &mut self.state, backend, pipe: &pipe, apply: apply_text },
+                    &mut Exec { session: &mut self.state, backend, pipe: &pipe, apply: apply_text, execute },
                     &parsed.args,
                 )
                 .map_err(refused)?;
@@ -411,6 +411,11 @@ impl Session {
             list: self.state.mode.list_kind(),
         }
     }
+}
+
+/// Runs a line in a new session of `login`.
+fn execute(login: &Login, line: &str, backend: &mut dyn Backend) -> Outcome {
+    Session::new(login.clone()).execute(line, backend)
 }
 
 /// The lines that have the same effect from global configuration mode as `line` had in `mode`.

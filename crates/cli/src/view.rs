@@ -10,6 +10,7 @@ mod change;
 mod discovery;
 mod fpm;
 mod layer3;
+mod machine;
 mod platform;
 mod snooping;
 mod spanning_tree;
@@ -20,6 +21,7 @@ pub use change::*;
 pub use discovery::*;
 pub use fpm::*;
 pub use layer3::*;
+pub use machine::*;
 pub use platform::*;
 pub use snooping::*;
 pub use spanning_tree::*;
@@ -286,6 +288,10 @@ pub struct Logging {
     pub capacity: u64,
     /// The number of messages that the buffer no longer has.
     pub overwritten: u64,
+    /// The highest severity that the buffer gets; `None` when it gets none.
+    pub level: Option<u8>,
+    /// The receivers of `logging host`.
+    pub receivers: Vec<LogReceiver>,
 }
 
 /// A message: `TIME: %FACILITY-SEVERITY-MNEMONIC: TEXT`.

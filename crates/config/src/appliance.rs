@@ -1,12 +1,91 @@
-//! The settings of the appliance, as opposed to its network: names of interfaces.
+//! The settings of the appliance, as opposed to its network: names of interfaces, time, the log.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// The maximum number of receivers of the log.
+pub const MAX_LOG_HOSTS: usize = 8;
 
 /// Settings of the appliance.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Appliance {
     /// `platform interface-name NETDEV NAME`: the names of Catalyst's interfaces by netdev.
     pub interface_names: BTreeMap<String, String>,
+    /// `clock timezone`; `None` is UTC.
+    pub timezone: Option<Timezone>,
+    /// `logging buffered`: the highest severity that the buffer gets; `None` after `no logging buffered`.
+    pub log_buffered: Option<u8>,
+    /// `logging trap`: the highest severity that receivers get; `None` after `no logging trap`.
+    pub log_trap: Option<u8>,
+    /// `logging host`, at most [`MAX_LOG_HOSTS`], each address once.
+    pub log_hosts: Vec<LogHost>,
+}
+
+impl Default for Appliance {
+    fn default() -> Self {
+        Self {
+            interface_names: BTreeMap::new(),
+            timezone: None,
+            log_buffered: Some(LOWEST_SEVERITY),
+            log_trap: Some(TRAP_SEVERITY),
+            log_hosts: Vec::new(),
+        }
+    }
+}
+
+/// Debugging, the severity of the least important messages.
+pub const LOWEST_SEVERITY: u8 = 7;
+/// Informational, the default of `logging trap`.
+pub const TRAP_SEVERITY: u8 = 6;
+
+/// `clock timezone NAME HOURS [MINUTES]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Timezone {
+    /// Its name, such as `CET`.
+    pub name: String,
+    /// Minutes east of UTC, -1439..=1439.
+    pub minutes: i32,
+}
+
+/// How a receiver of the log is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogTransport {
+    /// RFC 5426.
+    #[default]
+    Udp,
+    /// RFC 6587.
+    Tcp,
+}
+
+impl LogTransport {
+    /// Its keyword.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Tcp => "tcp",
+        }
+    }
+}
+
+/// `logging host ADDRESS [transport udp|tcp] [port N]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogHost {
+    /// The receiver.
+    pub address: IpAddr,
+    /// How it is reached.
+    pub transport: LogTransport,
+    /// The port, if it is not the transport's own.
+    pub port: Option<u16>,
+}
+
+impl LogHost {
+    /// The port: by default 514 for UDP and 601 for TCP (RFC 3195, 9.2), as in IOS.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        let default = if self.transport == LogTransport::Udp { 514 } else { 601 };
+        self.port.unwrap_or(default)
+    }
 }
 
 impl Appliance {
@@ -45,7 +124,7 @@ mod tests {
             ("xe2", "TwoGigabitEthernet1/1/1"),
         ];
         let interface_names = names.map(|(netdev, name)| (netdev.to_owned(), name.to_owned())).into();
-        let appliance = Appliance { interface_names };
+        let appliance = Appliance { interface_names, ..Appliance::default() };
         let check = |name: &str, netdev: Option<&str>| {
             assert_eq!(appliance.netdev_of(name).as_deref(), netdev, "{name}");
         };

@@ -67,7 +67,7 @@ pub struct Config {
     pub vlan_maps: BTreeMap<VlanId, String>,
     /// `platform ...`: the switch chip. Its ports are settings of interfaces; there are none here.
     pub chip: ChipSettings,
-    /// Names of interfaces.
+    /// Names of interfaces, time, the log.
     pub appliance: Appliance,
 }
 

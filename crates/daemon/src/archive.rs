@@ -71,11 +71,11 @@ impl Archive {
     /// # Errors
     /// The system's; the archive is as before then.
     pub(crate) fn save(&mut self, text: &str, user: &str, time: &str) -> io::Result<u32> {
-        if let Some(start) = self.start.take_if(|start| start != text) {
-            if let Err(error) = self.add(&start, STARTUP, time) {
-                self.start = Some(start);
-                return Err(error);
-            }
+        if let Some(start) = self.start.take_if(|start| start != text)
+            && let Err(error) = self.add(&start, STARTUP, time)
+        {
+            self.start = Some(start);
+            return Err(error);
         }
         self.add(text, user, time)
     }

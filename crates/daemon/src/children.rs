@@ -113,6 +113,10 @@ impl Default for Children {
 }
 
 impl Children {
+    /// The process numbers of the running programs.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        self.running.values().filter_map(|child| u32::try_from(child.id.pid).ok()).collect()
+    }
     pub(crate) fn with_programs_in(folders: Vec<PathBuf>) -> Self {
         Self {
             running: BTreeMap::new(),

@@ -64,12 +64,13 @@ pub fn wall_clock() -> String {
     rfc3339(Timestamp::now())
 }
 
-/// Milliseconds until the clock, in UTC, next shows this time of day: more than 0 and at most 24 hours.
+/// Milliseconds until the clock, in a time zone so many minutes east of UTC, next shows this time of day: more than 0 and at most
+/// 24 hours.
 #[must_use]
-pub fn until_time_of_day(hour: u8, minute: u8) -> u64 {
+pub fn until_time_of_day(hour: u8, minute: u8, east_minutes: i32) -> u64 {
     let wanted_ms = (u64::from(hour) * 60 + u64::from(minute)) * 60_000;
-    let now_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
-    until(now_ms % DAY_MS, wanted_ms)
+    let local_ms = Timestamp::now().as_millisecond() + i64::from(east_minutes) * 60_000;
+    until(local_ms.rem_euclid(DAY_MS.cast_signed()).cast_unsigned(), wanted_ms)
 }
 
 /// Milliseconds of a day.
@@ -93,7 +94,7 @@ mod tests {
         assert_eq!(until(60_000, 120_000), 60_000);
         assert_eq!(until(120_000, 60_000), DAY_MS - 60_000);
         assert_eq!(until(60_000, 60_000), DAY_MS);
-        assert!((1..=DAY_MS).contains(&until_time_of_day(23, 59)));
+        assert!((1..=DAY_MS).contains(&until_time_of_day(23, 59, -1439)));
     }
 
     #[test]

@@ -84,6 +84,7 @@ impl Context {
     /// Adds a message to the log and sends it to sessions that monitor the log.
     pub(crate) fn log(&mut self, facility: &str, severity: u8, mnemonic: &str, text: &str) {
         let line = self.log.add(facility, severity, mnemonic, text);
+        self.log.send(self.clock.now_ms(), facility, severity, mnemonic, text);
         self.bus.log(&line);
     }
 

@@ -145,6 +145,8 @@ impl Core {
     /// Adapts the modules to the present configuration, facts and tracked objects: tracked objects
     /// first, then the modules that depend on them.
     pub(crate) fn configure_services(&mut self) {
+        let config = self.ctx.switch.config();
+        self.ctx.log.configure(self.ctx.clock.now_ms(), &config.hostname, &config.appliance);
         self.tracking.configure(&mut self.ctx);
         self.access_lists.configure(&mut self.ctx);
         self.layer3.configure(&mut self.ctx);

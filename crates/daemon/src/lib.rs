@@ -42,6 +42,7 @@ mod kernel_views;
 mod layer3;
 mod linux;
 mod log;
+mod machine;
 mod netdevs;
 mod os;
 mod packet_filter;
@@ -70,6 +71,7 @@ mod spanning_views;
 mod startup;
 mod static_routes;
 mod stderr;
+mod syslog;
 mod system_views;
 #[cfg(test)]
 #[allow(clippy::panic)] // a mistake in a test
@@ -85,7 +87,7 @@ pub use commit::DetachError;
 pub use files::FileError;
 pub use instance::LockError;
 pub use kernel::KernelError;
-pub use run::{Options, check_file, detach, run};
+pub use run::{Options, check_file, detach, read_config, run};
 pub use run_error::RunError;
 
 /// Lanyard's version.

@@ -8,7 +8,9 @@ use crate::clock::wall_clock;
 use crate::files::FileError;
 use crate::os::{self, Output};
 use crate::stderr::Stderr;
+use crate::syslog::{Message, Receivers};
 use lanyard_cli::view::{LogMessage, Logging};
+use lanyard_config::{Appliance, LOWEST_SEVERITY, TRAP_SEVERITY};
 use std::collections::VecDeque;
 
 /// The number of messages that are stored.
@@ -17,20 +19,49 @@ pub const CAPACITY: usize = 1000;
 const MAX_TEXT: usize = 1024;
 
 /// The log.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Log {
     messages: VecDeque<LogMessage>,
     overwritten: u64,
     stderr: Option<Stderr>,
     /// The files to which standard output and standard error led at the start.
     outputs: Vec<Output>,
+    /// The highest severity that the ring gets, and receivers get; `None` for none.
+    buffered: Option<u8>,
+    trap: Option<u8>,
+    receivers: Receivers,
+    /// The name of the switch in messages to receivers.
+    hostname: String,
 }
 
 impl Log {
     /// Creates an empty log; with `quiet` nothing is written to stderr.
     #[must_use]
     pub fn new(quiet: bool) -> Self {
-        Self { stderr: (!quiet).then(Stderr::start), outputs: os::outputs(), ..Self::default() }
+        Self {
+            messages: VecDeque::new(),
+            overwritten: 0,
+            stderr: (!quiet).then(Stderr::start),
+            outputs: os::outputs(),
+            buffered: Some(LOWEST_SEVERITY),
+            trap: Some(TRAP_SEVERITY),
+            receivers: Receivers::default(),
+            hostname: String::new(),
+        }
+    }
+    /// Follows the configuration: the severities of buffer and receivers, and the receivers.
+    pub(crate) fn configure(&mut self, now_ms: u64, hostname: &str, settings: &Appliance) {
+        hostname.clone_into(&mut self.hostname);
+        (self.buffered, self.trap) = (settings.log_buffered, settings.log_trap);
+        self.receivers.configure(now_ms, &settings.log_hosts);
+    }
+    /// Sends a message to the receivers of `logging host`.
+    pub(crate) fn send(&mut self, now_ms: u64, facility: &str, severity: u8, mnemonic: &str, text: &str) {
+        if self.trap.is_some_and(|highest| severity <= highest) {
+            let text: String = plain(text);
+            let message = Message { hostname: &self.hostname, facility, severity, mnemonic, text: &text };
+            self.receivers.send(now_ms, message);
+        }
     }
     /// Opens the files of standard output and standard error again, by the names they had at the start: a program
     /// that rotates logs has renamed them since.
@@ -44,10 +75,12 @@ impl Log {
     }
     /// Adds a message and returns its line, `%LINK-3-UPDOWN: Interface eth1, changed state to up`.
     pub fn add(&mut self, facility: &str, severity: u8, mnemonic: &str, text: &str) -> String {
-        let text: String =
-            text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_TEXT).collect();
+        let text = plain(text);
         let line = format!("%{facility}-{severity}-{mnemonic}: {text}");
         self.print(&format!("lanyard: {line}"));
+        if self.buffered.is_none_or(|highest| severity > highest) {
+            return line;
+        }
         if self.messages.len() == CAPACITY {
             self.messages.pop_front();
             self.overwritten += 1;
@@ -69,6 +102,8 @@ impl Log {
             messages: self.messages.iter().cloned().collect(),
             capacity: CAPACITY as u64,
             overwritten: self.overwritten,
+            level: self.buffered,
+            receivers: self.receivers.view(),
         }
     }
     /// `clear logging`.
@@ -76,6 +111,11 @@ impl Log {
         self.messages.clear();
         self.overwritten = 0;
     }
+}
+
+/// A message's text without control characters, at most [`MAX_TEXT`] characters of it.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_TEXT).collect()
 }
 
 #[cfg(test)]
@@ -92,5 +132,23 @@ mod tests {
         let view = log.view();
         assert_eq!((view.messages.len(), view.overwritten), (CAPACITY, 5));
         assert_eq!(view.messages[0].text, "4");
+    }
+
+    #[test]
+    fn severities_and_receivers_follow_the_configuration() {
+        let mut log = Log::new(true);
+        let address = std::net::Ipv4Addr::LOCALHOST.into();
+        let host = lanyard_config::LogHost { address, transport: Default::default(), port: Some(9) };
+        let mut settings = Appliance { log_buffered: Some(4), log_hosts: vec![host], ..Appliance::default() };
+        log.configure(0, "sw1", &settings);
+        for severity in [3, 4, 5] {
+            log.add("SYS", severity, "TEST", "text");
+        }
+        assert_eq!(log.view().messages.iter().map(|m| m.severity).collect::<Vec<_>>(), [3, 4]);
+        assert_eq!(log.view().receivers.len(), 1);
+        settings = Appliance { log_buffered: None, ..Appliance::default() };
+        log.configure(0, "sw1", &settings);
+        log.add("SYS", 0, "TEST", "text");
+        assert_eq!((log.view().messages.len(), log.view().receivers.len()), (2, 0));
     }
 }

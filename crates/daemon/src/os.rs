@@ -83,6 +83,17 @@ fn schedule(policy: i32, priority: i32) -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// True while the kernel's clock is synchronized by a program such as chrony: adjtimex(2). False where the service may not make
+/// this call (systemd's `ProtectClock`).
+#[must_use]
+pub fn is_synchronized() -> bool {
+    // SAFETY: all zeroes is a valid `timex`, which asks for no change.
+    let mut timex: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure outlives the call.
+    let state = unsafe { libc::adjtimex(&raw mut timex) };
+    state >= 0 && state != libc::TIME_ERROR
+}
+
 /// Waits for input on what `fd` refers to, by a duplicate of the descriptor.
 ///
 /// # Errors

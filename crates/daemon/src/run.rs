@@ -243,12 +243,20 @@ impl Taker for Core {
     }
 }
 
+/// Reads a file of configuration text.
+///
+/// # Errors
+/// When it cannot be read, is longer than [`MAX_CONFIG_BYTES`], or is not UTF-8.
+pub fn read_config(path: &Path) -> Result<String, FileError> {
+    files::read_text(path, MAX_CONFIG_BYTES).map_err(FileError::at(path))
+}
+
 /// `lanyard run --check FILE`: the lines that would be refused with any netdevs.
 ///
 /// # Errors
 /// When the file cannot be read.
 pub fn check_file(path: &Path) -> Result<Vec<LineError>, FileError> {
-    let text = files::read_text(path, MAX_CONFIG_BYTES).map_err(FileError::at(path))?;
+    let text = read_config(path)?;
     Ok(apply_text(&text, &Config::default()).1)
 }
 

@@ -70,7 +70,10 @@ impl SafeChange for Core {
         self.startup_text()?;
         let delay_ms = match at {
             ReloadTime::InMinutes(minutes) => u64::from(minutes) * 60_000,
-            ReloadTime::At { hour, minute } => until_time_of_day(hour, minute),
+            ReloadTime::At { hour, minute } => {
+                let zone = self.running().appliance.timezone.as_ref();
+                until_time_of_day(hour, minute, zone.map_or(0, |zone| zone.minutes))
+            }
         };
         let at_ms = self.ctx.clock.now_ms() + delay_ms;
         self.reload = Some(Reload { at_ms, user: user.to_owned(), reason });

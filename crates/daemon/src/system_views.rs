@@ -1,8 +1,9 @@
 //! The switch as a system, for `show`: version, users, log and clock.
 
-use crate::clock::wall_clock;
 use crate::core::Core;
-use lanyard_cli::backend::System;
+use crate::machine;
+use jiff::Timestamp;
+use lanyard_cli::backend::{Interfaces, System};
 use lanyard_cli::view;
 
 impl System for Core {
@@ -34,8 +35,15 @@ impl System for Core {
     fn log(&mut self, facility: &str, severity: u8, mnemonic: &str, text: &str) {
         self.ctx.log(facility, severity, mnemonic, text);
     }
-    fn clock(&self) -> String {
-        wall_clock()
+    fn clock(&self) -> view::Clock {
+        let zone = self.ctx.switch.config().appliance.timezone.as_ref();
+        machine::clock(Timestamp::now(), zone, machine::is_synchronized())
+    }
+    fn processes(&mut self) -> view::Processes {
+        view::Processes { processes: machine::processes(&self.children.pids()) }
+    }
+    fn inventory(&mut self) -> view::Inventory {
+        machine::inventory(&self.interfaces(None))
     }
 }
 

@@ -5,8 +5,15 @@ use crate::args::{Args, Form};
 use crate::backend::Refusal;
 use crate::edit::Edit;
 use crate::setting::Line;
-use crate::tree::kw;
+use crate::tree::{Node, kw};
 use lanyard_config::{Config, Interface};
+
+/// The time of a message in the log, which always has a date, milliseconds and a time zone.
+const TIMESTAMPS: Node = kw("datetime", "Date and time").run(always).options(&[
+    kw("msec", "With milliseconds"),
+    kw("show-timezone", "With the time zone"),
+    kw("year", "With the year"),
+]);
 
 /// In global configuration.
 pub const LINES: &[Line<Config>] = &[
@@ -29,6 +36,7 @@ pub const LINES: &[Line<Config>] = &[
     Line::unprinted("ip http", kw("secure-server", "Enable an HTTPS server").no(never)),
     Line::unprinted("service", kw("pad", "Accept X.25 PAD commands").no(never)),
     Line::unprinted("service", kw("config", "Load configurations from the network").no(never)),
+    Line::unprinted("service timestamps", kw("log", "Messages of the log").run(always).then(&[TIMESTAMPS])),
     Line::unprinted("spanning-tree extend", kw("system-id", "Put the VLAN into the bridge ID").run(always)),
 ];
 
@@ -45,6 +53,7 @@ pub const GROUPS: &[(&str, &str)] = &[
     ("ip domain", "Domain name system"),
     ("ip http", "HTTP server"),
     ("service", "Services of the switch"),
+    ("service timestamps", "Times of messages"),
     ("spanning-tree extend", "Spanning Tree 802.1t extensions"),
 ];
 

@@ -312,7 +312,7 @@ fn periodic(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     };
     let read = || -> Option<Periodic> {
         let count = words.iter().take_while(|word| !word.starts_with(|c: char| c.is_ascii_digit())).count();
-        let days = words[..count].iter().map(|word| day(word)).collect::<Option<Vec<u8>>>()?;
+        let days = words[..count].iter().map(day).collect::<Option<Vec<u8>>>()?;
         let days = days.into_iter().reduce(|all, day| all | day)?;
         let from = clock(words.get(count))?;
         let rest = words.get(count + 1..)?.strip_prefix(&["to"])?;

@@ -2,7 +2,7 @@
 
 use super::{
     access_list, access_parts, aggregation, banner, discovery, forwarding, fpm, interface, interface_names,
-    mac, need, platform, route, snooping, spanning_tree, track, vlan, vrf,
+    logging, mac, need, platform, route, snooping, spanning_tree, track, vlan, vrf,
 };
 use crate::args::{Args, Form, Kind, MAX_WORD, short};
 use crate::backend::Refusal;
@@ -19,6 +19,7 @@ pub const BEFORE: &[&[Line<Config>]] = &[
     HOSTNAME,
     GENERAL,
     interface_names::LINES,
+    logging::LINES,
     platform::LINES,
     mac::LINES,
     spanning_tree::LINES,

@@ -18,6 +18,7 @@ mod interface_names;
 mod ip;
 mod l2protocol_tunnel;
 mod layer3;
+mod logging;
 mod mac;
 mod platform;
 mod route;
@@ -30,6 +31,7 @@ mod show_stp;
 mod snooping;
 pub(crate) mod spanning_tree;
 mod storm_control;
+mod system;
 pub(crate) mod track;
 pub(crate) mod vlan;
 pub(crate) mod vrf;
@@ -93,6 +95,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         discovery::GROUPS,
         platform::GROUPS,
         snooping::GROUPS,
+        logging::GROUPS,
         accepted::GROUPS,
     ]
     .concat();

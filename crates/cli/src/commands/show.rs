@@ -3,7 +3,8 @@
 
 use super::shared::{get_interfaces, unknown};
 use super::{
-    access_list, aggregation, archive, discovery, fpm, need, platform as chip, show_access, show_ip, show_stp,
+    access_list, aggregation, archive, discovery, fpm, need, platform as chip, show_access, show_ip,
+    show_stp, system,
 };
 use crate::args::{Args, Kind, short};
 use crate::backend::{MacFilter, Refusal};
@@ -24,7 +25,7 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
     archive::SHOW_ARCHIVE,
     show_ip::ARP,
     discovery::SHOW_CDP,
-    kw("clock", "Display the system clock").exec(clock),
+    system::CLOCK,
     kw("configuration", "Configuration details").then(&[
         archive::SHOW_LOCK,
         kw("sessions", "Configuration sessions that are pending").exec(sessions),
@@ -33,6 +34,7 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
     fpm::SHOW,
     kw("history", "Display the session command history").exec(history),
     INTERFACES,
+    system::INVENTORY,
     show_ip::IP,
     show_ip::IPV6,
     aggregation::SHOW_ETHERCHANNEL,
@@ -42,6 +44,7 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
     kw("mac", "MAC configuration").then(&[MAC]),
     show_access::OBJECT_GROUP,
     PLATFORM,
+    system::PROCESSES,
     archive::SHOW_RELOAD,
     kw("running-config", "Current operating configuration").privileged().exec(running).then(&[
         kw("interface", "Show interface configuration").then(&[INTERFACE.exec(running_interface)]),
@@ -51,6 +54,7 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
     ]),
     show_stp::TREE,
     kw("startup-config", "Contents of startup configuration").privileged().exec(startup),
+    system::TECH_SUPPORT,
     show_access::TIME_RANGE,
     show_ip::TRACK,
     kw("users", "Display information about terminal lines").exec(users),
@@ -208,11 +212,6 @@ fn switchport(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
 fn trunk(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     let view = made::trunks(&get_interfaces(exec, args)?, exec.backend.running());
     Ok(exec.present(&view, render::trunks))
-}
-
-fn clock(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
-    let view = made::Clock { time: exec.backend.clock() };
-    Ok(exec.present(&view, |view| format!("{}\n", view.time)))
 }
 
 fn sessions(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {

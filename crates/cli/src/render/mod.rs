@@ -7,6 +7,7 @@ mod fpm;
 mod interface;
 mod layer2;
 mod layer3;
+mod machine;
 mod platform;
 mod route;
 mod services;
@@ -22,6 +23,7 @@ pub use interface::{
 };
 pub use layer2::{learning, mac_count, mac_table, vlans};
 pub use layer3::{ip_brief, ip_interfaces, ipv6_brief, neighbors};
+pub use machine::{clock, inventory, processes};
 pub use platform::{front_panel, pipeline, transceivers};
 pub use route::{cef, cef_detail, cef_exact, cef_summary, route_entries, route_summary, routes};
 pub use services::{dhcp_relay, tracks, tracks_brief, vrfs, vrrp, vrrp_brief};

@@ -39,7 +39,10 @@ pub fn users(view: &Users) -> String {
 
 /// `show logging`.
 pub fn logging(view: &Logging) -> String {
-    let mut out = format!("Log Buffer ({} messages, {} overwritten):\n\n", view.capacity, view.overwritten);
+    let mut out = super::machine::log_receivers(&view.receivers);
+    let level = view.level.map_or_else(|| "off".into(), |level| format!("severities 0 to {level}"));
+    let _ = writeln!(out, "Buffer logging: {level}");
+    let _ = write!(out, "Log Buffer ({} messages, {} overwritten):\n\n", view.capacity, view.overwritten);
     for m in &view.messages {
         let _ = writeln!(out, "{}: %{}-{}-{}: {}", m.time, m.facility, m.severity, m.mnemonic, m.text);
     }

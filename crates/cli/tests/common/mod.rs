@@ -590,7 +590,21 @@ impl System for Fake {
             mnemonic: "CONFIG_I".into(),
             text: text.clone(),
         };
-        view::Logging { messages: self.log.iter().map(message).collect(), capacity: 100, overwritten: 0 }
+        let receiver = |host: &lanyard_config::LogHost| view::LogReceiver {
+            host: host.address.to_string(),
+            transport: host.transport.name(),
+            port: host.port(),
+            connected: true,
+            sent: 7,
+            ..view::LogReceiver::default()
+        };
+        view::Logging {
+            messages: self.log.iter().map(message).collect(),
+            capacity: 100,
+            overwritten: 0,
+            level: self.config.appliance.log_buffered,
+            receivers: self.config.appliance.log_hosts.iter().map(receiver).collect(),
+        }
     }
     fn clear_logging(&mut self) {
         self.log.clear();
@@ -599,7 +613,34 @@ impl System for Fake {
         assert_eq!((facility, severity, mnemonic), ("SYS", 5, "CONFIG_I"));
         self.log.push(text.to_owned());
     }
-    fn clock(&self) -> String {
-        "2026-01-01T00:00:00Z".into()
+    fn clock(&self) -> view::Clock {
+        view::Clock {
+            time: "2026-01-01T00:00:00Z".into(),
+            local: "00:00:00.000 UTC Thu Jan 1 2026".into(),
+            timezone: "UTC".into(),
+            utc_offset_minutes: 0,
+            synchronized: false,
+        }
+    }
+    fn processes(&mut self) -> view::Processes {
+        let process = |pid, kind, name: &str| view::Process {
+            pid,
+            kind,
+            name: name.into(),
+            state: "S".into(),
+            cpu_ms: 120,
+            resident_kib: 9000,
+        };
+        view::Processes { processes: vec![process(7, "thread", "lanyard"), process(9, "child", "radvd")] }
+    }
+    fn inventory(&mut self) -> view::Inventory {
+        let part = |name: &str, serial: &str| view::Part {
+            name: name.into(),
+            description: "a part".into(),
+            product_id: Some("X1".into()),
+            version: None,
+            serial: Some(serial.into()),
+        };
+        view::Inventory { parts: vec![part("Chassis", "123"), part("eth1", "0200.0000.0001")] }
     }
 }

@@ -1,0 +1,49 @@
+//! The machine: clock, processes, parts.
+
+use super::table::columns;
+use crate::view::{Clock, Inventory, LogReceiver, Process, Processes};
+use std::fmt::Write;
+
+/// `show clock`. As in IOS a star marks a clock that is not synchronized.
+pub fn clock(view: &Clock) -> String {
+    let mark = if view.synchronized { "" } else { "*" };
+    format!("{mark}{}\n", view.local)
+}
+
+/// `show processes`.
+pub fn processes(view: &Processes) -> String {
+    let row = |process: &Process| {
+        let numbers = [process.cpu_ms, process.resident_kib].map(|number| number.to_string());
+        let head = [process.pid.to_string(), process.kind.to_owned(), process.state.clone()];
+        head.into_iter().chain(numbers).chain([process.name.clone()]).collect()
+    };
+    let rows: Vec<Vec<String>> = view.processes.iter().map(row).collect();
+    columns(&["PID", "Kind", "State", "CPU (ms)", "Resident (KiB)", "Name"], &rows, &[0, 3, 4])
+}
+
+/// `show inventory`.
+pub fn inventory(view: &Inventory) -> String {
+    let mut out = String::new();
+    for part in &view.parts {
+        let text = |value: &Option<String>| value.clone().unwrap_or_default();
+        let _ = writeln!(out, "NAME: \"{}\", DESCR: \"{}\"", part.name, part.description);
+        let (product, version, serial) = (text(&part.product_id), text(&part.version), text(&part.serial));
+        let _ = writeln!(out, "PID: {product:<18}, VID: {version:<6}, SN: {serial}\n");
+    }
+    out
+}
+
+/// The receivers in `show logging`.
+pub fn log_receivers(list: &[LogReceiver]) -> String {
+    let mut out = String::new();
+    for receiver in list {
+        let LogReceiver { host, transport, port, sent, dropped, rate_limited, .. } = receiver;
+        let state = if receiver.connected { "" } else { ", not connected" };
+        let _ = writeln!(
+            out,
+            "Logging to {host} ({transport} port {port}{state}): {sent} messages sent, {dropped} dropped, \
+             {rate_limited} rate-limited"
+        );
+    }
+    out
+}
