@@ -13,6 +13,7 @@ help:
 	@echo 'make demo     bring up the four-port example with real hosts, send real traffic, show it'
 	@echo 'make test     install what the tests need, run every test'
 	@echo 'make test-kernels   boot Debian kernels in QEMU and test on each (KERNELS="6.1 6.12 5.10" NICS="igb virtio")'
+	@echo 'make test-install   the Debian package on a Debian with systemd: install, upgrade under traffic, remove (root)'
 	@echo 'make bench    measure forwarding against the kernel bridge and others (root; half an hour)'
 	@echo 'make lint     formatting and lints'
 	@echo 'make fuzz     fuzz the parsers for FUZZ_SECONDS each (default 60)'
@@ -35,6 +36,11 @@ test-kernels:
 	tools/need build
 	$(CARGO) build --locked --bin lanyard
 	tests/kernels/run
+
+test-install:
+	tools/need build
+	$(CARGO) build --locked --bin lanyard
+	tests/install/run
 
 bench:
 	tools/need build bench
@@ -67,4 +73,4 @@ deb:
 	dist/deb.sh target/debian/root $(VERSION) target/debian
 	rm -rf target/debian/root
 
-.PHONY: help demo test test-kernels bench lint fuzz install deb
+.PHONY: help demo test test-kernels test-install bench lint fuzz install deb

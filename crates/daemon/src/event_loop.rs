@@ -9,6 +9,7 @@ use crate::files::FileError;
 use crate::os;
 use crate::run_error::RunError;
 use crate::server::{self, Shared};
+use crate::systemd;
 use lanyard_netdev::{Event, Events};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::cell::RefCell;
@@ -89,6 +90,7 @@ pub(crate) async fn serve(mut core: Core, mut events: Events, hangup: Signal) ->
     tokio::task::spawn_local(server::serve(listener, shared.clone()));
     tokio::task::spawn_local(crate::fpm_server::serve(shared.clone()));
     announce(&core);
+    tokio::task::spawn_local(systemd::watchdog());
     let sources = Sources::open(&core.borrow(), &events)?;
     loop {
         tokio::select! {
@@ -234,22 +236,7 @@ fn announce(core: &Rc<RefCell<Core>>) {
     let ports = lanyard_switch::compile::ports(config).count();
     let plane = core.ctx.plane.capabilities().name;
     core.ctx.log.print(&format!("lanyard: {} ready: {ports} ports, plane {plane}", config.hostname));
-    notify_systemd("READY=1");
-}
-
-/// sd_notify(3), without the library.
-fn notify_systemd(state: &str) {
-    use std::os::linux::net::SocketAddrExt;
-    use std::os::unix::ffi::OsStrExt;
-    use std::os::unix::net::{SocketAddr, UnixDatagram};
-    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
-    let address = match path.as_bytes().strip_prefix(b"@") {
-        Some(name) => SocketAddr::from_abstract_name(name),
-        None => SocketAddr::from_pathname(&path),
-    };
-    if let (Ok(socket), Ok(address)) = (UnixDatagram::unbound(), address) {
-        let _ = socket.send_to_addr(state.as_bytes(), &address);
-    }
+    systemd::notify("READY=1");
 }
 
 /// Waits until the descriptor is readable, or forever without one. Readiness is edge-triggered, so

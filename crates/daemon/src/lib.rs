@@ -73,6 +73,7 @@ mod static_routes;
 mod stderr;
 mod syslog;
 mod system_views;
+mod systemd;
 #[cfg(test)]
 #[allow(clippy::panic)] // a mistake in a test
 mod testing;

@@ -19,6 +19,7 @@ mod genl;
 mod ioctl;
 mod link;
 mod model;
+mod mounts;
 pub mod netns;
 mod packet;
 mod qdisc;

@@ -4,8 +4,10 @@
 //! only; everything else that has to happen inside a namespace happens on a fresh thread. A name is one component of a
 //! path.
 
+use crate::mounts;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::statfs::{NSFS_MAGIC, statfs};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::marker::PhantomData;
@@ -46,22 +48,42 @@ fn prepare() -> io::Result<()> {
     Ok(())
 }
 
-/// Creates the namespace `name`, as `ip netns add` does. Its loopback device is down.
+/// Creates the namespace `name`, as `ip netns add` does. Its loopback device is down. A process whose mount namespace only
+/// receives mounts creates the name in PID 1's, so that the namespace outlives the process and other programs find it.
 ///
 /// # Errors
 /// `AlreadyExists`; no permission.
 pub fn create(name: &str) -> io::Result<()> {
     let path = path(name)?;
+    if mounts::only_receives(&path) {
+        match mounts::in_init(|| create_here(&path)) {
+            Ok(()) if is_mounted(&path) => return Ok(()),
+            // PID 1's mounts are not those that this process receives.
+            Ok(()) => mounts::in_init(|| delete_here(&path))?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
+            // PID 1's mount namespace cannot be entered, as in a container of a user without rights.
+            Err(_) => {}
+        }
+    }
+    create_here(&path)
+}
+
+/// True for a named namespace in this process's mount namespace.
+fn is_mounted(path: &Path) -> bool {
+    statfs(path).is_ok_and(|fs| fs.filesystem_type() == NSFS_MAGIC)
+}
+
+fn create_here(path: &Path) -> io::Result<()> {
     prepare()?;
-    OpenOptions::new().read(true).write(true).create_new(true).mode(0o000).open(&path)?;
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o000).open(path)?;
     let made = in_thread(|| {
         unshare(CloneFlags::CLONE_NEWNET)?;
-        mount(Some(OWN), &path, NOTHING, MsFlags::MS_BIND, NOTHING)
+        mount(Some(OWN), path, NOTHING, MsFlags::MS_BIND, NOTHING)
     });
     let made = made.and_then(|result| result.map_err(io::Error::from));
     if made.is_err() {
         // Remove the file that has just been created for the name.
-        let _ = fs::remove_file(&path);
+        let _ = fs::remove_file(path);
     }
     made
 }
@@ -73,9 +95,16 @@ pub fn create(name: &str) -> io::Result<()> {
 /// `NotFound`; no permission.
 pub fn delete(name: &str) -> io::Result<()> {
     let path = path(name)?;
-    match umount2(&path, MntFlags::MNT_DETACH) {
+    if mounts::only_receives(&path) && mounts::in_init(|| delete_here(&path)).is_ok() {
+        return Ok(());
+    }
+    delete_here(&path)
+}
+
+fn delete_here(path: &Path) -> io::Result<()> {
+    match umount2(path, MntFlags::MNT_DETACH) {
         // EINVAL: the file of a creation that failed.
-        Ok(()) | Err(nix::errno::Errno::EINVAL) => fs::remove_file(&path),
+        Ok(()) | Err(nix::errno::Errno::EINVAL) => fs::remove_file(path),
         Err(e) => Err(e.into()),
     }
 }
