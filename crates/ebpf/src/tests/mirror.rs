@@ -32,6 +32,7 @@ const PROGRAMS_ALONE: &[&str] = &[
     "LY_STEP_ROUTER",
     // acl.h, acl_egress.h
     "ACL_ASKED",
+    "ACL_DENIED",
     "ACL_FOUND_PERMIT",
     "ACL_MARKS",
     "ACL_NO_LIST",
