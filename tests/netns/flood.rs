@@ -2,12 +2,14 @@
 //! addresses, the MTU.
 
 use crate::harness::frame::{DOT1AD, reserved};
-use crate::harness::{BROADCAST, Bed, Plane, frame, mac, scenarios};
+use crate::harness::{BROADCAST, Bed, Plane, frame, mac, scenarios, wait_for};
 
 scenarios! {
     protected_ports: ebpf soft;
     blocked_floods: ebpf soft;
     storm_control: ebpf soft;
+    storm_levels: ebpf soft;
+    storm_actions: ebpf soft;
     reserved_addresses: ebpf soft;
     lengths: ebpf soft;
     longer_than_the_mtu: ebpf soft;
@@ -70,6 +72,47 @@ fn storm_control(plane: Plane) {
     bed.configure("interface p1\nno storm-control broadcast level\nstorm-control unicast level pps 1000");
     bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3, 4]);
     bed.expect_at(1, &frame(mac(99), mac(1)), &[2, 3, 4]);
+}
+
+/// Levels in bits and in percent.
+fn storm_levels(plane: Plane) {
+    let bed = Bed::new(plane, 2, "interface range p1 - 2\n switchport\n");
+    // The first frame leaves a debt that one bit in a second does not pay.
+    bed.configure("interface p1\nstorm-control broadcast level bps 1");
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
+    bed.expect_drop(1, &frame(BROADCAST, mac(1)), "storm");
+    bed.configure("interface p1\nstorm-control broadcast level 0.00");
+    bed.expect_drop(1, &frame(BROADCAST, mac(1)), "storm");
+    bed.configure("interface p1\nstorm-control broadcast level 12.5");
+    for _ in 0..20 {
+        bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
+    }
+    let shown = bed.show("show storm-control");
+    assert_eq!(shown["interfaces"][0]["level_percent"].as_f64(), Some(12.5), "{shown}");
+}
+
+fn storm_actions(plane: Plane) {
+    let config = "errdisable recovery interval 30\ninterface range p1 - 2\n switchport\n\
+        interface p1\n storm-control broadcast level pps 0\n storm-control action trap\n";
+    let bed = Bed::new(plane, 2, config);
+    bed.expect_drop(1, &frame(BROADCAST, mac(1)), "storm");
+    let logged = |text: &str| bed.exec(&["show logging"]).contains(text).then_some(());
+    wait_for("the message about the storm", || logged("%STORM_CONTROL-3-FILTERED"));
+    bed.expect_at(2, &frame(BROADCAST, mac(2)), &[1]);
+    bed.configure("interface p1\nstorm-control action shutdown");
+    bed.expect_drop(1, &frame(BROADCAST, mac(1)), "storm");
+    let down = || {
+        let shown = bed.show("show errdisable recovery");
+        let row = &shown["interfaces"][0];
+        row["interface"] == "p1" && row["cause"] == "storm-control" && row["time_left_s"].is_null()
+    };
+    wait_for("the port to be shut down", || down().then_some(()));
+    assert_eq!(logged("%PM-4-ERR_DISABLE"), Some(()));
+    let status = bed.show("show interfaces status err-disabled");
+    assert_eq!(status["interfaces"][0]["interface"], "p1", "{status}");
+    bed.configure("interface p1\nno storm-control broadcast level\nshutdown\nno shutdown");
+    assert!(bed.show("show errdisable recovery")["interfaces"][0].is_null());
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
 }
 
 fn reserved_addresses(plane: Plane) {

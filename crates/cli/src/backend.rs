@@ -219,6 +219,8 @@ pub trait Interfaces {
     fn interfaces(&mut self, only: Option<&InterfaceName>) -> view::Interfaces;
     /// `show interfaces counters drops`.
     fn drops(&mut self, only: Option<&InterfaceName>) -> view::Drops;
+    /// The ports that the switch has shut down by itself, in natural order.
+    fn err_disabled(&mut self) -> Vec<view::ErrDisabledPort>;
     /// Clears the counters of one interface, or of all.
     ///
     /// # Errors

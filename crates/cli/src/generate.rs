@@ -116,6 +116,9 @@ fn sample(kind: Kind, pick: Pick<'_>) -> String {
         Kind::Word("NAME", 40) => &["GigabitEthernet1/0/1", "Te1/1/2", "x"],
         Kind::Word("HOURS", _) => &["1", "-3", "+5", "0", "red"],
         Kind::Word("NETDEV", _) => &["eth0", "eth10"],
+        // A word that is a number with a suffix, or with decimals, is named after its range.
+        Kind::Word(name, _) if name.ends_with("[k|m|g]") => &["0", "64k", "20m"],
+        Kind::Word(name, _) if name.starts_with("0.00-") => &["0.00", "5", "12.5", "100.00"],
         Kind::Word(..) => &["red", "blue-2", "65000:1", "v.3", "!x"],
         Kind::Line(_) => &["text", "several words, \"quoted\"", "! no comment", "VLAN0010"],
         Kind::Rule(_) => &[

@@ -26,7 +26,7 @@ pub use platform::*;
 pub use snooping::*;
 pub use spanning_tree::*;
 
-use lanyard_types::MacAddr;
+use lanyard_types::{ErrCause, MacAddr};
 use serde::Serialize;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -212,6 +212,17 @@ pub struct Counters {
     pub dropped: u64,
     /// Frames the netdev reports as damaged or lost.
     pub errors: u64,
+}
+
+/// A port that the switch has shut down by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ErrDisabledPort {
+    /// The port's name.
+    pub interface: String,
+    /// Why.
+    pub cause: ErrCause,
+    /// Seconds until the port is enabled again; `None` when that is not done automatically.
+    pub time_left_s: Option<u64>,
 }
 
 /// `show interfaces counters drops`. Only reasons with frames are listed.

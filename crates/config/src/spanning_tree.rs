@@ -4,8 +4,8 @@
 //! default is not printed. The ranges are those of [`lanyard_stp::Config::check`].
 
 use crate::format::chunks;
-use lanyard_stp::{ErrCause, Guard, LinkType, Mode, MstRegion, PathCostMethod, PortFast};
-use lanyard_types::{VlanId, VlanSet};
+use lanyard_stp::{Guard, LinkType, Mode, MstRegion, PathCostMethod, PortFast};
+use lanyard_types::{ErrCause, VlanId, VlanSet};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The default of the bridge's priority.

@@ -9,12 +9,13 @@ use crate::announce;
 use crate::context::{Context, Module};
 use crate::core::Core;
 use crate::discovery;
+use crate::err_disable;
 use crate::files::{self, FileError};
 use crate::fpm::ListenError;
 use crate::instance::shared_knobs;
 use crate::kernel::KernelError;
 use crate::layer3::{self, RouteRefused};
-use crate::netdevs::{Change, fixed, learn_modes, pair_missing};
+use crate::netdevs::{Change, fixed, learn_modes, learn_speeds, of_speed, pair_missing};
 use crate::protocols::keeper::{aggregation_path, snapshot_path};
 use crate::protocols::work::Report;
 use crate::routing::Turn;
@@ -211,6 +212,7 @@ impl Core {
             self.ctx.refresh();
         }
         self.follow_tables(&plan.config);
+        learn_speeds(&mut self.ctx, of_speed(&plan.config));
         let state = self.ctx.switch.compile(&plan);
         spanning::hold(&self.ctx, &plan);
         aggregation::part(&mut self.ctx, &plan.config);
@@ -383,6 +385,8 @@ impl Core {
         // A lost member of a port-channel is replaced before that.
         aggregation::update(&mut self.ctx);
         spanning::links(&mut self.ctx);
+        let names = of_speed(self.ctx.switch.config());
+        learn_speeds(&mut self.ctx, names);
         let next = self.ctx.switch.state();
         if next != *self.ctx.plane.state() {
             let old = self.ctx.plane.state().clone();
@@ -414,7 +418,9 @@ impl Core {
                 other => reports.waiting.push_back(other),
             }
         }
-        spanning::handle(&mut self.ctx, reports);
+        for (port, cause) in spanning::handle(&mut self.ctx, reports) {
+            self.err_disabling.handle(&mut self.ctx, err_disable::Event::Tree(port, cause));
+        }
         if aggregation::refresh(&mut self.ctx) {
             // A port-channel came up or went down; once settled, nothing has changed.
             self.settle();
@@ -526,6 +532,7 @@ impl Core {
         }
         for path in [
             self.ctx.paths.record(),
+            self.ctx.paths.err_disabled(),
             self.ctx.paths.running_config(),
             self.ctx.paths.namespace(),
             self.ctx.paths.run.join("plane-since"),

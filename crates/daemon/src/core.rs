@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::confirm::Confirmation;
 use crate::context::{Context, Module};
 use crate::discovery::LinkDiscovery;
+use crate::err_disable::{self, ErrDisabling};
 use crate::fpm::{self, Fpm};
 use crate::kernel::Kernel;
 use crate::layer3::{self, Layer3};
@@ -28,6 +29,7 @@ use crate::relay::Relaying;
 use crate::resources::{self, Resources};
 use crate::routing::{Following, Turn};
 use crate::snooping::Snooping;
+use crate::storm_control::StormControl;
 use crate::tracking::{self, Tracking};
 use crate::users::Users;
 use lanyard_cli::sessions::ConfigSessions;
@@ -36,6 +38,7 @@ use lanyard_config::Config;
 use lanyard_netdev::{Event, NeighbourState};
 use lanyard_plane::{Plane, PlaneEvent};
 use lanyard_switch::Switch;
+use lanyard_types::{ErrCause, PortId};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -52,6 +55,8 @@ pub(crate) struct Core {
     pub(crate) children: Children,
     pub(crate) discovery: LinkDiscovery,
     pub(crate) snooping: Snooping,
+    pub(crate) err_disabling: ErrDisabling,
+    pub(crate) storm_control: StormControl,
     pub(crate) ageing: FdbAgeing,
     pub(crate) resources: Resources,
     pub(crate) readiness: Readiness,
@@ -112,9 +117,10 @@ impl Core {
         let archive = Archive::new(paths.archive());
         let mut switch = switch;
         switch.set_minute(minute_now());
-        let ctx = Context::new(switch, plane, protocols, kernel, clock, log, paths);
+        let mut ctx = Context::new(switch, plane, protocols, kernel, clock, log, paths);
         Self {
             ageing: FdbAgeing::new(&ctx),
+            err_disabling: ErrDisabling::new(&mut ctx),
             ctx,
             following,
             fpm: Fpm::default(),
@@ -125,6 +131,7 @@ impl Core {
             children: Children::default(),
             discovery: LinkDiscovery::default(),
             snooping: Snooping::default(),
+            storm_control: StormControl::default(),
             resources: Resources::default(),
             readiness: Readiness::default(),
             ports: PortNotes::default(),
@@ -154,6 +161,13 @@ impl Core {
         self.children.configure(&mut self.ctx);
         self.discovery.configure(&mut self.ctx);
         self.snooping.configure(&mut self.ctx);
+        self.err_disabling.configure(&mut self.ctx);
+        self.storm_control.configure(&mut self.ctx);
+    }
+
+    /// Shuts a port down for a cause.
+    pub(crate) fn err_disable(&mut self, port: PortId, cause: ErrCause) {
+        self.err_disabling.handle(&mut self.ctx, err_disable::Event::Disable(port, cause));
     }
 
     /// Handles the plane's events; returns their number.
@@ -357,6 +371,12 @@ impl Core {
         if self.access_lists.times_due(&mut self.ctx) {
             self.settle();
         }
+        for (port, cause) in self.storm_control.look(&mut self.ctx) {
+            self.err_disable(port, cause);
+        }
+        if is_due(self.err_disabling.next_ms(&self.ctx)) {
+            self.err_disabling.tick(&mut self.ctx);
+        }
         self.children.tick(&mut self.ctx);
         if is_due(self.resources.next_ms(&self.ctx)) {
             self.resources.tick(&mut self.ctx);
@@ -394,6 +414,8 @@ impl Core {
             self.tracking.next_ms(ctx),
             self.access_lists.next_ms(ctx),
             self.layer3.next_ms(ctx),
+            self.err_disabling.next_ms(ctx),
+            self.storm_control.next_ms(ctx),
             self.children.next_ms(ctx),
             self.resources.next_ms(ctx),
             self.confirmation.next_ms(),

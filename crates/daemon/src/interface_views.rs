@@ -3,6 +3,7 @@
 use crate::cef_views::routed_by;
 use crate::context::Context;
 use crate::core::Core;
+use crate::err_disable;
 use crate::port_notes::PortNotes;
 use crate::spanning;
 use lanyard_cli::backend::{Interfaces, Refusal};
@@ -38,6 +39,9 @@ impl Interfaces for Core {
     }
     fn drops(&mut self, only: Option<&InterfaceName>) -> view::Drops {
         drops(&mut self.ctx, only)
+    }
+    fn err_disabled(&mut self) -> Vec<view::ErrDisabledPort> {
+        err_disable::view(&self.ctx)
     }
     fn clear_counters(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal> {
         clear(&mut self.ctx, &mut self.ports, only)
@@ -145,9 +149,8 @@ fn interface_view(
             .map(|reason| reason.to_string())
     };
     let err_disabled = || {
-        let mut held = ctx.switch.spanning()?.bridge().err_disabled();
-        let (_, cause) = held.find(|(held, _)| Some(*held) == port)?;
-        Some(format!("err-disabled ({})", cause.name()))
+        let cause = ctx.switch.err_cause(port?)?;
+        Some(format!("err-disabled ({cause})"))
     };
     InterfaceView {
         kind,

@@ -8,7 +8,7 @@ use crate::context::Context;
 use lanyard_config::{Config, InterfaceName};
 use lanyard_netdev::Duplex;
 use lanyard_switch::LinkFacts;
-use lanyard_switch::compile::{made_interfaces, pipeline_end_of};
+use lanyard_switch::compile::{made_interfaces, pipeline_end_of, switchports};
 use lanyard_switch::facts::LinkMode;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,6 +35,22 @@ pub(crate) fn learn_modes(ctx: &mut Context, names: impl IntoIterator<Item = Str
         };
         ctx.switch.facts_mut().modes.insert(ifindex, mode);
     }
+}
+
+/// The ports of which a setting of `config` is a share of the speed.
+pub(crate) fn of_speed(config: &Config) -> Vec<String> {
+    let ports = switchports(config).filter(|(_, port)| port.switchport.stages.has_shares());
+    ports.map(|(name, _)| name.to_owned()).collect()
+}
+
+/// Reads the present speeds of these ports.
+pub(crate) fn learn_speeds(ctx: &mut Context, names: Vec<String>) {
+    let speed = |name: String| {
+        let speed_mbps = ctx.kernel.settings(&name).ok()?.speed_mbps?;
+        Some((name, speed_mbps))
+    };
+    let speeds = names.into_iter().filter_map(speed).collect();
+    ctx.switch.facts_mut().speeds = speeds;
 }
 
 /// A change that the kernel reported.

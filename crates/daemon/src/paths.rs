@@ -119,6 +119,11 @@ impl Paths {
     pub fn record(&self) -> PathBuf {
         self.run.join("record.json")
     }
+    /// The ports that the switch has shut down by itself.
+    #[must_use]
+    pub fn err_disabled(&self) -> PathBuf {
+        self.run.join("err-disabled.json")
+    }
     /// The last running configuration. A daemon that finds a forwarding plane but no startup-config
     /// uses it.
     #[must_use]

@@ -1,5 +1,5 @@
 //! The part of spanning tree on the management thread: passes links and configuration to the protocol thread,
-//! and handles its reports: log messages, events, ports to shut down. The trees are in
+//! and handles its reports: log messages and events. The trees are in
 //! [`crate::protocols::trees`].
 //!
 //! Invariant: the switch's copy of the bridge ([`lanyard_switch::Switch::spanning`]) is updated before any
@@ -13,12 +13,12 @@ use lanyard_cli::view::{self, EventKind, TreeKey};
 use lanyard_config::InterfaceName;
 use lanyard_config::aggregation::channel_of;
 use lanyard_stp::view::stp_state_name;
-use lanyard_stp::{Duplex, ErrCause, Event, Mode};
-use lanyard_switch::links;
-use lanyard_switch::spanning::{Reconfigure, set_up};
+use lanyard_stp::{Duplex, Event, Mode};
+use lanyard_switch::spanning::Reconfigure;
 use lanyard_switch::{Plan, Switch};
-use lanyard_types::{ChannelId, InstanceId, PortId};
+use lanyard_types::{ChannelId, ErrCause, InstanceId, PortId};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 /// Updates the copy of the bridge.
 pub(crate) fn refresh(ctx: &mut Context) {
@@ -98,8 +98,9 @@ pub(crate) fn end(ctx: &Context) {
     });
 }
 
-/// Handles the reports of spanning tree: logs them, and shuts ports down or brings them up.
-pub(crate) fn handle(ctx: &mut Context, reports: Reports) {
+/// Handles the reports of spanning tree: logs them. Returns the ports that a guard has shut down, or (`None`) does so no
+/// longer; the copy of the bridge is new then.
+pub(crate) fn handle(ctx: &mut Context, reports: Reports) -> BTreeMap<PortId, Option<ErrCause>> {
     for report in reports.waiting {
         announce(ctx, &report);
     }
@@ -110,9 +111,7 @@ pub(crate) fn handle(ctx: &mut Context, reports: Reports) {
     if !reports.ports.is_empty() {
         refresh(ctx);
     }
-    for (port, cause) in reports.ports {
-        set_port(ctx, port, cause);
-    }
+    reports.ports
 }
 
 /// `clear spanning-tree detected-protocols`.
@@ -125,20 +124,6 @@ pub(crate) fn clear_protocols(ctx: &mut Context, only: Option<&InterfaceName>) -
         }
     });
     Ok(())
-}
-
-/// Shuts a port down for a cause, or brings it up again.
-fn set_port(ctx: &mut Context, port: PortId, cause: Option<ErrCause>) {
-    let Some(name) = ctx.switch.ports().name(port).map(str::to_owned) else { return };
-    let key = InterfaceName::Netdev(name.clone());
-    let shutdown = ctx.switch.config().interfaces.get(&key).is_some_and(|interface| interface.shutdown);
-    let up = cause.is_none() && !shutdown;
-    if let Some(action) = set_up(ctx.switch.facts(), &name, up) {
-        ctx.disable_ports(links::taken_down(std::slice::from_ref(&action)));
-        for error in ctx.kernel.act(&[action]).into_iter().filter_map(Result::err) {
-            ctx.log("PM", 3, "ERR_DISABLE", &error.to_string());
-        }
-    }
 }
 
 fn announce(ctx: &mut Context, report: &Report) {

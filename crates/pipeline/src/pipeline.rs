@@ -75,7 +75,7 @@ impl Pipeline {
     ) -> Verdict {
         let arrival = Arrival { port, bytes: frame, longest };
         let mut decision = decide(&self.tables, &arrival, &mut Notes::default());
-        self.memory.police(&self.tables, now, &mut decision);
+        self.memory.police(&self.tables, frame.len(), now, &mut decision);
         decision.hits.iter().for_each(|hit| self.tables.acls.count(*hit));
         if let Some(event) = learn::apply(&mut self.tables.fdb, decision.learn, now) {
             out.fdb(event);

@@ -6,12 +6,12 @@
 //! same calls with the same times give the same actions.
 
 use crate::bpdu::{self, BpduError, BpduFrame, BridgeId, MstConfigId, PortIdentifier, TICKS_PER_SECOND};
-use crate::config::{Config, ConfigError, ErrCause, Guard, LinkType, Mode};
+use crate::config::{Config, ConfigError, Guard, LinkType, Mode};
 use crate::entity::Entity;
 use crate::events::Event;
 use crate::vars::{BridgeVars, Effect, PortParams, Times};
 use crate::view::PortCounters;
-use lanyard_types::{InstanceId, PortId, PortSet, StpState, VlanId};
+use lanyard_types::{ErrCause, InstanceId, PortId, PortSet, StpState, VlanId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

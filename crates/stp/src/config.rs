@@ -529,24 +529,6 @@ impl PortConfig {
     }
 }
 
-/// The reason for which spanning tree shuts a port down.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ErrCause {
-    /// A port with BPDU guard received a BPDU.
-    BpduGuard,
-}
-
-impl ErrCause {
-    /// The keyword in `errdisable recovery cause`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::BpduGuard => "bpduguard",
-        }
-    }
-}
-
 /// `root primary`: the priority that makes the bridge the root (IOS: 24576, or 4096 below a root that has less).
 /// `None` when no such priority exists because the root's is 0.
 #[must_use]

@@ -4,9 +4,9 @@
 //! given the ports' names.
 
 use crate::bpdu::{BpduError, BridgeId};
-use crate::config::{ErrCause, Mode};
+use crate::config::Mode;
 use crate::vars::Role;
-use lanyard_types::{InstanceId, PortId, StpState, VlanId};
+use lanyard_types::{ErrCause, InstanceId, PortId, StpState, VlanId};
 
 /// An event. `vlan` is the tree's VLAN in the per-VLAN modes, else `None`.
 #[derive(Debug, Clone, PartialEq, Eq)]

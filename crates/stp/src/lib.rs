@@ -23,8 +23,8 @@ pub mod view;
 pub use bpdu::{BpduError, BridgeId, PortIdentifier};
 pub use bridge::{Action, Bridge, Duplex, Snapshot};
 pub use config::{
-    Config, ConfigError, ErrCause, Guard, LinkType, Mode, MstRegion, PathCostMethod, PortConfig, PortFast,
-    PortVlans, ROOT_SECONDARY_PRIORITY, TreeConfig, root_primary_priority,
+    Config, ConfigError, Guard, LinkType, Mode, MstRegion, PathCostMethod, PortConfig, PortFast, PortVlans,
+    ROOT_SECONDARY_PRIORITY, TreeConfig, root_primary_priority,
 };
 pub use events::{Event, LogLine, tree_name};
 pub use fuzz::fuzz;

@@ -3,9 +3,8 @@
 //! their names.
 
 use crate::bpdu::{Bpdu, BpduError, BridgeId, PortIdentifier};
-use crate::config::ErrCause;
 use crate::vars::{Inconsistent, Role};
-use lanyard_types::{InstanceId, PortId, StpState, VlanId};
+use lanyard_types::{ErrCause, InstanceId, PortId, StpState, VlanId};
 use serde::{Deserialize, Serialize};
 
 /// Counters of the BPDUs of one port in one entity (all trees of an MST bridge share them).

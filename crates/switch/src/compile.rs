@@ -99,7 +99,7 @@ fn switchport(name: &str, interface: &Interface, facts: &Facts, tag_native: bool
         flood_multicast: !words.block_multicast,
         mtu: link.map_or(interface.mtu.unwrap_or(1500), |link| link.mtu).clamp(68, 65_535),
         fdb_limit: words.fdb_limit,
-        stages: words.stages.clone(),
+        stages: words.stages.at_speed(facts.speeds.get(name).copied()),
         tunnelled: if words.mode == SwitchportMode::Tunnel { words.tunnelled } else { Tunnelled::NONE },
         hook: interface.hook,
         delivery: interface.delivery,

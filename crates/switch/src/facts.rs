@@ -159,6 +159,8 @@ pub struct Facts {
     pub modes: BTreeMap<u32, LinkMode>,
     /// The port-channels that can send: enough of their members are in use.
     pub channels: BTreeSet<ChannelId>,
+    /// The speeds in Mbit/s of the ports of which a setting is a share, by name; those that report none are left out.
+    pub speeds: BTreeMap<String, u32>,
     by_name: BTreeMap<String, LinkFacts>,
     by_index: BTreeMap<(Option<String>, u32), String>,
 }

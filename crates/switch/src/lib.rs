@@ -16,6 +16,7 @@ pub mod check;
 pub mod chip;
 pub mod compile;
 pub mod discovery;
+pub mod err_disable;
 pub mod facts;
 pub mod flush;
 pub mod forwarding;
@@ -38,6 +39,7 @@ mod switch;
 pub mod track;
 
 pub use ageing::Ageing;
+pub use err_disable::ErrDisabled;
 pub use facts::{Facts, LinkFacts};
 pub use identity::Identity;
 pub use layer3::{Arp, Route};

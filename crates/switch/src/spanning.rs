@@ -13,10 +13,8 @@ use lanyard_config::spanning_tree::{Times, Tree};
 use lanyard_config::{Config, Interface, SwitchportMode};
 use lanyard_pipeline::state::{PlaneState, ReservedAction, TrapRate};
 use lanyard_plane::{FdbFilter, TreeStates};
-use lanyard_stp::{
-    Bridge, Duplex, ErrCause, Event, Mode, PortConfig, PortFast, PortVlans, Snapshot, TreeConfig,
-};
-use lanyard_types::{InstanceId, PortId, PortSet, StpState, TrapGroup, VlanId, VlanSet};
+use lanyard_stp::{Bridge, Duplex, Event, Mode, PortConfig, PortFast, PortVlans, Snapshot, TreeConfig};
+use lanyard_types::{ErrCause, InstanceId, PortId, PortSet, StpState, TrapGroup, VlanId, VlanSet};
 use std::collections::BTreeMap;
 
 /// Up to this many VLANs of a tree are flushed one by one. With more, all of the port's addresses
@@ -434,17 +432,17 @@ impl Spanning {
     pub fn hold_down(&self, actions: &mut [Action], ports: &PortIds) {
         for action in actions {
             if let Action::Link { name, to, .. } = action
-                && ports.get(name).is_some_and(|port| self.is_err_disabled(port))
+                && ports.get(name).is_some_and(|port| self.err_cause(port).is_some())
             {
                 to.up = false;
             }
         }
     }
 
-    /// True when a guard has shut the port down.
+    /// Why a guard has shut the port down; `None` if none has.
     #[must_use]
-    pub fn is_err_disabled(&self, port: PortId) -> bool {
-        self.bridge.err_disabled().any(|(held, _)| held == port)
+    pub fn err_cause(&self, port: PortId) -> Option<ErrCause> {
+        self.bridge.err_disabled().find_map(|(held, cause)| (held == port).then_some(cause))
     }
 }
 

@@ -7,6 +7,7 @@
 use crate::acls::{self, InForce};
 use crate::check;
 use crate::compile::{compile, lines_up, port_names};
+use crate::err_disable::ErrDisabled;
 use crate::facts::{Facts, LinkFacts};
 use crate::host_routes::Route;
 use crate::identity::Identity;
@@ -21,7 +22,7 @@ use lanyard_acl::time::Minute;
 use lanyard_config::{Config, InterfaceName};
 use lanyard_plane::PlaneState;
 use lanyard_stp::{Duplex, Snapshot};
-use lanyard_types::VlanSet;
+use lanyard_types::{ErrCause, PortId, VlanSet};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
@@ -61,6 +62,8 @@ pub struct Switch {
     /// thread. The copy tells the tree of each VLAN and the ports that a guard has shut down. Only
     /// the running bridge knows the states of ports.
     spanning: Option<Box<Spanning>>,
+    /// The ports that are shut down for other causes than those of spanning tree.
+    err_disabled: ErrDisabled,
     /// The access lists of the plane state in force.
     acls: InForce,
     /// The local time, for time ranges; `None` until it has been set.
@@ -95,6 +98,7 @@ impl Switch {
             settled: false,
             left: Left::default(),
             spanning: None,
+            err_disabled: ErrDisabled::default(),
             acls: found.acls.clone(),
             minute: None,
             found: None,
@@ -126,6 +130,22 @@ impl Switch {
     /// Replaces the copy of the running bridge.
     pub fn set_spanning(&mut self, running: Option<Spanning>) {
         self.spanning = running.map(Box::new);
+    }
+    /// The ports that are shut down for other causes than those of spanning tree.
+    #[must_use]
+    pub const fn err_disabled(&self) -> &ErrDisabled {
+        &self.err_disabled
+    }
+    /// The same, for changes.
+    pub const fn err_disabled_mut(&mut self) -> &mut ErrDisabled {
+        &mut self.err_disabled
+    }
+    /// Why the switch itself has shut a port down; `None` if it has not.
+    #[must_use]
+    pub fn err_cause(&self, port: PortId) -> Option<ErrCause> {
+        let own = || self.err_disabled.cause(self.ports.name(port)?);
+        let of_tree = self.spanning().and_then(|spanning| spanning.err_cause(port));
+        of_tree.or_else(own)
     }
     /// The links whose state has not been reported to the bridge; see [`Spanning::unreported`].
     pub fn unreported_links(&self, medium: &mut dyn FnMut(&str) -> (Option<u32>, Duplex)) -> Vec<LinkChange> {
@@ -195,6 +215,7 @@ impl Switch {
         if let Some(spanning) = &spanning {
             spanning.hold_down(&mut actions.before, &ports);
         }
+        self.err_disabled.hold_down(&mut actions.before);
         Ok(Plan { config: next, ports, actions, notices, spanning: spanning.map(Box::new), reconfigure })
     }
     /// The configuration that the netdevs are known to have; `None` when nothing is known about any of them.
@@ -215,6 +236,7 @@ impl Switch {
         if let Some(spanning) = &plan.spanning {
             spanning.overlay(&mut state);
         }
+        self.err_disabled.overlay(&plan.ports, &mut state);
         state
     }
     /// Takes over the configuration of a plan that has been carried out.
@@ -252,6 +274,7 @@ impl Switch {
         if let Some(spanning) = &self.spanning {
             spanning.overlay(&mut state);
         }
+        self.err_disabled.overlay(&self.ports, &mut state);
         state
     }
     /// VLAN interfaces whose line protocol is up.
@@ -292,6 +315,7 @@ impl Switch {
         if let Some(spanning) = &self.spanning {
             spanning.hold_down(&mut list.before, &self.ports);
         }
+        self.err_disabled.hold_down(&mut list.before);
         list.before.extend(links::restore_addresses(&self.config, name));
         (list.before, list.record)
     }

@@ -6,6 +6,7 @@
 
 mod addr;
 mod balance;
+mod err_cause;
 mod id;
 mod reason;
 mod rng;
@@ -14,6 +15,7 @@ pub mod text;
 
 pub use addr::{Family, MacAddr, ParseMacError};
 pub use balance::{BalanceFields, LoadBalance};
+pub use err_cause::ErrCause;
 pub use id::{
     AclId, AdjacencyId, ChannelId, GroupId, InstanceId, MAX_PORTS, MAX_VLANS, PortId, RifId, StpState,
     VlanId, VlanIdError, VrfId,

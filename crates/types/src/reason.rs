@@ -193,12 +193,70 @@ named! {
     }
 }
 
+/// The traffic of one [`StormKind`] that a port lets in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StormLevel {
+    /// Frames per second, at most [`StormLevel::MAX_PPS`].
+    Pps(u32),
+    /// Bits per second, at most [`StormLevel::MAX_BPS`]; of a frame they are those from the destination address to the end
+    /// of the payload.
+    Bps(u64),
+    /// Hundredths of a percent of the port's speed, 0..=10,000.
+    Percent(u16),
+}
+
+impl StormLevel {
+    /// The highest rate in frames per second that a token bucket can tell from no limit.
+    pub const MAX_PPS: u32 = 999_999_999;
+    /// The highest rate in bits per second, the speed of the fastest port.
+    pub const MAX_BPS: u64 = 400_000_000_000;
+    /// The speed in Mbit/s of which percentages count at a port whose netdev reports none.
+    pub const DEFAULT_MBPS: u32 = 1000;
+
+    /// The level as a rate at a port of this speed in Mbit/s. `None` for 100 %, which is no limit (as in IOS).
+    #[must_use]
+    pub fn at_speed(self, speed_mbps: Option<u32>) -> Option<Self> {
+        match self {
+            Self::Percent(10_000..) => None,
+            Self::Percent(share) => {
+                let speed = u64::from(speed_mbps.unwrap_or(Self::DEFAULT_MBPS));
+                Some(Self::Bps((speed * 100 * u64::from(share)).min(Self::MAX_BPS)))
+            }
+            rate => Some(rate),
+        }
+    }
+}
+
 /// What stages are configured with at a port, in the form that both the configuration and the planes use.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PortSettings {
-    /// `storm`: the frames per second that the port lets in of each [`StormKind`], by its number; `None` lets all of them in.
-    pub storm_pps: [Option<u32>; StormKind::SLOTS],
+    /// `storm`: what the port lets in of each [`StormKind`], by its number; `None` lets all of it in.
+    pub storm: [Option<StormLevel>; StormKind::SLOTS],
+    /// `storm`: what management does when the stage drops frames; the planes ignore it.
+    pub storm_action: StormAction,
+}
+
+/// `storm-control action`: what happens when storm control drops frames, besides that.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StormAction {
+    /// `shutdown`: the port is shut down (err-disable).
+    pub shutdown: bool,
+    /// `trap`: a message is logged.
+    pub trap: bool,
+}
+
+impl PortSettings {
+    /// True if a setting is a share of the port's speed.
+    #[must_use]
+    pub fn has_shares(&self) -> bool {
+        self.storm.iter().any(|level| matches!(level, Some(StormLevel::Percent(_))))
+    }
+    /// The settings for the planes: with rates in place of shares of the port's speed in Mbit/s.
+    #[must_use]
+    pub fn at_speed(&self, speed_mbps: Option<u32>) -> Self {
+        Self { storm: self.storm.map(|level| level?.at_speed(speed_mbps)), ..self.clone() }
+    }
 }
 
 named! {

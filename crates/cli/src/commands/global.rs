@@ -1,8 +1,8 @@
 //! Global configuration: the tables of its lines, in the order in which the running configuration has them.
 
 use super::{
-    access_list, access_parts, aggregation, banner, discovery, forwarding, fpm, interface, interface_names,
-    logging, mac, need, platform, route, snooping, spanning_tree, track, vlan, vrf,
+    access_list, access_parts, aggregation, banner, discovery, errdisable, forwarding, fpm, interface,
+    interface_names, logging, mac, need, platform, route, snooping, spanning_tree, track, vlan, vrf,
 };
 use crate::args::{Args, Form, Kind, MAX_WORD, short};
 use crate::backend::Refusal;
@@ -23,6 +23,7 @@ pub const BEFORE: &[&[Line<Config>]] = &[
     platform::LINES,
     mac::LINES,
     spanning_tree::LINES,
+    errdisable::LINES,
     discovery::GLOBAL,
     snooping::GLOBAL,
     aggregation::GLOBAL,

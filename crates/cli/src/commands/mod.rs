@@ -8,6 +8,7 @@ pub(crate) mod aggregation;
 mod archive;
 pub(crate) mod banner;
 mod discovery;
+mod errdisable;
 mod exec;
 mod files;
 mod forwarding;

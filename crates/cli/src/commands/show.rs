@@ -3,8 +3,8 @@
 
 use super::shared::{get_interfaces, unknown};
 use super::{
-    access_list, aggregation, archive, discovery, fpm, need, platform as chip, show_access, show_ip,
-    show_stp, system,
+    access_list, aggregation, archive, discovery, errdisable, fpm, need, platform as chip, show_access,
+    show_ip, show_stp, system,
 };
 use crate::args::{Args, Kind, short};
 use crate::backend::{MacFilter, Refusal};
@@ -30,7 +30,7 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
         archive::SHOW_LOCK,
         kw("sessions", "Configuration sessions that are pending").exec(sessions),
     ]),
-    show_stp::ERRDISABLE,
+    errdisable::SHOW,
     fpm::SHOW,
     kw("history", "Display the session command history").exec(history),
     INTERFACES,

@@ -1,4 +1,4 @@
-//! `show spanning-tree ...`, `show errdisable recovery`, `clear spanning-tree ...`, `debug spanning-tree ...`.
+//! `show spanning-tree ...`, `clear spanning-tree ...`, `debug spanning-tree ...`.
 
 use crate::args::{Args, Kind};
 use crate::backend::Refusal;
@@ -43,11 +43,6 @@ pub const TREE: Node = kw("spanning-tree", "Spanning tree topology").exec(plain)
         kw("root", "Show status and configuration of the root bridge").exec(root),
     ])]),
 ]);
-
-/// Under `show`.
-pub const ERRDISABLE: Node =
-    kw("errdisable", "Error disable")
-        .then(&[kw("recovery", "Error disable recovery timer information").exec(errdisable)]);
 
 /// Under `clear`.
 pub const CLEAR: Node = kw("spanning-tree", "Clear spanning-tree").then(&[
@@ -173,12 +168,6 @@ fn mst_detail(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
 fn region(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     let view = made::mst_configuration(exec.backend.running());
     Ok(exec.present(&view, |view| render::mst_configuration(view, args.has("digest"))))
-}
-
-fn errdisable(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
-    let trees = exec.backend.spanning_tree();
-    let view = made::errdisable(&trees, exec.backend.running());
-    Ok(exec.present(&view, render::errdisable))
 }
 
 fn clear_counters(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {

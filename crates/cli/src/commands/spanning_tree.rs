@@ -1,5 +1,4 @@
-//! `spanning-tree ...`: the settings of the whole bridge, of the MST region and of an interface; `errdisable
-//! recovery`.
+//! `spanning-tree ...`: the settings of the whole bridge, of the MST region and of an interface.
 //!
 //! Settings of a mode that is not in force are kept, as in IOS. Modes stp and rstp have one tree, which `show
 //! spanning-tree` calls VLAN0001: it has the settings of VLAN 1.
@@ -19,9 +18,7 @@ use lanyard_config::spanning_tree::{
     PortTree, SpanningTreePort, Times, instance_lines, mst_lines, port_tree_lines, vlan_lines,
 };
 use lanyard_config::{Config, Interface, InterfaceName};
-use lanyard_stp::{
-    ErrCause, Guard, LinkType, Mode, MstRegion, PathCostMethod, PortFast, ROOT_SECONDARY_PRIORITY,
-};
+use lanyard_stp::{Guard, LinkType, Mode, MstRegion, PathCostMethod, PortFast, ROOT_SECONDARY_PRIORITY};
 use lanyard_types::{VlanId, VlanSet};
 use std::collections::BTreeSet;
 
@@ -109,13 +106,6 @@ pub const LINES: &[Line<Config>] = &[
         ),
     )
     .line(),
-    Line::own("errdisable recovery", CAUSE, print_causes),
-    Setting::of(
-        "errdisable recovery interval",
-        "Error disable recovery timer value",
-        &Number::any(field!(Config, errdisable.interval_s), 30, 86_400, "timer-interval(sec)"),
-    )
-    .line(),
 ];
 
 const PORTFAST_DEFAULT: &Flag<Config> = &Flag(field!(Config, spanning_tree.portfast_default));
@@ -159,16 +149,6 @@ const MST: Node = kw("mst", "Multiple spanning tree configuration").then(&[
     MAX_AGE,
     INSTANCES.then(&[PRIORITY, ROOT]),
 ]);
-
-const CAUSE: Node = kw("cause", "Enable error disable recovery for application").then(&[
-    kw("all", "Enable timer to recover from all causes").run(recovery),
-    kw("bpduguard", "Enable timer to recover from BPDU Guard error").run(recovery),
-]);
-
-fn print_causes(config: &Config) -> Vec<String> {
-    let line = |cause: &ErrCause| format!("errdisable recovery cause {}", cause.name());
-    config.errdisable.recovery.iter().map(line).collect()
-}
 
 /// `(config-mst)#`.
 pub const REGION: &[Line<MstRegion>] = &[
@@ -513,15 +493,6 @@ fn show_region(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     let view = crate::config_view::mst_configuration(exec.backend.running());
     let text = crate::render::mst_configuration(&view, false);
     Ok(exec.present(&view, |_| text))
-}
-
-fn recovery(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    if args.form == Form::Set {
-        edit.config.errdisable.recovery.insert(ErrCause::BpduGuard);
-    } else {
-        edit.config.errdisable.recovery.remove(&ErrCause::BpduGuard);
-    }
-    Ok(())
 }
 
 /// The condition for settings of the bridge's ports.

@@ -28,11 +28,11 @@ pub use platform::{front_panel, pipeline, transceivers};
 pub use route::{cef, cef_detail, cef_exact, cef_summary, route_entries, route_summary, routes};
 pub use services::{dhcp_relay, tracks, tracks_brief, vrfs, vrrp, vrrp_brief};
 pub use spanning_tree::{
-    errdisable, mst, mst_configuration, spanning_tree, spanning_tree_blocked, spanning_tree_detail,
+    mst, mst_configuration, spanning_tree, spanning_tree_blocked, spanning_tree_detail,
     spanning_tree_inconsistent, spanning_tree_interface, spanning_tree_root, spanning_tree_summary,
 };
 pub use system::{logging, packet_trace, platform, resources, sessions, traps, users, version};
-pub(crate) use table::columns;
+pub(crate) use table::{columns, enabled};
 
 use lanyard_config::InterfaceName;
 

@@ -1,7 +1,7 @@
-//! `show spanning-tree ...`, `show errdisable recovery`.
+//! `show spanning-tree ...`.
 
 use super::table::enabled;
-use crate::config_view::{ErrDisableView, MstConfiguration, StpSummary};
+use crate::config_view::{MstConfiguration, StpSummary};
 use crate::view::{SpanningTree, StpInstance, StpPort, StpWatchdog};
 use lanyard_stp::{BridgeId, Mode, Role};
 use lanyard_types::StpState;
@@ -464,24 +464,5 @@ pub fn mst_configuration(view: &MstConfiguration, digest: bool) -> String {
         let _ = writeln!(out, "{:<9} {}", row.instance, row.vlans);
     }
     let _ = writeln!(out, "{}", "-".repeat(79));
-    out
-}
-
-/// `show errdisable recovery`.
-pub fn errdisable(view: &ErrDisableView) -> String {
-    let mut out = String::from(
-        "ErrDisable Reason            Timer Status\n-----------------            --------------\n",
-    );
-    for cause in &view.causes {
-        let _ = writeln!(out, "{:<28} {}", cause.cause, enabled(cause.recovery));
-    }
-    let _ = writeln!(out, "\nTimer interval: {} seconds\n", view.interval_s);
-    out.push_str("Interfaces that will be enabled at the next timeout:\n\n");
-    out.push_str("Interface       Errdisable reason       Time left(sec)\n");
-    out.push_str("---------       -----------------       --------------\n");
-    for row in &view.interfaces {
-        let left = row.time_left_s.map_or_else(|| "never".into(), |left| left.to_string());
-        let _ = writeln!(out, "{:<15} {:<23} {left:>14}", row.interface, row.cause);
-    }
     out
 }

@@ -256,6 +256,9 @@ impl Interfaces for Fake {
             drops: vec![view::DropEntry { interface: "eth1".into(), reason: "same_port", frames: 3 }],
         }
     }
+    fn err_disabled(&mut self) -> Vec<view::ErrDisabledPort> {
+        Vec::new()
+    }
     fn clear_counters(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal> {
         self.cleared.push(format!("counters {only:?}"));
         Ok(())

@@ -3,8 +3,8 @@
 
 use crate::clock::Clock;
 use lanyard_plane::{PlaneError, ProtocolPlane};
-use lanyard_stp::{ErrCause, Event, Mode};
-use lanyard_types::{ChannelId, Family, PortId, PortSet, TrapGroup, VlanId};
+use lanyard_stp::{Event, Mode};
+use lanyard_types::{ChannelId, ErrCause, Family, PortId, PortSet, TrapGroup, VlanId};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 

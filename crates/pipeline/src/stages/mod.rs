@@ -40,7 +40,7 @@ use vlan_ingress::Class;
 /// Settings for tests: rates that frames a few milliseconds apart exceed. They divide 10^9, so that a plane that counts in whole
 /// nanoseconds between frames agrees with one that counts in frames a second.
 pub(crate) fn low_rates() -> PortSettings {
-    PortSettings { storm_pps: storm::LOW }
+    PortSettings { storm: storm::LOW, ..PortSettings::default() }
 }
 
 /// Gives the ports of a generated state random settings. Rates are 0 or never reached, so that nothing depends on the moment a
@@ -49,7 +49,7 @@ pub(crate) fn randomise(seed: u64, plane: &mut PlaneState) {
     let rng = |stage: Stage| Rng::new(!seed ^ (stage as u64) << 32);
     let mut storm = rng(Stage::Storm);
     for port in plane.ports.values_mut().filter(|port| port.kind == PortKind::Netdev) {
-        port.stages.storm_pps = storm::random(&mut storm);
+        port.stages.storm = storm::random(&mut storm);
     }
     snoop::randomise(&mut rng(Stage::Snoop), plane);
     acl_ingress::randomise(&mut rng(Stage::AclIngress), plane);
@@ -62,9 +62,9 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Takes the tokens that a received frame needs. Without one, the frame is dropped.
-    pub(crate) fn police(&mut self, tables: &Tables, now: Timestamp, decision: &mut Decision) {
-        if decision.storm.is_some_and(|kind| !self.storm.admit(tables, decision.port, kind, now)) {
+    /// Takes the tokens that a received frame of `bytes` bytes needs. Without them, the frame is dropped.
+    pub(crate) fn police(&mut self, tables: &Tables, bytes: usize, now: Timestamp, decision: &mut Decision) {
+        if decision.storm.is_some_and(|kind| !self.storm.admit(tables, decision.port, kind, bytes, now)) {
             *decision = Decision {
                 vlan: decision.vlan,
                 storm: decision.storm,

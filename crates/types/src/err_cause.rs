@@ -1,0 +1,47 @@
+//! The reasons for which the switch shuts a port down by itself ("err-disable").
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A reason for which the switch shuts a port down. The port stays down until `shutdown` and `no shutdown` are entered,
+/// or until the recovery interval of its cause has passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum ErrCause {
+    /// A port with BPDU guard received a BPDU.
+    #[serde(rename = "bpduguard")]
+    BpduGuard,
+    /// Storm control with `action shutdown` dropped frames.
+    #[serde(rename = "storm-control")]
+    StormControl,
+}
+
+impl ErrCause {
+    /// Every cause, in the order in which the command line lists them.
+    pub const ALL: &'static [Self] = &[Self::BpduGuard, Self::StormControl];
+
+    /// The keyword in `errdisable recovery cause`, which the log, `show` commands and JSON use too.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BpduGuard => "bpduguard",
+            Self::StormControl => "storm-control",
+        }
+    }
+}
+
+impl ErrCause {
+    /// The text that `?` shows for it in `errdisable recovery cause`.
+    #[must_use]
+    pub const fn help(self) -> &'static str {
+        match self {
+            Self::BpduGuard => "Enable timer to recover from BPDU Guard error",
+            Self::StormControl => "Enable timer to recover from storm-control error",
+        }
+    }
+}
+
+impl fmt::Display for ErrCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
