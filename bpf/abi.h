@@ -10,7 +10,7 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 24
+#define LY_ABI 26
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
@@ -305,7 +305,13 @@ struct ly_trap_group {
 #define LY_TRAP_PORT(group, port) ((group) * LY_PORTS + (port))
 
 /* Records of the ring `fdb_events` */
-enum ly_event { LY_EVENT_ADDED = 1, LY_EVENT_MOVED = 2, LY_EVENT_AGED = 3, LY_EVENT_FLUSHED = 4 };
+enum ly_event {
+	LY_EVENT_ADDED = 1,
+	LY_EVENT_MOVED = 2,
+	LY_EVENT_AGED = 3,
+	LY_EVENT_FLUSHED = 4,
+	LY_EVENT_VIOLATION = 5 /* of port security: the address has no entry; of `value` only the port is meant */
+};
 
 struct ly_fdb_event {
 	__u64 key;
@@ -456,7 +462,7 @@ enum ly_source { /* what `learn` did or would do */
 	LY_SRC_KNOWN = 2,
 	LY_SRC_MOVED = 3,
 	LY_SRC_REFUSED = 4, /* a limit was reached, or the bucket is full */
-	LY_SRC_FIXED = 5    /* a control-plane entry */
+	LY_SRC_FIXED = 5    /* a control-plane entry, or one that was learned at a port with port security */
 };
 
 struct ly_journal {

@@ -2,11 +2,20 @@
 /* learn: records the source address in the FDB (IEEE 802.1Q-2018, 8.7): insert, refresh, move.
  *
  * When the table, or the limit of the port or the VLAN, is full, the address is not learned, the refusal is counted,
- * and the frame continues. Control-plane entries never move. */
+ * and the frame continues. Control-plane entries never move, nor do addresses that were learned at a port with port
+ * security. Such a port drops frames whose source has no entry there and gets none; it reports some of them. */
 enum {
 	DROP_STP_LEARNING = 14,
 	DROP_SOURCE_BLACKHOLE = 15,
+	DROP_PORT_SECURITY = 43,
 };
+#define LY_PORT_SECURE 0x400000 /* ly_port.flags: port security */
+#define LY_VIOLATION_INTERVAL_NS 250000000 /* between two reports of violations at one port */
+
+struct ly_learn {
+	__u64 reported_ns; /* when the next violation may be reported */
+};
+TABLE(learn, struct ly_learn, LY_PORTS, BPF_F_MMAPABLE);
 
 static __always_inline void learn_journal(__u8 source, __u16 port)
 {
@@ -61,8 +70,20 @@ static __always_inline __u8 learn_move(__u64 key, struct fdb_hit hit, union ly_f
 	return LY_SRC_MOVED;
 }
 
+/* Reports a violation of port security, unless another one was reported shortly before. */
+__noinline int learn_violation(__u64 key, __u32 port)
+{
+	struct ly_learn *l = LOOKUP(learn, port);
+	union ly_fdb_value value = { .port = port };
+
+	if (l && leaves_marks(LY_DRY_POLICE) && trap_take(&l->reported_ns, LY_VIOLATION_INTERVAL_NS, 0, now_ns()))
+		fdb_event(LY_EVENT_VIOLATION, key, value.raw, 0);
+	return 0;
+}
+
 /* Handles every source that is not simply known: `value` is the FDB's new value, `learn` whether it
- * may be stored. A global function, so that the verifier checks it once. */
+ * may be stored. Returns true if the address has an entry at the port now. A global function, so that the verifier
+ * checks it once. */
 __noinline int learn_slow(__u64 key, __u64 value, __u32 learn)
 {
 	struct fdb_hit hit = fdb_find(fdb_masks(), key);
@@ -76,9 +97,9 @@ __noinline int learn_slow(__u64 key, __u64 value, __u32 learn)
 	else if (!hit.word)
 		did = learn_new(key, want);
 	else if (fdb_port(hit.word) != want.port)
-		did = learn_move(key, hit, want);
+		did = ROW(ports, fdb_port(hit.word))->flags & LY_PORT_SECURE ? LY_SRC_FIXED : learn_move(key, hit, want);
 	learn_journal(did, fdb_port(hit.word));
-	return 0;
+	return (hit.word && fdb_port(hit.word) == want.port) || (did >= LY_SRC_NEW && did <= LY_SRC_MOVED);
 }
 
 /* Writes the time at most once a second, so that the cache line stays shared between processors. A
@@ -125,7 +146,10 @@ static __always_inline int stage_learn(struct frame *f)
 		learn_known(f, key, word);
 	} else {
 		union ly_fdb_value want = { .updated_s = f->now_s, .port = f->port_id, .kind = LY_FDB_DYNAMIC };
-		learn_slow(key, want.raw, f->pv & LY_PV_LEARN);
+		if (!learn_slow(key, want.raw, f->pv & LY_PV_LEARN) && f->port->flags & LY_PORT_SECURE) {
+			learn_violation(key, f->port_id);
+			return DROP(DROP_PORT_SECURITY);
+		}
 	}
 	return f->pv & LY_PV_FORWARD ? 0 : DROP(DROP_STP_LEARNING);
 }

@@ -26,6 +26,7 @@ mod multicast;
 mod oracle;
 mod overlay;
 mod packet_filter;
+mod port_security;
 mod ports;
 mod routes_live;
 mod saving;

@@ -180,6 +180,7 @@ const ACTION: &[&str] = &[
     "crates/daemon/src/err_disable.rs",
     "crates/daemon/src/lib.rs",
     "crates/daemon/src/storm_control.rs",
+    "crates/cli/tests/transcripts/edge.txt",
     "crates/cli/tests/transcripts/spanning-tree.txt",
     "docs/cli/configuration.md",
     "docs/edge.md",

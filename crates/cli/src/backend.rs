@@ -228,6 +228,30 @@ pub trait Interfaces {
     fn clear_counters(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal>;
 }
 
+/// The secure addresses that `clear port-security` removes: those of the kinds that are true, and of the interface and with
+/// the address that are set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SecureFilter {
+    /// Learned addresses that are not sticky.
+    pub dynamic: bool,
+    /// Sticky addresses.
+    pub sticky: bool,
+    /// Configured addresses.
+    pub configured: bool,
+    /// Of this interface only.
+    pub interface: Option<InterfaceName>,
+    /// This address only.
+    pub mac: Option<MacAddr>,
+}
+
+/// Port security.
+pub trait PortSecurity {
+    /// `show port-security`: the ports with port security, in natural order, and their secure addresses.
+    fn port_security(&mut self) -> view::PortSecurityView;
+    /// Removes secure addresses.
+    fn clear_port_security(&mut self, filter: &SecureFilter);
+}
+
 /// ARP and IPv6 neighbour tables.
 pub trait Neighbors {
     /// `show arp`, `show ipv6 neighbors`: the kernel's tables; `vrf` is `None` for the switch's own.
@@ -397,6 +421,7 @@ pub trait Backend:
     + Files
     + Fdb
     + Interfaces
+    + PortSecurity
     + Neighbors
     + Routes
     + SpanningTree
@@ -416,6 +441,7 @@ impl<
         + Files
         + Fdb
         + Interfaces
+        + PortSecurity
         + Neighbors
         + Routes
         + SpanningTree

@@ -100,9 +100,9 @@ fn the_caret_stands_under_the_echoed_word() {
 #[test]
 fn a_pasted_interface_without_its_protection_is_left_shut_down() {
     for (pasted, line, down) in [
-        (false, "switchport port-security", false),
-        (false, " switchport port-security", true),
-        (true, "switchport port-security", true),
+        (false, "dot1x pae authenticator", false),
+        (false, " dot1x pae authenticator", true),
+        (true, "dot1x pae authenticator", true),
     ] {
         let (mut fake, mut session) = (Fake::new(&["eth0"]), session());
         session.set_pasted(pasted);
@@ -122,7 +122,7 @@ fn pasted_lines_of_an_absent_interface_run_nowhere() {
     session.set_pasted(true);
     run(&mut session, &mut fake, &["configure terminal", "interface eth0", "switchport mode trunk"]);
     let before = fake.config.clone();
-    for line in ["interface lo/7", "switchport mode access", "switchport port-security", "shutdown"] {
+    for line in ["interface lo/7", "switchport mode access", "dot1x pae authenticator", "shutdown"] {
         let Outcome::Refused(_) = session.execute(line, &mut fake) else { panic!("taken: {line}") };
     }
     assert_eq!(fake.config, before);

@@ -6,6 +6,7 @@ use crate::appliance::Appliance;
 use crate::discovery::{Discovery, DiscoveryPort};
 use crate::fpm::FpmServer;
 use crate::layer3::{ForwardingPlane, Layer3, RelayInformation, StaticRoute, Track, Vrf};
+use crate::port_security::PortSecurity;
 use crate::snooping::Snooping;
 use crate::spanning_tree::{ErrDisable, SpanningTree, SpanningTreePort};
 use ipnet::{Ipv4Net, Ipv6Net};
@@ -369,6 +370,8 @@ pub struct Switchport {
     pub fdb_limit: Option<u32>,
     /// Settings of single stages of the pipeline, which the planes take as they are.
     pub stages: PortSettings,
+    /// `switchport port-security ...`.
+    pub security: PortSecurity,
     /// `l2protocol-tunnel stp|cdp|lldp`; takes effect in `dot1q-tunnel` mode.
     pub tunnelled: Tunnelled,
 }
@@ -395,6 +398,7 @@ impl Default for Switchport {
             learning: true,
             fdb_limit: None,
             stages: PortSettings::default(),
+            security: PortSecurity::default(),
             tunnelled: Tunnelled::NONE,
         }
     }

@@ -533,6 +533,7 @@ impl Core {
         for path in [
             self.ctx.paths.record(),
             self.ctx.paths.err_disabled(),
+            self.ctx.paths.secure_addresses(),
             self.ctx.paths.running_config(),
             self.ctx.paths.namespace(),
             self.ctx.paths.run.join("plane-since"),

@@ -24,6 +24,7 @@ use crate::netdevs::{Change, Readiness};
 use crate::paths::Paths;
 use crate::pending::{ConfigurationLock, Reload};
 use crate::port_notes::PortNotes;
+use crate::port_security::{self, PortSecurity};
 use crate::protocols::Protocols;
 use crate::relay::Relaying;
 use crate::resources::{self, Resources};
@@ -57,6 +58,7 @@ pub(crate) struct Core {
     pub(crate) snooping: Snooping,
     pub(crate) err_disabling: ErrDisabling,
     pub(crate) storm_control: StormControl,
+    pub(crate) port_security: PortSecurity,
     pub(crate) ageing: FdbAgeing,
     pub(crate) resources: Resources,
     pub(crate) readiness: Readiness,
@@ -121,6 +123,7 @@ impl Core {
         Self {
             ageing: FdbAgeing::new(&ctx),
             err_disabling: ErrDisabling::new(&mut ctx),
+            port_security: PortSecurity::new(&mut ctx),
             ctx,
             following,
             fpm: Fpm::default(),
@@ -163,6 +166,20 @@ impl Core {
         self.snooping.configure(&mut self.ctx);
         self.err_disabling.configure(&mut self.ctx);
         self.storm_control.configure(&mut self.ctx);
+        self.port_security.configure(&mut self.ctx);
+    }
+
+    /// Carries out what port security has decided.
+    pub(crate) fn secure(&mut self, outcome: port_security::Outcome) {
+        if outcome.keep {
+            self.keep_running_config();
+        }
+        if outcome.settle {
+            self.settle();
+        }
+        for (port, cause) in outcome.shut {
+            self.err_disable(port, cause);
+        }
     }
 
     /// Shuts a port down for a cause.
@@ -181,7 +198,17 @@ impl Core {
         }
         let ctx = &mut self.ctx;
         let fdb = ctx.bus.wants(EventKind::Fdb);
+        let mut secure = Vec::new();
         for event in events {
+            match &event {
+                PlaneEvent::FdbAdded(entry) | PlaneEvent::FdbMoved { entry, .. }
+                    if entry.port.is_some_and(|port| port_security::is_secure(ctx, port)) =>
+                {
+                    secure.push(port_security::Event::Learned(*entry));
+                }
+                PlaneEvent::Lost(_) => secure.push(port_security::Event::Lost),
+                _ => {}
+            }
             match event {
                 PlaneEvent::FdbAdded(entry) => {
                     self.ageing.handle(ctx, Learned);
@@ -200,6 +227,9 @@ impl Core {
                     announce::fdb(ctx, "delete", &entry, json!({"cause": "flushed"}));
                 }
                 PlaneEvent::FdbMoved { .. } | PlaneEvent::FdbAged(_) | PlaneEvent::FdbDeleted(_) => {}
+                PlaneEvent::Violation { port, vlan, mac } => {
+                    secure.push(port_security::Event::Violation(port, vlan, mac));
+                }
                 // Trapped frames go to the protocol thread.
                 PlaneEvent::Trapped { .. } => {}
                 PlaneEvent::PortChanged { port, what } => {
@@ -220,6 +250,10 @@ impl Core {
             }
         }
         self.resources.handle(ctx, resources::Changed);
+        if !secure.is_empty() {
+            let outcome = self.port_security.handle_all(&mut self.ctx, &secure);
+            self.secure(outcome);
+        }
         count
     }
 
@@ -371,6 +405,11 @@ impl Core {
         if self.access_lists.times_due(&mut self.ctx) {
             self.settle();
         }
+        let outcome = self.port_security.handle_all(&mut self.ctx, &[]);
+        self.secure(outcome);
+        if is_due(self.port_security.next_ms(&self.ctx)) && self.port_security.age(&mut self.ctx) {
+            self.settle();
+        }
         for (port, cause) in self.storm_control.look(&mut self.ctx) {
             self.err_disable(port, cause);
         }
@@ -416,6 +455,7 @@ impl Core {
             self.layer3.next_ms(ctx),
             self.err_disabling.next_ms(ctx),
             self.storm_control.next_ms(ctx),
+            self.port_security.next_ms(ctx),
             self.children.next_ms(ctx),
             self.resources.next_ms(ctx),
             self.confirmation.next_ms(),

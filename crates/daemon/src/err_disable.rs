@@ -63,8 +63,8 @@ impl Module for ErrDisabling {
     type Event<'a> = Event;
 
     fn configure(&mut self, ctx: &mut Context) {
-        let (now, config) = (ctx.clock.boot_ms(), ctx.switch.config().clone());
-        ctx.switch.err_disabled_mut().configure(now, &config);
+        let now = ctx.clock.boot_ms();
+        ctx.switch.configure_err_disabled(now);
         let held = ctx.switch.err_disabled();
         let forgotten: Vec<String> = self
             .saved

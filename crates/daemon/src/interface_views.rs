@@ -5,8 +5,9 @@ use crate::context::Context;
 use crate::core::Core;
 use crate::err_disable;
 use crate::port_notes::PortNotes;
+use crate::port_security;
 use crate::spanning;
-use lanyard_cli::backend::{Interfaces, Refusal};
+use lanyard_cli::backend::{Interfaces, PortSecurity, Refusal, SecureFilter};
 use lanyard_cli::view::{self, Counters, InterfaceKind, InterfaceView};
 use lanyard_config::{Interface, InterfaceName, Role};
 use lanyard_netdev::{DirectionStats, Link, LinkStats};
@@ -45,6 +46,16 @@ impl Interfaces for Core {
     }
     fn clear_counters(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal> {
         clear(&mut self.ctx, &mut self.ports, only)
+    }
+}
+
+impl PortSecurity for Core {
+    fn port_security(&mut self) -> view::PortSecurityView {
+        port_security::view(&self.port_security, &mut self.ctx)
+    }
+    fn clear_port_security(&mut self, filter: &SecureFilter) {
+        let outcome = self.port_security.clear(&mut self.ctx, filter);
+        self.secure(outcome);
     }
 }
 

@@ -52,6 +52,7 @@ mod pending;
 pub mod planes;
 mod platform_views;
 mod port_notes;
+mod port_security;
 pub mod protocol;
 mod protocols;
 mod record;

@@ -5,6 +5,8 @@
 //! because it may have been reported before it was complete.
 
 use crate::context::Context;
+use crate::spanning::channel_speed;
+use lanyard_config::aggregation::channel_of;
 use lanyard_config::{Config, InterfaceName};
 use lanyard_netdev::Duplex;
 use lanyard_switch::LinkFacts;
@@ -46,8 +48,11 @@ pub(crate) fn of_speed(config: &Config) -> Vec<String> {
 /// Reads the present speeds of these ports.
 pub(crate) fn learn_speeds(ctx: &mut Context, names: Vec<String>) {
     let speed = |name: String| {
-        let speed_mbps = ctx.kernel.settings(&name).ok()?.speed_mbps?;
-        Some((name, speed_mbps))
+        let speed_mbps = match channel_of(&name) {
+            Some(channel) => channel_speed(ctx, channel),
+            None => ctx.kernel.settings(&name).ok()?.speed_mbps,
+        };
+        Some((name, speed_mbps?))
     };
     let speeds = names.into_iter().filter_map(speed).collect();
     ctx.switch.facts_mut().speeds = speeds;

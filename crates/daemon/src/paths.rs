@@ -124,6 +124,11 @@ impl Paths {
     pub fn err_disabled(&self) -> PathBuf {
         self.run.join("err-disabled.json")
     }
+    /// The learned addresses of ports with port security.
+    #[must_use]
+    pub fn secure_addresses(&self) -> PathBuf {
+        self.run.join("secure-addresses.json")
+    }
     /// The last running configuration. A daemon that finds a forwarding plane but no startup-config
     /// uses it.
     #[must_use]

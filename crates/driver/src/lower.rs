@@ -90,6 +90,13 @@ pub(crate) fn check(state: &PlaneState, front: &BTreeSet<PortId>) -> Result<(), 
                 )));
             }
             PortKind::Svi(_) | PortKind::Subinterface { .. } => continue,
+            PortKind::Netdev if state.stages.secure => {
+                return Err(unsupported(format!(
+                    "enforce port security at {}: a chip does not report violations yet; remove `switchport \
+                     port-security`, or use the plane ebpf or soft",
+                    state.name
+                )));
+            }
             PortKind::Netdev | PortKind::Routed => check_choices(state)?,
         }
     }

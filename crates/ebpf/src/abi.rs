@@ -58,7 +58,7 @@ pub(crate) struct Structure {
 
 constants! {
     /// LY_ABI: the layout of the maps. Pins with another number cannot be adopted.
-    ABI: u32 = 24;
+    ABI: u32 = 26;
     PORTS: usize = 1024;
     PORT_WORDS: usize = PORTS / 64;
     VLANS: usize = 4096;
@@ -180,6 +180,7 @@ constants! {
     EVENT_MOVED: u8 = 2;
     EVENT_AGED: u8 = 3;
     EVENT_FLUSHED: u8 = 4;
+    EVENT_VIOLATION: u8 = 5;
     SCAN_FLUSH: u32 = 1;
     SCAN_SWEEP: u32 = 2;
     DRY_LEARN: u32 = 0x01;

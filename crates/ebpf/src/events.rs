@@ -164,6 +164,10 @@ fn fdb_event(record: &[u8]) -> Option<PlaneEvent> {
         abi::EVENT_ADDED => PlaneEvent::FdbAdded(fresh?),
         abi::EVENT_MOVED => PlaneEvent::FdbMoved { entry: fresh?, from: PortId::new(event.from)? },
         abi::EVENT_AGED => PlaneEvent::FdbAged(entry(now_s())?),
+        abi::EVENT_VIOLATION => {
+            let (vlan, mac) = abi::split_key(event.key)?;
+            PlaneEvent::Violation { port: PortId::new(value.port)?, vlan, mac }
+        }
         abi::EVENT_FLUSHED => PlaneEvent::FdbDeleted(entry(now_s())?),
         _ => return None,
     })

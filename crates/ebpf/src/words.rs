@@ -256,7 +256,9 @@ impl Describer<'_> {
         match self.state.fdb.get(&(vlan, mac)) {
             Some(FdbTarget::Sticky(_)) => "sticky",
             Some(FdbTarget::SelfAddress(_)) => "self",
-            _ => "static",
+            Some(FdbTarget::Static(_) | FdbTarget::Blackhole) => "static",
+            // Learned at a port with port security.
+            None => "dynamic",
         }
     }
 

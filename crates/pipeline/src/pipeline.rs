@@ -80,6 +80,9 @@ impl Pipeline {
         if let Some(event) = learn::apply(&mut self.tables.fdb, decision.learn, now) {
             out.fdb(event);
         }
+        if let Some((port, vlan, mac)) = self.memory.violation(&decision, now) {
+            out.violation(port, vlan, mac);
+        }
         let mut verdict = trap::police(&mut self.tables.trap, decision.verdict, decision.port, now);
         match verdict {
             Verdict::Trapped(reason) if reason.stage() != Stage::Route => {

@@ -2,7 +2,7 @@
 
 use crate::tables::fdb::FdbEvent;
 use ipnet::IpNet;
-use lanyard_types::{PortId, TrapReason, VrfId};
+use lanyard_types::{MacAddr, PortId, TrapReason, VlanId, VrfId};
 
 /// Receives what the processing of a frame produces, in order.
 pub trait Sink {
@@ -12,6 +12,8 @@ pub trait Sink {
     fn trap(&mut self, port: PortId, reason: TrapReason, frame: &[u8]);
     /// Reports a change to the FDB.
     fn fdb(&mut self, event: FdbEvent);
+    /// Reports a violation of port security.
+    fn violation(&mut self, _port: PortId, _vlan: VlanId, _mac: MacAddr) {}
     /// Hears which route forwarded the frame.
     fn routed(&mut self, _vrf: VrfId, _prefix: IpNet) {}
 }
@@ -25,6 +27,8 @@ pub struct Output {
     pub trapped: Vec<(PortId, TrapReason, Vec<u8>)>,
     /// Changes to the FDB.
     pub events: Vec<FdbEvent>,
+    /// Violations of port security.
+    pub violations: Vec<(PortId, VlanId, MacAddr)>,
 }
 
 impl Sink for Output {
@@ -37,5 +41,8 @@ impl Sink for Output {
     }
     fn fdb(&mut self, event: FdbEvent) {
         self.events.push(event);
+    }
+    fn violation(&mut self, port: PortId, vlan: VlanId, mac: MacAddr) {
+        self.violations.push((port, vlan, mac));
     }
 }

@@ -27,7 +27,7 @@ pub use lanyard_pipeline::tables::trap::TrapCounters;
 pub use lanyard_pipeline::trace::Trace;
 
 use ipnet::IpNet;
-use lanyard_types::{AclId, AdjacencyId, FrameCount, PortId, TrapGroup, TrapReason, VlanId, VrfId};
+use lanyard_types::{AclId, AdjacencyId, FrameCount, MacAddr, PortId, TrapGroup, TrapReason, VlanId, VrfId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -333,6 +333,16 @@ pub enum PlaneEvent {
     FdbAged(FdbEntry),
     /// A dynamic entry was flushed.
     FdbDeleted(FdbEntry),
+    /// A port with port security has dropped a frame because of its source. A plane reports at most four violations of a
+    /// port in a second; its counters have all of them.
+    Violation {
+        /// The port.
+        port: PortId,
+        /// The VLAN of the frame.
+        vlan: VlanId,
+        /// The source.
+        mac: MacAddr,
+    },
     /// A frame trapped for the control plane.
     Trapped {
         /// The port that received it.

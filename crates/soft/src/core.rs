@@ -9,7 +9,7 @@ use lanyard_pipeline::tables::fdb::FdbEvent;
 use lanyard_pipeline::trace::Verdict;
 use lanyard_pipeline::{Pipeline, Sink, Timestamp};
 use lanyard_plane::{PlaneEvent, Trapped};
-use lanyard_types::{MAX_PORTS, PortId, TrapGroup, TrapReason};
+use lanyard_types::{MAX_PORTS, MacAddr, PortId, TrapGroup, TrapReason, VlanId};
 use nix::sys::eventfd::EventFd;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -267,6 +267,9 @@ impl Sink for Out<'_> {
     }
     fn fdb(&mut self, event: FdbEvent) {
         self.events.fdb(event);
+    }
+    fn violation(&mut self, port: PortId, vlan: VlanId, mac: MacAddr) {
+        self.events.push(PlaneEvent::Violation { port, vlan, mac });
     }
 }
 

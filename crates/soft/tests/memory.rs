@@ -58,6 +58,7 @@ fn events(plane: &mut SoftPlane) -> Vec<String> {
             PlaneEvent::Trapped { port, reason, frame, .. } => {
                 format!("trapped {port} {reason} {}", frame.len())
             }
+            PlaneEvent::Violation { port, mac, .. } => format!("violation {port} {}", mac.0[5]),
             PlaneEvent::PortChanged { port, what } => format!("{port} {what}"),
             PlaneEvent::Chip { what, .. } => what,
             PlaneEvent::Lost(n) => format!("lost {n}"),

@@ -34,6 +34,7 @@ pub fn check(
             InterfaceName::Vlan(_) => {}
         }
     }
+    crate::port_security::check(next)?;
     crate::layer3::check(old, next, facts, identity, &mut notices)?;
     for (key, target) in &next.fdb.statics {
         if let StaticTarget::Interface(name) = target

@@ -32,7 +32,9 @@ fn stale_at(
     let all = FdbFilter { port: Some(port), ..FdbFilter::default() };
     let Some(after) = after else { return vec![all] };
     let down = before.enabled && !after.enabled;
-    if down || after.name != before.name || after.kind != before.kind {
+    // Port security counts the addresses that it has seen being learned.
+    let secured = before.stages.secure != after.stages.secure;
+    if down || secured || after.name != before.name || after.kind != before.kind {
         return vec![all];
     }
     let members = |port: &PortState| port.tagged.union(&port.untagged);

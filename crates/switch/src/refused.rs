@@ -5,7 +5,7 @@
 use crate::ports::TooManyPorts;
 use crate::spanning::SpanningError;
 use ipnet::IpNet;
-use lanyard_types::VlanId;
+use lanyard_types::{MacAddr, VlanId};
 
 /// Why a configuration may not be taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -48,6 +48,31 @@ pub enum Refused {
         vrf: String,
         /// The other instance.
         instance: String,
+    },
+    /// A port with more configured secure addresses than its maximum.
+    #[error(
+        "{interface} has {count} secure addresses, and its maximum is {maximum}: raise `switchport port-security maximum`, or \
+         remove addresses"
+    )]
+    SecureMaximum {
+        /// The port.
+        interface: String,
+        /// Its configured addresses.
+        count: usize,
+        /// Its maximum.
+        maximum: u32,
+    },
+    /// A secure address of two ports.
+    #[error("{mac} in VLAN {vlan} cannot be a secure address of {interface}: it is one of {other}")]
+    SecureTwice {
+        /// The address.
+        mac: MacAddr,
+        /// Its VLAN.
+        vlan: VlanId,
+        /// The port.
+        interface: String,
+        /// The other port.
+        other: String,
     },
     /// A subinterface whose parent is in a VRF.
     #[error("the parent of {0} is in a VRF: give the subinterfaces their VRFs, and leave the parent in none")]

@@ -13,16 +13,18 @@ use crate::host_routes::Route;
 use crate::identity::Identity;
 use crate::leftovers;
 use crate::links::{self, Action, Actions, Record};
+use crate::names::switchports;
+use crate::port_security::{self, Learned, SecureAddresses};
 use crate::ports::PortIds;
 use crate::refused::Refused;
 use crate::rifs;
 use crate::routers::Routers;
 use crate::spanning::{self, LinkChange, Reconfigure, Spanning};
 use lanyard_acl::time::Minute;
-use lanyard_config::{Config, InterfaceName};
+use lanyard_config::{Config, InterfaceName, SecureKind};
 use lanyard_plane::PlaneState;
 use lanyard_stp::{Duplex, Snapshot};
-use lanyard_types::{ErrCause, PortId, VlanSet};
+use lanyard_types::{ErrCause, MacAddr, PortId, VlanId, VlanSet};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
@@ -64,6 +66,8 @@ pub struct Switch {
     spanning: Option<Box<Spanning>>,
     /// The ports that are shut down for other causes than those of spanning tree.
     err_disabled: ErrDisabled,
+    /// The learned addresses of ports with port security.
+    secure: SecureAddresses,
     /// The access lists of the plane state in force.
     acls: InForce,
     /// The local time, for time ranges; `None` until it has been set.
@@ -99,6 +103,7 @@ impl Switch {
             left: Left::default(),
             spanning: None,
             err_disabled: ErrDisabled::default(),
+            secure: SecureAddresses::default(),
             acls: found.acls.clone(),
             minute: None,
             found: None,
@@ -139,6 +144,64 @@ impl Switch {
     /// The same, for changes.
     pub const fn err_disabled_mut(&mut self) -> &mut ErrDisabled {
         &mut self.err_disabled
+    }
+    /// The learned addresses of ports with port security.
+    #[must_use]
+    pub const fn secure(&self) -> &SecureAddresses {
+        &self.secure
+    }
+    /// The same, for changes.
+    pub const fn secure_mut(&mut self) -> &mut SecureAddresses {
+        &mut self.secure
+    }
+    /// Adds an address that the plane has learned; see [`SecureAddresses::insert`].
+    pub fn add_secure(&mut self, name: &str, learned: Learned) -> bool {
+        self.secure.insert(&self.config, name, learned)
+    }
+    /// Adapts the learned addresses to the running configuration. Those of ports with sticky learning become sticky; true
+    /// if there were any.
+    pub fn configure_secure(&mut self) -> bool {
+        self.secure.configure(&self.config);
+        let sticky: Vec<(String, Vec<Learned>)> = switchports(&self.config)
+            .filter(|(_, interface)| interface.switchport.security.sticky)
+            .map(|(name, _)| (name.to_owned(), self.secure.of(name).to_vec()))
+            .filter(|(_, learned)| !learned.is_empty())
+            .collect();
+        for (name, list) in &sticky {
+            self.secure.remove(|held, _| held == name);
+            for learned in list {
+                self.add_sticky(name, learned.vlan, learned.mac);
+            }
+        }
+        !sticky.is_empty()
+    }
+    /// Adapts the ports that are shut down to the running configuration; see [`ErrDisabled::configure`].
+    pub fn configure_err_disabled(&mut self, now: u64) {
+        self.err_disabled.configure(now, &self.config);
+    }
+    /// Adds a sticky address to the running configuration. Returns false if the port has it or as many as it may have.
+    pub fn add_sticky(&mut self, name: &str, vlan: VlanId, mac: MacAddr) -> bool {
+        let key = InterfaceName::Netdev(name.to_owned());
+        let Some(interface) = self.config.interfaces.get_mut(&key) else { return false };
+        let port = &mut interface.switchport;
+        let vlan = Some(vlan).filter(|vlan| *vlan != port_security::vlan_of(port, None));
+        let room = port.security.addresses.len() < port.security.maximum as usize;
+        let new = room && !port.security.addresses.contains_key(&(mac, vlan));
+        if new {
+            port.security.addresses.insert((mac, vlan), SecureKind::Sticky);
+        }
+        new
+    }
+    /// Removes addresses from the running configuration: those that `remove` chooses. True if there were any.
+    pub fn remove_secure(&mut self, mut remove: impl FnMut(&str, MacAddr, SecureKind) -> bool) -> bool {
+        let mut any = false;
+        for (name, interface) in &mut self.config.interfaces {
+            let (name, addresses) = (name.to_string(), &mut interface.switchport.security.addresses);
+            let before = addresses.len();
+            addresses.retain(|(mac, _), kind| !remove(&name, *mac, *kind));
+            any |= addresses.len() != before;
+        }
+        any
     }
     /// Why the switch itself has shut a port down; `None` if it has not.
     #[must_use]
@@ -237,6 +300,9 @@ impl Switch {
             spanning.overlay(&mut state);
         }
         self.err_disabled.overlay(&plan.ports, &mut state);
+        let mut secure = self.secure.clone();
+        secure.configure(&plan.config);
+        secure.overlay(&plan.config, &plan.ports, &mut state);
         state
     }
     /// Takes over the configuration of a plan that has been carried out.
@@ -275,6 +341,7 @@ impl Switch {
             spanning.overlay(&mut state);
         }
         self.err_disabled.overlay(&self.ports, &mut state);
+        self.secure.overlay(&self.config, &self.ports, &mut state);
         state
     }
     /// VLAN interfaces whose line protocol is up.

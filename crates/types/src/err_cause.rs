@@ -13,11 +13,14 @@ pub enum ErrCause {
     /// Storm control with `action shutdown` dropped frames.
     #[serde(rename = "storm-control")]
     StormControl,
+    /// A frame violated port security at a port with `violation shutdown`.
+    #[serde(rename = "psecure-violation")]
+    PsecureViolation,
 }
 
 impl ErrCause {
     /// Every cause, in the order in which the command line lists them.
-    pub const ALL: &'static [Self] = &[Self::BpduGuard, Self::StormControl];
+    pub const ALL: &'static [Self] = &[Self::BpduGuard, Self::PsecureViolation, Self::StormControl];
 
     /// The keyword in `errdisable recovery cause`, which the log, `show` commands and JSON use too.
     #[must_use]
@@ -25,6 +28,7 @@ impl ErrCause {
         match self {
             Self::BpduGuard => "bpduguard",
             Self::StormControl => "storm-control",
+            Self::PsecureViolation => "psecure-violation",
         }
     }
 }
@@ -36,6 +40,7 @@ impl ErrCause {
         match self {
             Self::BpduGuard => "Enable timer to recover from BPDU Guard error",
             Self::StormControl => "Enable timer to recover from storm-control error",
+            Self::PsecureViolation => "Enable timer to recover from psecure violation error",
         }
     }
 }

@@ -178,6 +178,8 @@ named! {
         AclHostIn = 41, "acl_host_in";
         /// port: the ingress port is a member of a port-channel that does not collect: LACP or `min-links` keeps it out.
         NotCollecting = 42, "not_collecting";
+        /// learn: the port has port security, and the source is not one of its secure addresses.
+        PortSecurity = 43, "port_security";
     }
 }
 
@@ -233,6 +235,8 @@ impl StormLevel {
 pub struct PortSettings {
     /// `storm`: what the port lets in of each [`StormKind`], by its number; `None` lets all of it in.
     pub storm: [Option<StormLevel>; StormKind::SLOTS],
+    /// `learn`: port security. Frames whose source is not, and cannot become, an address of this port are dropped.
+    pub secure: bool,
     /// `storm`: what management does when the stage drops frames; the planes ignore it.
     pub storm_action: StormAction,
 }
@@ -438,7 +442,7 @@ impl DropReason {
             Self::AclPortIn | Self::AclVlanIn | Self::AclRouterIn | Self::AclHostOut => Stage::AclIngress,
             Self::AclPortOut | Self::AclVlanOut | Self::AclRouterOut | Self::AclHostIn => Stage::AclEgress,
             Self::Storm => Stage::Storm,
-            Self::StpLearning | Self::SourceBlackhole => Stage::Learn,
+            Self::StpLearning | Self::SourceBlackhole | Self::PortSecurity => Stage::Learn,
             Self::IpHeaderInvalid
             | Self::UrpfFailed
             | Self::RouteBlackhole

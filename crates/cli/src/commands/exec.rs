@@ -1,8 +1,8 @@
 //! The commands of exec mode except `show`.
 
 use super::{
-    access_list, aggregation, archive, discovery, files, need, session, show, show_ip, show_stp, snooping,
-    vrf,
+    access_list, aggregation, archive, discovery, files, need, port_security, session, show, show_ip,
+    show_stp, snooping, vrf,
 };
 use crate::args::{Args, Kind, MAX_WORD};
 use crate::backend::{MacFilter, Refusal};
@@ -98,6 +98,7 @@ const CLEAR: Node = kw("clear", "Reset functions").privileged().then(&[
     )
     .exec(clear_mac)
     .options(show::MAC_FILTERS)])]),
+    port_security::CLEAR,
     show_stp::CLEAR,
 ]);
 

@@ -56,7 +56,12 @@ pub static LINES: LazyLock<Vec<&'static [Line<Interface>]>> = LazyLock::new(|| {
         access_list::BINDINGS,
         TAIL,
     ];
-    [HEAD, SWITCHPORT].into_iter().chain(features).chain(after).collect()
+    [HEAD, SWITCHPORT]
+        .into_iter()
+        .chain(super::PORT_LINES.iter().copied())
+        .chain(features)
+        .chain(after)
+        .collect()
 });
 
 /// The help texts of keywords that do not end a line.

@@ -22,6 +22,7 @@ mod layer3;
 mod logging;
 mod mac;
 mod platform;
+mod port_security;
 mod route;
 mod session;
 mod shared;
@@ -57,6 +58,9 @@ const COMMON: &[Node] = &[
 /// The features of switch ports that are declared in a file each, in the order in which the running configuration prints
 /// their lines.
 pub const FEATURES: &[Feature] = &[storm_control::FEATURE, l2protocol_tunnel::FEATURE];
+
+/// Lines of switch ports in files of their own, which the running configuration prints before those of features.
+pub const PORT_LINES: &[&[Line<lanyard_config::Interface>]] = &[port_security::LINES];
 
 /// The trees of the modes, those of the configuration modes each with the commands that every mode has.
 pub struct Trees {
@@ -109,6 +113,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         discovery::PORT_GROUPS,
         snooping::PORT_GROUPS,
         aggregation::PORT_GROUPS,
+        port_security::GROUPS,
         accepted::PORT_GROUPS,
     ];
     let interface: Vec<_> =

@@ -265,6 +265,39 @@ impl Interfaces for Fake {
     }
 }
 
+impl lanyard_cli::backend::PortSecurity for Fake {
+    fn port_security(&mut self) -> view::PortSecurityView {
+        let port = view::SecurePort {
+            interface: "eth1".into(),
+            status: "secure-up",
+            violation: "restrict",
+            maximum: 3,
+            total: 2,
+            configured: 0,
+            sticky: 1,
+            sticky_learning: true,
+            aging_min: 10,
+            violations: 7,
+            dropped: 7,
+            last_source: "0200.0000.0009".parse().ok(),
+            last_vlan: Some(10),
+        };
+        let address = |mac: &str, kind, remaining_s| view::SecureAddressView {
+            interface: "eth1".into(),
+            vlan: 10,
+            mac: mac.parse().expect("a MAC address"),
+            kind,
+            remaining_s,
+        };
+        let addresses =
+            vec![address("0200.0000.0001", "sticky", None), address("0200.0000.0002", "dynamic", Some(90))];
+        view::PortSecurityView { ports: vec![port], addresses }
+    }
+    fn clear_port_security(&mut self, filter: &lanyard_cli::backend::SecureFilter) {
+        self.cleared.push(format!("port security {filter:?}"));
+    }
+}
+
 impl Neighbors for Fake {
     fn neighbors(&mut self, family: Family, _: Option<&str>) -> Result<view::Neighbors, Refusal> {
         let address = if family == Family::V4 { "10.0.0.1" } else { "2001:db8::1" };

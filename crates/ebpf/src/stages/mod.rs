@@ -11,6 +11,7 @@
 //! * `same`: true when what the programs write into a row may stay, because its settings have not changed;
 //! * `CONSTANTS` and `STRUCTURES`: the header, for the test that compares them.
 
+mod learn;
 mod storm;
 
 use crate::error::Result;
@@ -85,4 +86,4 @@ macro_rules! stages {
     };
 }
 
-stages! { storm }
+stages! { storm learn }

@@ -47,9 +47,10 @@ pub(crate) fn low_rates() -> PortSettings {
 /// frame comes. Each stage draws from a generator of its own: a new stage does not change what the others get.
 pub(crate) fn randomise(seed: u64, plane: &mut PlaneState) {
     let rng = |stage: Stage| Rng::new(!seed ^ (stage as u64) << 32);
-    let mut storm = rng(Stage::Storm);
+    let (mut storm, mut learn) = (rng(Stage::Storm), rng(Stage::Learn));
     for port in plane.ports.values_mut().filter(|port| port.kind == PortKind::Netdev) {
         port.stages.storm = storm::random(&mut storm);
+        port.stages.secure = learn.percent(20);
     }
     snoop::randomise(&mut rng(Stage::Snoop), plane);
     acl_ingress::randomise(&mut rng(Stage::AclIngress), plane);
@@ -59,6 +60,7 @@ pub(crate) fn randomise(seed: u64, plane: &mut PlaneState) {
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     storm: storm::Policers,
+    learn: learn::Reports,
 }
 
 impl Memory {
@@ -74,9 +76,20 @@ impl Memory {
             };
         }
     }
+    /// The violation of port security to be reported, if there is one and none was reported shortly before.
+    pub(crate) fn violation(
+        &mut self,
+        decision: &Decision,
+        now: Timestamp,
+    ) -> Option<(PortId, VlanId, MacAddr)> {
+        self.learn.admit(decision.learn, now)
+    }
     /// Forgets what depends on settings of `port` that change from `old` to `new`.
     pub(crate) fn change(&mut self, port: PortId, old: Option<&PortState>, new: Option<&PortState>) {
         self.storm.change(port, old, new);
+        if new.is_none() {
+            self.learn.forget(port);
+        }
     }
 }
 
