@@ -25,7 +25,7 @@ const LAYERS: &[&[&str]] = &[
     &["lanyard-plane", "lanyard-netdev"],
     &["lanyard-config", "lanyard-asic"],
     &["lanyard-offload"],
-    &["lanyard-ebpf", "lanyard-soft", "lanyard-switch", "lanyard-cli"],
+    &["lanyard-ebpf", "lanyard-soft", "lanyard-switch", "lanyard-cli", "lanyard-access"],
     &["lanyard-driver"],
     &["lanyard-daemon", "lanyard-lab", "lanyard-bench"],
     &["lanyard"],

@@ -9,6 +9,7 @@ use crate::edit::{ConfigNames, Edit, MappedNames, put};
 use crate::line::{Failure, Word, words};
 use crate::mode::ConfigMode;
 use crate::parse::{Parsed, Reader};
+use crate::privilege::Authority;
 use crate::section::{RefusedSection, Under, indent};
 use crate::sessions::LineError;
 use crate::tree::Run;
@@ -193,7 +194,7 @@ fn parse_line(
 ) -> Result<Parsed, Failure> {
     let known = ConfigNames(config);
     let names = exists.unwrap_or(&known);
-    let reader = Reader { line, words, names, privileged: true, exec: commands::TREES.exec };
+    let reader = Reader { line, words, names, authority: Authority::full(), exec: commands::TREES.exec };
     let place = if matches!(mode, ConfigMode::Interface { .. }) { Place::Interface } else { Place::Global };
     reader.parse(&commands::config_root(mode)).map_err(|failure| explain(failure, words, place))
 }

@@ -55,6 +55,8 @@ pub enum Kind {
     Line(usize),
     /// The rest of a rule of an access list: the rest of the line, at most this many bytes.
     Rule(usize),
+    /// The keywords of a command: the rest of the line, at most this many bytes.
+    Command(usize),
     /// An interface: the name of a netdev, `vlan N` or `vlanN`, or `netdev NAME`.
     Interface,
     /// A range of interfaces, `swp1 - 4 , eth7`: the rest of the line.
@@ -247,7 +249,7 @@ impl Kind {
             Self::Number(min, max) => format!("<{min}-{max}>"),
             Self::Lifetime => "<0-4294967295|infinite>".into(),
             Self::Word(name, _) => name.into(),
-            Self::Line(_) | Self::Rule(_) => "LINE".into(),
+            Self::Line(_) | Self::Rule(_) | Self::Command(_) => "LINE".into(),
             Self::Interface => "INTERFACE".into(),
             Self::InterfaceRange => "RANGE".into(),
             Self::Hex => "BYTES".into(),
@@ -281,10 +283,12 @@ pub fn take(kind: Kind, words: &[&str], rest: &str, names: &dyn Names) -> Take {
             Take::Bad(format!("{name} is {} bytes long: at most {max}", word.len()))
         }
         Kind::Word(..) => Take::Value(Value::Text(word.into()), 1),
-        Kind::Line(max) | Kind::Rule(max) if rest.len() > max => {
+        Kind::Line(max) | Kind::Rule(max) | Kind::Command(max) if rest.len() > max => {
             Take::Bad(format!("the text is {} bytes long: at most {max}", rest.len()))
         }
-        Kind::Line(_) | Kind::Rule(_) => Take::Value(Value::Text(rest.into()), words.len()),
+        Kind::Line(_) | Kind::Rule(_) | Kind::Command(_) => {
+            Take::Value(Value::Text(rest.into()), words.len())
+        }
         Kind::Interface => interface(words, names),
         Kind::InterfaceRange => match range(words, names) {
             Ok(list) => Take::Value(Value::Interfaces(list), words.len()),

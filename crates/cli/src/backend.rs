@@ -414,6 +414,32 @@ pub trait System {
     fn inventory(&mut self) -> view::Inventory;
 }
 
+/// A command that a session has entered, for the audit log.
+#[derive(Debug, Clone, Copy)]
+pub struct Entered<'a> {
+    /// The user.
+    pub user: &'a str,
+    /// The terminal line, such as `vty 0`.
+    pub line: &'a str,
+    /// The host that the user comes from: an address, or `local`.
+    pub host: &'a str,
+    /// The command, without secrets.
+    pub command: &'a str,
+}
+
+/// Users and their commands.
+pub trait Access {
+    /// Hashes every secret of a configuration that is in plain text.
+    ///
+    /// # Errors
+    /// When the system gives no random numbers for the salt.
+    fn hash_secrets(&mut self, config: &mut Config) -> Result<(), Refusal>;
+    /// Adds a command to the audit log.
+    fn audit(&mut self, entered: Entered<'_>);
+    /// `show archive log config`.
+    fn audit_log(&mut self) -> view::AuditLog;
+}
+
 /// All topics of the switch; every type that implements them is a backend.
 pub trait Backend:
     Configuration
@@ -432,6 +458,7 @@ pub trait Backend:
     + Services
     + Platform
     + System
+    + Access
 {
 }
 
@@ -451,7 +478,8 @@ impl<
         + Aggregation
         + Services
         + Platform
-        + System,
+        + System
+        + Access,
 > Backend for T
 {
 }

@@ -8,6 +8,7 @@ use crate::mode::Mode;
 use crate::outcome::{Outcome, Terminal};
 use crate::pipe::Pipe;
 use crate::sessions::Apply;
+use lanyard_config::access::LEVEL_MAX;
 use serde::Serialize;
 use std::collections::VecDeque;
 
@@ -24,6 +25,26 @@ pub struct Login {
     /// True when prompts and input are echoed: the caret of an error is then printed under the input. Otherwise
     /// the line is repeated before the caret, and the message comes first.
     pub interactive: bool,
+    /// The host that the user comes from: an address, or `local`.
+    pub host: String,
+    /// The privilege level that the login gives, 0..=15. `enable` returns to it without a secret.
+    pub level: u8,
+    /// The highest level that `enable` may reach.
+    pub limit: u8,
+}
+
+impl Default for Login {
+    /// A program on the same machine with all rights.
+    fn default() -> Self {
+        Self {
+            line: String::new(),
+            user: String::new(),
+            interactive: false,
+            host: "local".into(),
+            level: LEVEL_MAX,
+            limit: LEVEL_MAX,
+        }
+    }
 }
 
 /// The part of a session that commands show and change.
@@ -33,6 +54,8 @@ pub struct State {
     pub login: Login,
     /// The mode.
     pub mode: Mode,
+    /// The privilege level, 0..=15.
+    pub level: u8,
     /// The terminal's settings.
     pub terminal: Terminal,
     /// The last lines, the latest at the end.
@@ -44,15 +67,23 @@ pub struct State {
 }
 
 impl State {
-    /// A session in privileged exec mode.
+    /// A session in exec mode, at the level of the login.
     pub fn new(login: Login) -> Self {
         Self {
+            mode: Mode::exec(login.level),
+            level: login.level,
             login,
-            mode: Mode::Privileged,
             terminal: Terminal::default(),
             history: VecDeque::new(),
             history_size: 20,
             changed: false,
+        }
+    }
+    /// Changes the privilege level, and with it the kind of exec mode.
+    pub fn set_level(&mut self, level: u8) {
+        self.level = level;
+        if matches!(self.mode, Mode::User | Mode::Privileged) {
+            self.mode = Mode::exec(level);
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::line::words;
 use crate::mode::{ConfigMode, Mode};
 use crate::parse::Reader;
 use crate::pipe::{self, Pipe};
+use crate::privilege::Authority;
 use crate::text;
 use lanyard_config::{Config, InterfaceName};
 use lanyard_types::VlanSet;
@@ -19,6 +20,7 @@ use lanyard_types::VlanSet;
 /// which is what the fuzzer looks for.
 pub fn fuzz_line(data: &[u8]) {
     let input = String::from_utf8_lossy(data);
+    let full = Authority { mode_of: commands::mode_of, ..Authority::full() };
     let interface = ConfigMode::Interface { names: vec![InterfaceName::Netdev("eth0".into())], range: false };
     let configs = [ConfigMode::Global, interface, ConfigMode::Vlan(VlanSet::EMPTY)];
     let sessions = [None, Some("s".to_owned())];
@@ -32,7 +34,7 @@ pub fn fuzz_line(data: &[u8]) {
             let helper = Helper {
                 root: commands::root(mode),
                 names: &NoNames,
-                privileged: *mode != Mode::User,
+                authority: if *mode == Mode::User { Authority { level: 1, ..full } } else { full },
                 is_exec,
                 list: mode.list_kind(),
             };
@@ -44,7 +46,7 @@ pub fn fuzz_line(data: &[u8]) {
                 let _ = Pipe::parse(line, bar.at).map(|pipe| pipe.filter(line.to_owned()));
             }
             let reader =
-                Reader { line, words: &words, names: &NoNames, privileged: true, exec: commands::TREES.exec };
+                Reader { line, words: &words, names: &NoNames, authority: full, exec: commands::TREES.exec };
             if let Err(failure) = reader.parse(&commands::root(mode)) {
                 assert!(failure.message().starts_with("% "));
             }

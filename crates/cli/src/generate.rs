@@ -119,6 +119,15 @@ fn sample(kind: Kind, pick: Pick<'_>) -> String {
         // A word that is a number with a suffix, or with decimals, is named after its range.
         Kind::Word(name, _) if name.ends_with("[k|m|g]") => &["0", "64k", "20m"],
         Kind::Word(name, _) if name.starts_with("0.00-") => &["0.00", "5", "12.5", "100.00"],
+        Kind::Command(_) => {
+            &["show running-config", "clear counters", "ip routing", "shutdown", "description"]
+        }
+        Kind::Word("HASH", _) => &[
+            "$1$mERr$hx5rVt7rPNoS4wqbXKX7m0",
+            "$8$dsYGNam3K1SIJO$7nv/35M/qr6t.dVc7UY9zrJDWRVqncHub1PE9UlMQFs",
+            "$9$nhEmQVczB7dqsO$X.HsgL6x1il0RxkOSSvyQYwucySCt7qFm4v7pqCxkKM",
+        ],
+        Kind::Word("HIDDEN", _) => &["094F471A1A0A", "02050D480809"],
         Kind::Word(..) => &["red", "blue-2", "65000:1", "v.3", "!x"],
         Kind::Line(_) => &["text", "several words, \"quoted\"", "! no comment", "VLAN0010"],
         Kind::Rule(_) => &[

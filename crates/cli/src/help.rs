@@ -8,6 +8,7 @@ use crate::help_rule;
 use crate::line::{Failure, Word, words};
 use crate::parse::{Expected, Reader};
 use crate::pipe;
+use crate::privilege::Authority;
 use crate::tree::{Node, Root, Token};
 
 /// The maximum number of interface names that `?` lists.
@@ -21,8 +22,8 @@ pub struct Helper<'a> {
     pub root: Root,
     /// The netdevs.
     pub names: &'a dyn Names,
-    /// False in user exec mode.
-    pub privileged: bool,
+    /// What the session may enter.
+    pub authority: Authority<'a>,
     /// True in exec modes.
     pub is_exec: bool,
     /// The kind of the access list in whose mode the line is typed.
@@ -119,8 +120,8 @@ impl Helper<'_> {
     fn expected(&self, line: &str, words: &[Word<'_>]) -> Result<Vec<Vec<Expected>>, Failure> {
         let upto = words.last().map_or(0, |word| word.at + word.text.len());
         let line = line.get(..upto).unwrap_or(line);
-        let (names, privileged) = (self.names, self.privileged);
-        Reader { line, words, names, privileged, exec: crate::commands::TREES.exec }.expected(&self.root)
+        let (names, authority) = (self.names, self.authority);
+        Reader { line, words, names, authority, exec: crate::commands::TREES.exec }.expected(&self.root)
     }
 
     /// The offset of the last word, which may be empty, and the words that may stand there.

@@ -24,6 +24,7 @@ pub mod mode;
 pub mod outcome;
 pub mod parse;
 mod pipe;
+mod privilege;
 pub mod render;
 mod section;
 pub mod session;

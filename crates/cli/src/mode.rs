@@ -4,6 +4,7 @@
 
 use lanyard_acl::Kind;
 use lanyard_config::InterfaceName;
+use lanyard_config::access::LEVEL_USER;
 use lanyard_types::VlanSet;
 
 /// A configuration mode. There is one for each session, so its size does not matter.
@@ -48,9 +49,9 @@ pub enum ConfigMode {
 #[allow(clippy::large_enum_variant)] // as for `ConfigMode`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
-    /// User exec: `>`.
+    /// Exec at privilege level 0 or 1: `>`.
     User,
-    /// Privileged exec: `#`.
+    /// Exec at a higher privilege level: `#`.
     Privileged,
     /// Configuration.
     Config {
@@ -109,6 +110,11 @@ impl ConfigMode {
 }
 
 impl Mode {
+    /// Exec mode at a privilege level.
+    #[must_use]
+    pub const fn exec(level: u8) -> Self {
+        if level > LEVEL_USER { Self::Privileged } else { Self::User }
+    }
     /// The kind of the access list whose mode it is.
     #[must_use]
     pub fn list_kind(&self) -> Option<Kind> {

@@ -16,6 +16,8 @@ pub enum Outcome {
     Capture(Capture),
     /// Run this program for the user, with its output to the session, until it ends or is interrupted.
     Run(Program),
+    /// Ask for the secret of this privilege level, and raise the session to it: [`crate::Session::raise`].
+    Password(u8),
     /// The session is over (`exit`, `logout` in exec mode).
     Close,
 }

@@ -5,7 +5,9 @@
 
 use crate::args::{Args, Form, Kind, Names, Take, Value, short, take};
 use crate::line::{Failure, Word};
+use crate::privilege::Authority;
 use crate::tree::{Node, Root, Run, Special, Token};
+use lanyard_config::access::LEVEL_MAX;
 
 /// A line that the tree accepts.
 pub struct Parsed {
@@ -39,6 +41,8 @@ struct State {
     end: Option<Run>,
     exec: bool,
     root: &'static [Node],
+    /// The privilege level that the nodes so far need; `None` at the beginning.
+    need: Option<u8>,
 }
 
 /// A line that is parsed: its words, and the context.
@@ -49,8 +53,8 @@ pub struct Reader<'a> {
     pub words: &'a [Word<'a>],
     /// The netdevs.
     pub names: &'a dyn Names,
-    /// False in user exec mode.
-    pub privileged: bool,
+    /// What the session may enter.
+    pub authority: Authority<'a>,
     /// The exec tree, for `do`.
     pub exec: &'static [Node],
 }
@@ -171,7 +175,7 @@ impl Reader<'_> {
             Kind::Interface => {
                 words.len() == 1 && (words[0].eq_ignore_ascii_case("vlan") || words[0] == "netdev")
             }
-            Kind::Line(_) | Kind::Rule(_) | Kind::InterfaceRange | Kind::Hex => true,
+            Kind::Line(_) | Kind::Rule(_) | Kind::Command(_) | Kind::InterfaceRange | Kind::Hex => true,
             _ => false,
         };
         if unfinished {
@@ -200,8 +204,9 @@ impl Reader<'_> {
         mut state: State,
         done: &mut dyn FnMut(&State, Expected) -> bool,
     ) -> Result<(), Failure> {
+        let need = self.authority.need(state.root, &state.words, node, state.need);
         match node.special {
-            Special::None => {}
+            Special::None => state.need = Some(need),
             Special::No | Special::Default => {
                 state.form = if node.special == Special::No { Form::No } else { Form::Default };
                 return self.walk(at, state.root.iter().collect(), state, done);
@@ -212,7 +217,7 @@ impl Reader<'_> {
             }
         }
         let mut next: Vec<&'static Node> = node.next.iter().collect();
-        state.end = ending(node, state.form);
+        state.end = ending(node, state.form).filter(|_| need <= self.authority.level);
         // A node with a handler of its own does not belong to an option.
         if node.run.is_some() {
             state.open = None;
@@ -259,10 +264,24 @@ impl Reader<'_> {
     }
 
     fn visible(&self, node: &Node, state: &State) -> bool {
-        (self.privileged || !node.privileged)
+        self.sees(node, state)
             && (state.form == Form::Set
                 || (node.special == Special::None && node.negatable())
                 || state.open.is_some())
+    }
+
+    /// True when the session's privilege level lets it enter some line through `node`.
+    fn sees(&self, node: &Node, state: &State) -> bool {
+        let level = self.authority.level;
+        if level == LEVEL_MAX || node.special != Special::None {
+            return true;
+        }
+        let mut words = state.words.clone();
+        if let Token::Word(word) = node.token {
+            words.push(word);
+        }
+        let need = self.authority.need(state.root, &words, node, state.need);
+        self.authority.sees(state.root, &words, need)
     }
 
     /// The line up to and including word `at`, single-spaced, for messages.
@@ -272,7 +291,16 @@ impl Reader<'_> {
 }
 
 fn start(root: &'static [Node]) -> State {
-    State { form: Form::Set, words: Vec::new(), values: Vec::new(), open: None, end: None, exec: false, root }
+    State {
+        form: Form::Set,
+        words: Vec::new(),
+        values: Vec::new(),
+        open: None,
+        end: None,
+        exec: false,
+        root,
+        need: None,
+    }
 }
 
 /// The handler of a line that ends at `node`.

@@ -6,8 +6,8 @@
 //! a pasted text that protects the network leaves the interface shut down.
 
 use crate::apply::{apply_text, is_safety, run_parsed};
-use crate::args::{Form, Names, short};
-use crate::backend::Backend;
+use crate::args::{Args, Form, Names, short};
+use crate::backend::{Backend, Entered};
 use crate::commands::{self, banner::Capture};
 use crate::edit::ConfigNames;
 use crate::exec::{Exec, Login, State};
@@ -17,10 +17,12 @@ use crate::mode::{ConfigMode, Mode};
 use crate::outcome::{Outcome, Refusal, Terminal, lines};
 use crate::parse::{Parsed, Reader};
 use crate::pipe::{self, Pipe};
+use crate::privilege::Authority;
 use crate::section::{RefusedSection, Under, indent};
+use crate::text;
 use crate::tree::Run;
 use crate::unsupported::{Place, explain, leads_to_mode};
-use lanyard_config::Banner;
+use lanyard_config::{Banner, Config};
 
 /// One session. Any number of sessions share one [`Backend`].
 #[derive(Debug, Clone)]
@@ -94,6 +96,17 @@ impl Session {
         let shown = [Banner::Motd, Banner::Login, Banner::Exec].iter().filter_map(|which| banners.get(which));
         let line = |text: &String| format!("{}\n", text.strip_suffix('\n').unwrap_or(text));
         if self.state.login.interactive { shown.map(line).collect() } else { String::new() }
+    }
+
+    /// The privilege level, 0..=15.
+    #[must_use]
+    pub fn level(&self) -> u8 {
+        self.state.level
+    }
+
+    /// Raises the privilege level after [`Outcome::Password`], because the user has entered the level's secret.
+    pub fn raise(&mut self, level: u8) {
+        self.state.set_level(level);
     }
 
     /// Sets whether the following lines belong to a pasted text. Its sender does not read the answer to one line before
@@ -269,10 +282,10 @@ impl Session {
             None => (words, Pipe::default()),
         };
         let upto = at_pipe.and_then(|at| words.get(at)).map_or(line.len(), |bar| bar.at);
-        let text = line.get(..upto).unwrap_or(line);
+        let command_text = line.get(..upto).unwrap_or(line);
         let parsed = {
             let known = Known(&*backend);
-            self.reader(text, command, &known).parse(&commands::root(&self.state.mode))?
+            self.reader(command_text, command, &known).parse(&commands::root(&self.state.mode))?
         };
         let at = command.first().map_or(0, |word| word.at);
         if let Some(banner) = Capture::begin(line, &parsed) {
@@ -288,6 +301,9 @@ impl Session {
                     &parsed.args,
                 )
                 .map_err(refused)?;
+                if CHANGING.contains(&parsed.args.words.first().copied().unwrap_or_default()) {
+                    self.audit(&format!("!exec: {}", command_text.trim()), backend);
+                }
                 match outcome {
                     Outcome::Text(text) => Ok(Outcome::Text(pipe.filter(text))),
                     other => Ok(other),
@@ -333,10 +349,14 @@ impl Session {
             let known = Known(&*backend);
             run_parsed(words, parsed, &mut candidate, &mut next, Some(&known))?
         };
+        let has_plain = candidate.access.has_plain();
+        if has_plain {
+            backend.hash_secrets(&mut candidate).map_err(refused)?;
+        }
         match (&session, base) {
             (Some(name), Some((running, before))) if candidate != before => {
                 let from = if is_last { ConfigMode::Global } else { mode.clone() };
-                let lines = recorded(&from, line);
+                let lines = if has_plain { hashed_lines(&before, &candidate) } else { recorded(&from, line) };
                 backend.config_sessions().record(name, lines, &running, candidate).map_err(refused)?;
             }
             (None, _) if candidate != *backend.running() => {
@@ -345,17 +365,29 @@ impl Session {
             }
             _ => {}
         }
+        self.audit(&without_secret(line.trim(), &parsed.args), backend);
         self.is_held &= next == mode;
         self.state.mode = Mode::Config { at: next, session };
         Ok(Outcome::Text(lines(&notices)))
+    }
+
+    /// Adds a command to the audit log.
+    fn audit(&self, command: &str, backend: &mut dyn Backend) {
+        let Login { user, line, host, .. } = &self.state.login;
+        backend.audit(Entered { user, line, host, command });
     }
 
     fn in_exec(&self) -> bool {
         matches!(self.state.mode, Mode::User | Mode::Privileged)
     }
 
-    fn reader<'a>(&self, line: &'a str, words: &'a [Word<'a>], names: &'a dyn Names) -> Reader<'a> {
-        Reader { line, words, names, privileged: self.state.mode != Mode::User, exec: commands::TREES.exec }
+    fn reader<'a>(&self, line: &'a str, words: &'a [Word<'a>], names: &'a Known<'a>) -> Reader<'a> {
+        Reader { line, words, names, authority: self.authority(names.0), exec: commands::TREES.exec }
+    }
+
+    fn authority<'a>(&self, backend: &'a dyn Backend) -> Authority<'a> {
+        let privileges = &backend.running().access.privileges;
+        Authority { level: self.state.level, privileges, mode_of: commands::mode_of }
     }
 
     /// An error in IOS's form: a caret under the position, and the message.
@@ -402,11 +434,11 @@ impl Session {
         self.helper(&Known(backend)).complete(line)
     }
 
-    fn helper<'a>(&self, names: &'a dyn Names) -> Helper<'a> {
+    fn helper<'a>(&self, names: &'a Known<'a>) -> Helper<'a> {
         Helper {
             root: commands::root(&self.state.mode),
             names,
-            privileged: self.state.mode != Mode::User,
+            authority: self.authority(names.0),
             is_exec: self.in_exec(),
             list: self.state.mode.list_kind(),
         }
@@ -416,6 +448,41 @@ impl Session {
 /// Runs a line in a new session of `login`.
 fn execute(login: &Login, line: &str, backend: &mut dyn Backend) -> Outcome {
     Session::new(login.clone()).execute(line, backend)
+}
+
+/// The first words of the exec commands that go into the audit log: those that change the switch or its files.
+const CHANGING: &[&str] = &[
+    "abort",
+    "archive",
+    "brctl",
+    "clear",
+    "commit",
+    "configure",
+    "copy",
+    "enable",
+    "erase",
+    "reload",
+    "rollback",
+    "write",
+];
+
+/// A configuration line for the audit log: its secret is replaced by `*****`, as by IOS's `hidekeys`.
+fn without_secret(line: &str, args: &Args) -> String {
+    let text = args.texts().pop().filter(|_| args.has("secret") || args.has("password"));
+    match text.and_then(|text| line.rfind(&text)) {
+        Some(at) => format!("{}*****", &line[..at]),
+        None => line.to_owned(),
+    }
+}
+
+/// The lines that give a configuration the secrets of another one, as hashes. A configuration session records these in
+/// place of a line with a secret in plain text.
+fn hashed_lines(before: &Config, after: &Config) -> Vec<String> {
+    let (old, new) = (text::sections(before).concat(), text::sections(after).concat());
+    let is_secret = |line: &String| line.starts_with("username ") || line.starts_with("enable ");
+    std::iter::once("end".to_owned())
+        .chain(new.into_iter().filter(|line| is_secret(line) && !old.contains(line)))
+        .collect()
 }
 
 /// The lines that have the same effect from global configuration mode as `line` had in `mode`.

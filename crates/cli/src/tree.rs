@@ -16,6 +16,7 @@ use crate::args::{Args, Kind};
 use crate::edit::Edit;
 use crate::exec::Exec;
 use crate::outcome::{Outcome, Refusal};
+use lanyard_config::access::LEVEL_MAX;
 
 /// The words that a node matches.
 #[derive(Clone, Copy)]
@@ -77,8 +78,9 @@ pub struct Node {
     pub no: Option<Run>,
     /// True when `run` has no `no` form.
     pub set_only: bool,
-    /// True when user exec mode does not have it.
-    pub privileged: bool,
+    /// The privilege level that it needs, 0..=15, unless a `privilege` line gives it another one; `None` is that of the
+    /// node before it, or its mode's: 1 in exec mode, 15 in configuration modes.
+    pub level: Option<u8>,
     /// The effect on parsing the rest of the line.
     pub special: Special,
     /// The nodes that may follow.
@@ -96,7 +98,7 @@ const fn node(token: Token, help: &'static str) -> Node {
         run: None,
         no: None,
         set_only: false,
-        privileged: false,
+        level: None,
         special: Special::None,
         next: &[],
         options: &[],
@@ -152,9 +154,13 @@ impl Node {
         self.options = options;
         self
     }
-    /// Excludes the node from user exec mode.
-    pub const fn privileged(mut self) -> Self {
-        self.privileged = true;
+    /// Requires the highest privilege level.
+    pub const fn privileged(self) -> Self {
+        self.level(LEVEL_MAX)
+    }
+    /// Requires a privilege level.
+    pub const fn level(mut self, level: u8) -> Self {
+        self.level = Some(level);
         self
     }
     /// Makes the node `no`, `default` or `do`.

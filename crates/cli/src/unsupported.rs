@@ -77,7 +77,6 @@ const EXEC: &[&str] = &[
     "show pagp",
     "show policy-map",
     "show power",
-    "show privilege",
     "show protocols",
     "show route-map",
     "show sdm",
@@ -99,7 +98,6 @@ const GLOBAL: &[&str] = &[
     "buffers",
     "call-home",
     "dot1x",
-    "enable",
     "exception",
     "file",
     "ip as-path",
@@ -179,12 +177,10 @@ const GLOBAL: &[&str] = &[
     "radius-server",
     "tftp-server",
     "udld",
-    "username",
     "vtp",
     "auto",
     "memory",
     "macro",
-    "privilege",
     "define",
     "device-sensor",
     "diagnostic",
@@ -399,6 +395,7 @@ mod tests {
     use crate::commands;
     use crate::line::words;
     use crate::parse::Reader;
+    use crate::privilege::Authority;
 
     #[test]
     fn the_tables_name_only_what_the_tree_lacks() {
@@ -414,8 +411,13 @@ mod tests {
             for command in table {
                 let list = words(command).expect("words");
                 let names = &crate::args::NoNames;
-                let reader =
-                    Reader { line: command, words: &list, names, privileged: true, exec: trees.exec };
+                let reader = Reader {
+                    line: command,
+                    words: &list,
+                    names,
+                    authority: Authority::full(),
+                    exec: trees.exec,
+                };
                 if reader.expected(&root).is_ok() {
                     known.push(*command);
                 }

@@ -4,6 +4,7 @@
 //! Invariant: the JSON keys of contract commands are exactly the contract's. A field that only text output
 //! needs is `#[serde(skip)]`. Times are in seconds with the unit in the key; counters are integers.
 
+mod access;
 mod access_list;
 mod aggregation;
 mod change;
@@ -15,6 +16,7 @@ mod platform;
 mod snooping;
 mod spanning_tree;
 
+pub use access::*;
 pub use access_list::*;
 pub use aggregation::*;
 pub use change::*;

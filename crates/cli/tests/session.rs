@@ -86,7 +86,7 @@ fn sessions_are_bounded() {
 #[test]
 fn the_caret_stands_under_the_echoed_word() {
     let mut fake = Fake::default();
-    let login = Login { line: "vty 1".into(), user: "root".into(), interactive: true };
+    let login = Login { line: "vty 1".into(), user: "root".into(), interactive: true, ..Login::default() };
     let mut session = Session::new(login);
     let Outcome::Refused(text) = session.execute("show \u{e9}vln", &mut fake) else { panic!("taken") };
     // `Lanyard#show évln`
@@ -143,7 +143,8 @@ fn banners_are_shown_when_a_terminal_connects() {
             "banner login #log in#",
         ],
     );
-    let interactive = Login { line: "vty 1".into(), user: "root".into(), interactive: true };
+    let interactive =
+        Login { line: "vty 1".into(), user: "root".into(), interactive: true, ..Login::default() };
     assert_eq!(Session::new(interactive).greeting(&fake), "\nof the day\nlog in\nrun\n");
     assert_eq!(session.greeting(&fake), "", "a program is shown none");
 }
@@ -201,6 +202,8 @@ const OPTIONAL: &[(&str, &str, usize)] = &[
     ("interface eth0", "ipv6 nd prefix 2001:db8::/64 86400 86400 no-autoconfig", 1),
     ("hostname sw1", "ip route 192.0.2.0 255.255.255.0 10.0.0.9 name up", 2),
     ("hostname sw1", "ip route 192.0.2.0 255.255.255.0 10.0.0.9 permanent", 1),
+    ("hostname sw1", "username ann secret tiger", 2),
+    ("hostname sw1", "username ann password tiger", 2),
 ];
 
 #[test]

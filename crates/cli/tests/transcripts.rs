@@ -33,6 +33,7 @@ fn outcome_text(outcome: Outcome) -> String {
         Outcome::Stream(kinds) => format!("<stream {kinds:?}>\n"),
         Outcome::Capture(capture) => format!("<capture {capture:?}>\n"),
         Outcome::Run(program) => format!("<run {:?}>\n", program.argv),
+        Outcome::Password(level) => format!("<password of level {level}>\n"),
         Outcome::Close => "<close>\n".into(),
     }
 }

@@ -4,6 +4,7 @@
 //! the lines that parse and print it; [`text`] has helpers that those lines share. A command changes a copy; the switch
 //! accepts the copy or refuses it, so a command takes effect everywhere or nowhere.
 
+pub mod access;
 pub mod aggregation;
 mod appliance;
 mod discovery;
@@ -16,6 +17,7 @@ mod snooping;
 pub mod spanning_tree;
 pub mod text;
 
+pub use access::{Access, Secret, User};
 pub use aggregation::{Aggregation, AggregationPort};
 pub use appliance::*;
 pub use discovery::{Discovery, DiscoveryPort};

@@ -1,6 +1,7 @@
 //! The model of the configuration. `Default` gives the defaults; a value that equals its default is not
 //! printed.
 
+use crate::access::Access;
 use crate::aggregation::{Aggregation, AggregationPort};
 use crate::appliance::Appliance;
 use crate::discovery::{Discovery, DiscoveryPort};
@@ -70,6 +71,8 @@ pub struct Config {
     pub chip: ChipSettings,
     /// Names of interfaces, time, the log.
     pub appliance: Appliance,
+    /// `username`, `enable secret`, `privilege`, `platform socket group`.
+    pub access: Access,
 }
 
 /// The occasions on which a banner is shown.
@@ -123,6 +126,7 @@ impl Default for Config {
             vlan_maps: BTreeMap::new(),
             chip: ChipSettings::default(),
             appliance: Appliance::default(),
+            access: Access::default(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The client's side of the control socket, blocking.
 
-use crate::paths::Paths;
+use crate::paths::{Paths, group_socket_of};
 use crate::protocol::{Done, Reply, Request, line};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -88,12 +88,14 @@ impl Client {
     pub fn connect(instance: &str) -> Result<Self, ClientError> {
         let path = Paths::find(instance).socket();
         let instance = instance.to_owned();
-        Self::at(&path).map_err(|cause| match cause.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                ClientError::NotRunning { instance, path, cause }
-            }
-            _ => ClientError::Connect { instance, path, cause },
-        })
+        Self::at(&path).or_else(|cause| Self::at(&group_socket_of(&instance)).map_err(|_| cause)).map_err(
+            |cause| match cause.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                    ClientError::NotRunning { instance, path, cause }
+                }
+                _ => ClientError::Connect { instance, path, cause },
+            },
+        )
     }
     /// Connects to the daemon at this socket.
     ///

@@ -12,6 +12,7 @@ use crate::discovery;
 use crate::err_disable;
 use crate::files::{self, FileError};
 use crate::fpm::ListenError;
+use crate::group_socket::GroupSocketError;
 use crate::instance::shared_knobs;
 use crate::kernel::KernelError;
 use crate::layer3::{self, RouteRefused};
@@ -45,6 +46,10 @@ pub(crate) enum CommitError {
     Detached,
     #[error(transparent)]
     Fpm(#[from] ListenError),
+    #[error(transparent)]
+    Secret(#[from] lanyard_access::secret::HashError),
+    #[error(transparent)]
+    GroupSocket(#[from] GroupSocketError),
     /// The configuration contradicts itself, the netdevs or a limit.
     #[error(transparent)]
     Refused(#[from] Refused),
@@ -79,6 +84,8 @@ impl CommitError {
             Self::Netdevs(error) => error.interface.clone().map_or(Part::Unknown, Part::Interface),
             Self::Port { interface, .. } => Part::Interface(interface.clone()),
             Self::Detached
+            | Self::Secret(_)
+            | Self::GroupSocket(_)
             | Self::Refused(_)
             | Self::Plane(_)
             | Self::Route(_)
@@ -152,10 +159,12 @@ impl Core {
     ///
     /// # Errors
     /// The reason, which names the part of the configuration at fault.
-    pub(crate) fn take(&mut self, next: Config) -> Result<(), CommitError> {
+    pub(crate) fn take(&mut self, mut next: Config) -> Result<(), CommitError> {
         if self.detached {
             return Err(CommitError::Detached);
         }
+        next.access.hash(lanyard_access::secret::hash)?;
+        let group = self.group_socket.prepare(&self.ctx.paths, next.access.socket_group.as_ref())?;
         let listening = self.fpm.prepare(next.fpm.as_ref())?;
         let chip = self.configure_chip(&next)?;
         let taken = self.take_netdevs(next);
@@ -163,7 +172,10 @@ impl Core {
             self.settle();
         }
         match &taken {
-            Ok(()) => self.fpm.adopt(self.ctx.clock.now_ms(), listening),
+            Ok(()) => {
+                self.fpm.adopt(self.ctx.clock.now_ms(), listening);
+                self.group_socket.adopt(&self.ctx.paths, group);
+            }
             Err(_) if chip => self.restore_chip(),
             Err(_) => {}
         }

@@ -10,6 +10,7 @@ use crate::access_lists::{AccessLists, minute_now};
 use crate::ageing::{FdbAgeing, Learned};
 use crate::announce;
 use crate::archive::Archive;
+use crate::audit::Audit;
 use crate::children::Children;
 use crate::clock::Clock;
 use crate::confirm::Confirmation;
@@ -17,6 +18,7 @@ use crate::context::{Context, Module};
 use crate::discovery::LinkDiscovery;
 use crate::err_disable::{self, ErrDisabling};
 use crate::fpm::{self, Fpm};
+use crate::group_socket::GroupSocket;
 use crate::kernel::Kernel;
 use crate::layer3::{self, Layer3};
 use crate::log::Log;
@@ -33,6 +35,7 @@ use crate::snooping::Snooping;
 use crate::storm_control::StormControl;
 use crate::tracking::{self, Tracking};
 use crate::users::Users;
+use lanyard_access::throttle::Throttle;
 use lanyard_cli::sessions::ConfigSessions;
 use lanyard_cli::view::EventKind;
 use lanyard_config::Config;
@@ -65,6 +68,9 @@ pub(crate) struct Core {
     pub(crate) ports: PortNotes,
     pub(crate) confirmation: Confirmation,
     pub(crate) users: Users,
+    pub(crate) audit: Audit,
+    pub(crate) throttle: Throttle,
+    pub(crate) group_socket: GroupSocket,
     pub(crate) config_sessions: ConfigSessions,
     pub(crate) archive: Archive,
     pub(crate) lock: Option<ConfigurationLock>,
@@ -140,6 +146,9 @@ impl Core {
             ports: PortNotes::default(),
             confirmation: Confirmation::default(),
             users: Users::default(),
+            audit: Audit::default(),
+            throttle: Throttle::default(),
+            group_socket: GroupSocket::default(),
             config_sessions: ConfigSessions::default(),
             archive,
             lock: None,

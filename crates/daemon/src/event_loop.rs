@@ -6,6 +6,7 @@
 
 use crate::core::Core;
 use crate::files::FileError;
+use crate::identity::Way;
 use crate::os;
 use crate::run_error::RunError;
 use crate::server::{self, Shared};
@@ -87,7 +88,8 @@ pub(crate) async fn serve(mut core: Core, mut events: Events, hangup: Signal) ->
         Shared { core: core.clone(), changed: Rc::new(Notify::new()), detached: Rc::new(Notify::new()) };
     await_links(&core, &mut events);
     await_routes(&core);
-    tokio::task::spawn_local(server::serve(listener, shared.clone()));
+    tokio::task::spawn_local(server::serve(listener, shared.clone(), Way::Owner));
+    tokio::task::spawn_local(server::serve_group(shared.clone()));
     tokio::task::spawn_local(crate::fpm_server::serve(shared.clone()));
     announce(&core);
     tokio::task::spawn_local(systemd::watchdog());
@@ -109,6 +111,8 @@ pub(crate) async fn serve(mut core: Core, mut events: Events, hangup: Signal) ->
         }
     }
     let _ = std::fs::remove_file(&socket);
+    let paths = core.borrow().ctx.paths.clone();
+    core.borrow_mut().group_socket.adopt(&paths, None);
     core.borrow_mut().ctx.log("SYS", 5, "STOP", "the daemon ends");
     Ok(())
 }

@@ -11,10 +11,12 @@
 
 mod access_list_views;
 mod access_lists;
+mod access_views;
 mod ageing;
 mod aggregation;
 mod announce;
 mod archive;
+mod audit;
 mod bus;
 mod capture;
 mod cef_views;
@@ -36,6 +38,8 @@ mod files;
 mod follower;
 mod fpm;
 mod fpm_server;
+mod group_socket;
+mod identity;
 mod instance;
 mod interface_views;
 mod kernel;

@@ -94,6 +94,14 @@ pub fn is_synchronized() -> bool {
     state >= 0 && state != libc::TIME_ERROR
 }
 
+/// Makes files that only this user can use.
+pub fn private<T>(make: impl FnOnce() -> T) -> T {
+    let before = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o177));
+    let made = make();
+    nix::sys::stat::umask(before);
+    made
+}
+
 /// Waits for input on what `fd` refers to, by a duplicate of the descriptor.
 ///
 /// # Errors

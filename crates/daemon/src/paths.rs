@@ -109,6 +109,16 @@ impl Paths {
     pub fn socket(&self) -> PathBuf {
         self.run.join(SOCKET)
     }
+    /// The control socket of `platform socket group`, in a directory that every user may enter.
+    #[must_use]
+    pub fn group_socket(&self) -> PathBuf {
+        let instance = self.run.file_name().unwrap_or_default().to_string_lossy();
+        let directory = match self.run.parent().filter(|root| root.ends_with("lanyard")) {
+            Some(root) => root.with_file_name("lanyard-cli"),
+            None => self.run.with_file_name("lanyard-cli"),
+        };
+        directory.join(format!("{instance}.sock"))
+    }
     /// The lock that a running daemon holds.
     #[must_use]
     pub fn lock(&self) -> PathBuf {
@@ -158,6 +168,12 @@ impl Paths {
 }
 
 const SOCKET: &str = "cli.sock";
+
+/// The socket of a Unix group, if the instance has one.
+#[must_use]
+pub fn group_socket_of(instance: &str) -> PathBuf {
+    Paths { run: Path::new("/run/lanyard").join(instance), state: PathBuf::new() }.group_socket()
+}
 
 /// The possible places of run directories, in order of preference.
 fn run_roots() -> impl Iterator<Item = PathBuf> {

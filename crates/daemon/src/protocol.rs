@@ -19,7 +19,7 @@ pub enum Request {
     /// Opens a command-line session; must come first. If the session is interactive, the answer begins with
     /// the banners of the switch (a `Text`). It ends with `Done`.
     Hello {
-        /// The user's name.
+        /// The user's name, which the daemon ignores: it asks the kernel which user is connected.
         user: String,
         /// True when the input is echoed on a terminal.
         interactive: bool,
@@ -95,6 +95,9 @@ pub struct Done {
     pub prompt: String,
     /// Lines per page; 0 never pauses.
     pub length: u16,
+    /// True when the next line is a secret, which is not to be shown.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hidden: bool,
 }
 
 /// Serialises `value` as one line.

@@ -188,7 +188,7 @@ mod tests {
     fn one_session_locks_the_configuration() {
         let mut core = Bench::new().core();
         for user in ["ann", "bob"] {
-            core.users.add(user, 0).expect("a line");
+            core.users.add(user, "local", 0).expect("a line");
         }
         on(&mut core, 0, |core| core.lock_configuration()).expect("locked");
         on(&mut core, 0, |core| core.lock_configuration()).expect("its own");
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn a_confirmed_change_is_a_checkpoint_and_an_unconfirmed_one_is_none() {
         let mut core = Bench::new().core();
-        core.users.add("ann", 0).expect("a line");
+        core.users.add("ann", "local", 0).expect("a line");
         core.commit_confirmed(config("hostname a"), 1).expect("taken");
         assert!(core.save_checkpoint("ann").is_err());
         assert!(on(&mut core, 0, |core| core.confirm()));

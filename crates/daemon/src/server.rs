@@ -6,11 +6,15 @@
 use crate::bus::{Subscription, TooManyListeners, Topics};
 use crate::capture::{Capture, CaptureError};
 use crate::core::Core;
+use crate::identity::{self, NotPermitted, Way};
 use crate::os;
 use crate::protocol::{Done, MAX_PIECE, MAX_REQUEST, Reply, Request, line, pieces};
 use crate::snooping;
 use crate::users::{MAX_USERS, TooManyUsers};
+use lanyard_access::secret;
+use lanyard_cli::backend::{Access, Entered};
 use lanyard_cli::{Login, Outcome, Program, Session, brctl};
+use lanyard_config::access::LEVEL_MAX;
 use std::cell::RefCell;
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -41,20 +45,39 @@ pub(crate) struct Shared {
 }
 
 /// Accepts sessions for ever.
-pub(crate) async fn serve(listener: UnixListener, shared: Shared) {
+pub(crate) async fn serve(listener: UnixListener, shared: Shared, way: Way) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let shared = shared.clone();
+                let (shared, way) = (shared.clone(), way.clone());
                 tokio::task::spawn_local(async move {
-                    session(stream, shared).await;
+                    session(stream, shared, &way).await;
                     drop(place);
                 });
             }
             // Probably out of descriptors; try again when some have been released.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+/// Serves the sessions of `platform socket group` for ever.
+pub(crate) async fn serve_group(shared: Shared) {
+    let changed = shared.core.borrow().group_socket.changed();
+    loop {
+        let listening = shared.core.borrow().group_socket.listening();
+        let socket =
+            listening.and_then(|(group, socket)| Some((group, UnixListener::from_std(socket).ok()?)));
+        match socket {
+            Some((group, socket)) => {
+                tokio::select! {
+                    () = serve(socket, shared.clone(), Way::Group(group)) => {}
+                    () = changed.notified() => {}
+                }
+            }
+            None => changed.notified().await,
         }
     }
 }
@@ -79,6 +102,8 @@ enum Ended {
     Busy(String),
     #[error(transparent)]
     Users(#[from] TooManyUsers),
+    #[error(transparent)]
+    NotPermitted(#[from] NotPermitted),
     #[error(transparent)]
     Listeners(#[from] TooManyListeners),
 }
@@ -146,24 +171,39 @@ async fn read_line(reader: &mut (impl AsyncBufRead + Unpin), buffer: &mut Vec<u8
     }
 }
 
-async fn session(stream: UnixStream, shared: Shared) {
+async fn session(stream: UnixStream, shared: Shared, way: &Way) {
+    let uid = stream.peer_cred().ok().map(|peer| peer.uid());
     let (reader, writer) = stream.into_split();
     let mut connection = Connection { reader: BufReader::new(reader), writer, buffer: Vec::new() };
-    match greet(&mut connection, &shared).await {
+    match greet(&mut connection, &shared, way, uid).await {
         Ok(()) | Err(Ended::Gone) => {}
         Err(reason) => drop(connection.send(&Reply::Error(reason.to_string())).await),
     }
 }
 
-async fn greet(connection: &mut Connection, shared: &Shared) -> Result<(), Ended> {
+async fn greet(
+    connection: &mut Connection,
+    shared: &Shared,
+    way: &Way,
+    uid: Option<u32>,
+) -> Result<(), Ended> {
+    let login = identity::login(way, uid, nix::unistd::geteuid().as_raw())?;
     let first = tokio::time::timeout(HELLO, connection.request()).await;
     match first.map_err(|_| Ended::Silent)?? {
-        Request::Hello { user, interactive } => {
+        Request::Hello { user: _, interactive } => {
             let now_ms = shared.core.borrow().ctx.clock.now_ms();
-            let number = shared.core.borrow_mut().users.add(&user, now_ms)?;
+            let number = shared.core.borrow_mut().users.add(&login.user, &login.host, now_ms)?;
             let seat = Seat { number, shared: shared.clone() };
-            let login = Login { line: format!("vty {number}"), user, interactive };
+            let login = Login { line: format!("vty {number}"), interactive, ..login };
             converse(connection, &seat, Session::new(login)).await
+        }
+        Request::Detach | Request::Brctl { .. } if login.level < LEVEL_MAX => {
+            let text = format!(
+                "% {} has privilege level {}: this needs level {LEVEL_MAX}\n",
+                login.user, login.level
+            );
+            connection.send(&Reply::Refusal(text)).await?;
+            connection.send(&Reply::Done(Done { refused: true, close: true, ..Done::default() })).await
         }
         Request::Detach => {
             // Detach as an ordinary thread, like commands: the kernel takes long to detach many ports, and
@@ -179,6 +219,9 @@ async fn greet(connection: &mut Connection, shared: &Shared) -> Result<(), Ended
         }
         Request::Brctl { words } => {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let command = format!("!exec: brctl {}", words.join(" "));
+            let entered = Entered { user: &login.user, line: "brctl", host: &login.host, command: &command };
+            shared.core.borrow_mut().audit(entered);
             let result = brctl::run(&words, &mut *shared.core.borrow_mut());
             shared.changed.notify_one();
             match &result {
@@ -210,7 +253,7 @@ impl Drop for Seat {
 impl Seat {
     fn done(&self, session: &Session, refused: bool, close: bool) -> Reply {
         let prompt = session.prompt(&*self.shared.core.borrow());
-        Reply::Done(Done { refused, close, prompt, length: session.terminal().length })
+        Reply::Done(Done { refused, close, prompt, length: session.terminal().length, hidden: false })
     }
     /// Runs a line on the switch; the switch's notices precede the output.
     fn execute(&self, session: &mut Session, line: &str) -> (String, Outcome) {
@@ -233,6 +276,7 @@ async fn converse(connection: &mut Connection, seat: &Seat, mut session: Session
     connection.send_text(Reply::Text, &greeting).await?;
     connection.send(&seat.done(&session, false, false)).await?;
     let mut monitor: Option<Subscription> = None;
+    let mut asked: Option<Asked> = None;
     loop {
         let request = tokio::select! {
             request = connection.request() => request?,
@@ -242,10 +286,15 @@ async fn converse(connection: &mut Connection, seat: &Seat, mut session: Session
             }
         };
         match request {
+            Request::Exec { line, .. } if asked.is_some() => {
+                asked = answer(connection, seat, &mut session, asked, &line).await?;
+            }
             Request::Exec { line, pasted } => {
                 session.set_pasted(pasted);
-                if !execute(connection, seat, &mut session, &line).await? {
-                    return Ok(());
+                match execute(connection, seat, &mut session, &line).await? {
+                    Next::Closed => return Ok(()),
+                    Next::Line => {}
+                    Next::Secret(level) => asked = Some(Asked { level, tries: 0 }),
                 }
                 follow_monitor(&mut monitor, &session, seat)?;
             }
@@ -287,13 +336,95 @@ fn follow_monitor(
     Ok(())
 }
 
-/// Runs one line to its end; false when the session has ended.
+/// What a session expects next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// Another line.
+    Line,
+    /// The secret of this privilege level.
+    Secret(u8),
+    /// Nothing: the session has ended.
+    Closed,
+}
+
+/// A secret that the user has been asked for.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    level: u8,
+    tries: u32,
+}
+
+/// How often a session may give a secret for one `enable`, as in IOS.
+const SECRET_TRIES: u32 = 3;
+
+/// Checks the secret that a user gives for `enable`. The hash is computed on a thread of its own, because it takes tens of
+/// milliseconds; a user who has failed too often waits.
+async fn answer(
+    connection: &mut Connection,
+    seat: &Seat,
+    session: &mut Session,
+    asked: Option<Asked>,
+    line: &str,
+) -> Result<Option<Asked>, Ended> {
+    let Some(Asked { level, tries }) = asked else { return Ok(None) };
+    let Login { user, host, line: terminal, .. } = session.login().clone();
+    let source = format!("{user}@{host}");
+    let (blocked_ms, secret) = {
+        let core = seat.shared.core.borrow();
+        let blocked_ms = core.throttle.blocked_ms(core.ctx.clock.now_ms(), &source);
+        (blocked_ms, core.ctx.switch.config().access.enable.get(&level).cloned())
+    };
+    let right = match (blocked_ms, secret) {
+        (Some(left_ms), _) => {
+            let left_s = left_ms.div_ceil(1000);
+            let text = format!("% Too many wrong secrets from {source}: wait {left_s} seconds\n");
+            connection.send(&Reply::Refusal(text)).await?;
+            connection.send(&seat.done(session, true, false)).await?;
+            return Ok(None);
+        }
+        (None, None) => false,
+        (None, Some(secret)) => {
+            let text = line.trim_end_matches(['\r', '\n']).to_owned();
+            tokio::task::spawn_blocking(move || secret::matches(&secret, &text)).await.unwrap_or(false)
+        }
+    };
+    let mut core = seat.shared.core.borrow_mut();
+    if right {
+        core.throttle.succeeded(&source);
+        drop(core);
+        session.raise(level);
+        connection.send(&seat.done(session, false, false)).await?;
+        return Ok(None);
+    }
+    let now_ms = core.ctx.clock.now_ms();
+    let is_blocked = core.throttle.failed(now_ms, &source);
+    let text = format!(
+        "wrong secret for privilege level {level} [user: {user}] [Source: {host}] [line: {terminal}]"
+    );
+    core.ctx.log("SEC_LOGIN", 4, "ENABLE_FAILED", &text);
+    drop(core);
+    let tries = tries + 1;
+    if tries >= SECRET_TRIES || is_blocked {
+        connection.send(&Reply::Refusal("% Bad secrets\n".into())).await?;
+        connection.send(&seat.done(session, true, false)).await?;
+        return Ok(None);
+    }
+    connection.send(&ask()).await?;
+    Ok(Some(Asked { level, tries }))
+}
+
+/// Asks for a secret: the line that follows is not shown.
+fn ask() -> Reply {
+    Reply::Done(Done { prompt: "Password: ".into(), hidden: true, ..Done::default() })
+}
+
+/// Runs one line to its end.
 async fn execute(
     connection: &mut Connection,
     seat: &Seat,
     session: &mut Session,
     line: &str,
-) -> Result<bool, Ended> {
+) -> Result<Next, Ended> {
     let (notices, outcome) = seat.execute(session, line);
     connection.send_text(Reply::Text, &notices).await?;
     let (mut refused, mut close) = (false, false);
@@ -331,10 +462,14 @@ async fn execute(
                 connection.send_text(Reply::Refusal, &format!("% {reason}\n")).await?;
             }
         }
+        Outcome::Password(level) => {
+            connection.send(&ask()).await?;
+            return Ok(Next::Secret(level));
+        }
         Outcome::Close => close = true,
     }
     connection.send(&seat.done(session, refused, close)).await?;
-    Ok(!close)
+    Ok(if close { Next::Closed } else { Next::Line })
 }
 
 /// Sends events until the client interrupts or disconnects.

@@ -83,7 +83,7 @@ fn talk(bench: &Bench, requests: &[&str]) -> Vec<Reply> {
         let core = Rc::new(RefCell::new(core));
         let shared = Shared { core: core.clone(), changed: Rc::default(), detached: Rc::new(Notify::new()) };
         let (mut client, server) = UnixStream::pair().expect("a pair");
-        let serving = tokio::task::spawn_local(session(server, shared));
+        let serving = tokio::task::spawn_local(session(server, shared, &Way::Owner));
         client.write_all((requests.join("\n") + "\n").as_bytes()).await.expect("sent");
         client.shutdown().await.expect("closed");
         let mut text = String::new();
@@ -160,12 +160,12 @@ fn too_many_sessions() {
     let bench = Bench::new();
     let core = Rc::new(RefCell::new(bench.core()));
     for _ in 0..MAX_USERS {
-        core.borrow_mut().users.add("ann", 0).expect("room");
+        core.borrow_mut().users.add("ann", "local", 0).expect("room");
     }
     let shared = Shared { core, changed: Rc::default(), detached: Rc::new(Notify::new()) };
     let answer = block_on(async {
         let (mut client, server) = UnixStream::pair().expect("a pair");
-        let serving = tokio::task::spawn_local(session(server, shared));
+        let serving = tokio::task::spawn_local(session(server, shared, &Way::Owner));
         client.write_all(format!("{HELLO}\n").as_bytes()).await.expect("sent");
         let mut text = String::new();
         client.read_to_string(&mut text).await.expect("answered");

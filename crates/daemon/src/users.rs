@@ -3,10 +3,11 @@
 //! Invariant: there are at most [`MAX_USERS`]; a new session gets the lowest free line number.
 
 use lanyard_cli::view::{self, User};
+use lanyard_config::access::MAX_NAME;
 use std::collections::BTreeMap;
 
 /// The most sessions at the same time.
-pub const MAX_USERS: usize = 100;
+pub const MAX_USERS: usize = 200;
 
 /// There are [`MAX_USERS`] sessions already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -24,6 +25,7 @@ pub struct Users {
 #[derive(Debug)]
 struct Entry {
     user: String,
+    host: String,
     active_ms: u64,
 }
 
@@ -32,10 +34,11 @@ impl Users {
     ///
     /// # Errors
     /// When there are [`MAX_USERS`] already.
-    pub fn add(&mut self, user: &str, now_ms: u64) -> Result<usize, TooManyUsers> {
+    pub fn add(&mut self, user: &str, host: &str, now_ms: u64) -> Result<usize, TooManyUsers> {
         let line = (0..MAX_USERS).find(|line| !self.lines.contains_key(line));
         let line = line.ok_or(TooManyUsers)?;
-        self.lines.insert(line, Entry { user: user.chars().take(32).collect(), active_ms: now_ms });
+        let cut = |text: &str| text.chars().take(MAX_NAME).collect();
+        self.lines.insert(line, Entry { user: cut(user), host: cut(host), active_ms: now_ms });
         Ok(line)
     }
     /// Records that the session on `line` has entered a line.
@@ -59,7 +62,7 @@ impl Users {
         let user = |(line, entry): (&usize, &Entry)| User {
             line: format!("vty {line}"),
             user: entry.user.clone(),
-            host: "local".into(),
+            host: entry.host.clone(),
             idle_s: now_ms.saturating_sub(entry.active_ms) / 1000,
             own: self.current == Some(*line),
         };
@@ -74,16 +77,16 @@ mod tests {
     #[test]
     fn lines() {
         let mut users = Users::default();
-        assert_eq!((users.add("a", 0), users.add("b", 0)), (Ok(0), Ok(1)));
+        assert_eq!((users.add("a", "local", 0), users.add("b", "local", 0)), (Ok(0), Ok(1)));
         users.remove(0);
-        assert_eq!(users.add("c", 9000), Ok(0));
+        assert_eq!(users.add("c", "local", 9000), Ok(0));
         users.touch(1, 4000);
         users.current = Some(1);
         let view = users.view(10_000).users;
         let lines: Vec<_> =
             view.iter().map(|u| (u.line.as_str(), u.user.as_str(), u.idle_s, u.own)).collect();
         assert_eq!(lines, [("vty 0", "c", 1, false), ("vty 1", "b", 6, true)]);
-        while users.add("x", 0).is_ok() {}
+        while users.add("x", "local", 0).is_ok() {}
         assert_eq!(users.view(0).users.len(), MAX_USERS);
     }
 }

@@ -29,15 +29,22 @@ pub fn read(path: &Path) -> Result<Vec<String>, String> {
 pub fn run(instance: &str, commands: &[String], typed: usize) -> Result<ExitCode, ClientError> {
     let mut client = Client::connect(instance)?;
     client.hello(&user(), false)?;
+    let mut is_asked = false;
     for (at, command) in commands.iter().enumerate() {
         let done =
             if at < typed { client.exec(command, &mut show)? } else { client.paste(command, &mut show)? };
         if done.refused {
             return Ok(ExitCode::FAILURE);
         }
+        is_asked = done.hidden;
         if done.close {
             break;
         }
+    }
+    if is_asked {
+        // If stderr is closed, the reason cannot be printed.
+        let _ = writeln!(io::stderr(), "% The secret is missing: give it as the command after enable");
+        return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -62,6 +62,11 @@ pub fn run(instance: &str) -> Result<ExitCode, Failure> {
     let link = Arc::new(Mutex::new(Link { requests, replies: receiver, busy }));
     let mut editor = editor(&link, printer);
     while !done.close {
+        if done.hidden {
+            let secret = plain::secret(&done.prompt).map_err(|error| format!("terminal: {error}"))?;
+            done = exec(&link, &secret, false, 0)?;
+            continue;
+        }
         let signal =
             editor.read_line(&Line(done.prompt.clone())).map_err(|error| format!("terminal: {error}"))?;
         done = match signal {
@@ -108,6 +113,9 @@ fn run_plain(link: &Mutex<Link>, terminal: &mut Terminal, mut done: Done) -> Res
         let mut echo = Vec::new();
         let Some(byte) = terminal.read().map_err(wrong)? else { break };
         let key = line.feed(byte, &mut echo);
+        if done.hidden {
+            echo.retain(|byte| *byte == b'\n');
+        }
         io::stdout().write_all(&echo).and_then(|()| io::stdout().flush()).map_err(wrong)?;
         let command = match key {
             Key::None => continue,

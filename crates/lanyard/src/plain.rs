@@ -260,6 +260,22 @@ impl Drop for Terminal {
     }
 }
 
+/// Asks for a secret on the terminal, which does not show it; empty at the end of the input.
+pub fn secret(prompt: &str) -> io::Result<String> {
+    let before = tcgetattr(io::stdin())?;
+    let mut quiet = before.clone();
+    quiet.local_flags.remove(LocalFlags::ECHO);
+    let mut out = io::stdout().lock();
+    out.write_all(prompt.as_bytes())?;
+    out.flush()?;
+    tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &quiet)?;
+    let mut line = String::new();
+    let read = io::stdin().read_line(&mut line);
+    tcsetattr(io::stdin(), SetArg::TCSANOW, &before)?;
+    out.write_all(b"\n")?;
+    read.map(|_| line.trim_end_matches(['\r', '\n']).to_owned())
+}
+
 /// The length of the cursor position report at the beginning of `input`: `ESC [ LINE ; COLUMN R`.
 fn answer(input: &[u8]) -> Option<usize> {
     let rest = input.strip_prefix(b"\x1b[")?;

@@ -4,8 +4,8 @@
 //! Invariant: a checkpoint or a startup-config with a refused line is not taken in part by `rollback`; `reload` takes the
 //! startup-config as a start does, without its refused lines.
 
-use super::need;
 use super::shared::{MAX_MINUTES, parse, put};
+use super::{access, need};
 use crate::args::{Args, Kind, MAX_WORD, short};
 use crate::backend::{MAX_RELOAD_MINUTES, Refusal, ReloadTime};
 use crate::exec::Exec;
@@ -34,13 +34,15 @@ pub const ROLLBACK: Node = kw("rollback", "Make a checkpoint the running configu
         .then(&[number(1, MAX_MINUTES, "Minutes within which to confirm").exec(rollback)])])]);
 
 /// `show archive ...`.
-pub const SHOW_ARCHIVE: Node = kw("archive", "Archived configurations").privileged().exec(show).then(&[kw(
-    "config",
-    "Compare configurations",
-)
-.then(&[kw("differences", "From the startup configuration to the running one")
+pub const SHOW_ARCHIVE: Node = kw("archive", "Archived configurations").privileged().exec(show).then(&[
+    kw("config", "Compare configurations").then(&[kw(
+        "differences",
+        "From the startup configuration to the running one",
+    )
     .exec(differences)
-    .then(&[CONFIGURATION.exec(differences).then(&[CONFIGURATION.exec(differences)])])])]);
+    .then(&[CONFIGURATION.exec(differences).then(&[CONFIGURATION.exec(differences)])])]),
+    access::SHOW_AUDIT,
+]);
 
 /// A configuration to compare.
 const CONFIGURATION: Node = arg(

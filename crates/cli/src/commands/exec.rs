@@ -1,7 +1,7 @@
 //! The commands of exec mode except `show`.
 
 use super::{
-    access_list, aggregation, archive, discovery, files, need, port_security, session, show, show_ip,
+    access, access_list, aggregation, archive, discovery, files, need, port_security, session, show, show_ip,
     show_stp, snooping, vrf,
 };
 use crate::args::{Args, Kind, MAX_WORD};
@@ -26,11 +26,11 @@ pub const TREE: &[Node] = &[
     session::CONFIGURE,
     files::COPY,
     show_stp::DEBUG,
-    kw("disable", "Turn off privileged commands").privileged().exec(disable),
-    kw("enable", "Turn on privileged commands").exec(enable),
+    access::EXEC_DISABLE,
+    access::EXEC_ENABLE,
     files::ERASE,
-    kw("exit", "Exit from the EXEC").exec(close),
-    kw("logout", "Exit from the EXEC").exec(close),
+    kw("exit", "Exit from the EXEC").level(0).exec(close),
+    kw("logout", "Exit from the EXEC").level(0).exec(close),
     kw("monitor", "Watch the switch").then(&[
         CAPTURE,
         kw("events", "Print events as they occur, one JSON object per line").exec(monitor).then(&[
@@ -45,7 +45,7 @@ pub const TREE: &[Node] = &[
         ]),
     ]),
     PING,
-    kw("quit", "Exit from the EXEC").exec(close),
+    kw("quit", "Exit from the EXEC").level(0).exec(close),
     archive::RELOAD,
     archive::ROLLBACK,
     show::TREE,
@@ -130,16 +130,6 @@ fn done() -> Result<Outcome, Refusal> {
     Ok(Outcome::Text(String::new()))
 }
 
-fn enable(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
-    exec.session.mode = Mode::Privileged;
-    done()
-}
-
-fn disable(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
-    exec.session.mode = Mode::User;
-    done()
-}
-
 fn close(_: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     Ok(Outcome::Close)
 }
@@ -152,11 +142,7 @@ fn brctl(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
 
 /// `end` in a configuration mode.
 pub fn end(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
-    if std::mem::take(&mut exec.session.changed) {
-        super::shared::log_configured(exec);
-    }
-    exec.backend.unlock_configuration();
-    exec.session.mode = Mode::Privileged;
+    super::shared::leave_configuration(exec);
     done()
 }
 

@@ -1,8 +1,9 @@
 //! Global configuration: the tables of its lines, in the order in which the running configuration has them.
 
 use super::{
-    access_list, access_parts, aggregation, banner, discovery, errdisable, forwarding, fpm, interface,
-    interface_names, logging, mac, need, platform, route, snooping, spanning_tree, track, vlan, vrf,
+    access, access_list, access_parts, aggregation, banner, discovery, errdisable, forwarding, fpm,
+    interface, interface_names, logging, mac, need, platform, route, snooping, spanning_tree, track, vlan,
+    vrf,
 };
 use crate::args::{Args, Form, Kind, MAX_WORD, short};
 use crate::backend::Refusal;
@@ -17,6 +18,7 @@ use lanyard_pipeline::state::{GlobalState, ReservedAction};
 /// such as `mac address-table limit` also exist in those modes, so they must be printed before them.
 pub const BEFORE: &[&[Line<Config>]] = &[
     HOSTNAME,
+    access::LINES,
     GENERAL,
     interface_names::LINES,
     logging::LINES,

@@ -2,6 +2,7 @@
 //! mode's table ([`crate::setting`]); see docs/adding.md.
 
 mod accepted;
+mod access;
 mod access_list;
 mod access_parts;
 pub(crate) mod aggregation;
@@ -44,14 +45,15 @@ use crate::feature::Feature;
 use crate::mode::{ConfigMode, Mode};
 use crate::setting::{Branch, Line, Target};
 use crate::tree::{Node, Root, Special, Token, kw};
+use lanyard_config::access::CommandMode;
 use std::sync::LazyLock;
 
 /// The commands that every configuration mode has.
 const COMMON: &[Node] = &[
     kw("default", "Set a command to its defaults").special(Special::Default),
     kw("do", "To run exec commands in config mode").special(Special::Do),
-    kw("end", "Exit from configure mode").exec(exec::end),
-    kw("exit", "Exit from the current mode").exec(exec::exit),
+    kw("end", "Exit from configure mode").level(0).exec(exec::end),
+    kw("exit", "Exit from the current mode").level(0).exec(exec::exit),
     kw("no", "Negate a command or set its defaults").special(Special::No),
 ];
 
@@ -96,6 +98,7 @@ pub struct Trees {
 pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
     let groups = [
         global::GROUPS,
+        access::GROUPS,
         aggregation::GROUPS,
         discovery::GROUPS,
         platform::GROUPS,
@@ -163,6 +166,21 @@ fn branch<T: Target>(groups: &[(&'static str, &'static str)], lines: &[&'static 
 fn whole(mut tree: Branch, own: &[Node]) -> &'static [Node] {
     own.iter().chain(COMMON).for_each(|node| tree.grow(node));
     tree.finish()
+}
+
+/// The mode for `privilege` to which a tree's commands belong.
+#[must_use]
+pub fn mode_of(root: &'static [Node]) -> CommandMode {
+    let is = |tree: &'static [Node]| std::ptr::eq(root, tree);
+    if is(TREES.exec) {
+        CommandMode::Exec
+    } else if is(TREES.global) || is(TREES.session) {
+        CommandMode::Configure
+    } else if is(TREES.interface) {
+        CommandMode::Interface
+    } else {
+        CommandMode::Other
+    }
 }
 
 /// The trees that parse a line in a mode: its own, then its parent's.

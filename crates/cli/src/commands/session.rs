@@ -114,7 +114,7 @@ fn current(exec: &Exec<'_>) -> Result<String, Refusal> {
 fn abort(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     let name = current(exec)?;
     exec.backend.config_sessions().remove(&name);
-    exec.session.mode = Mode::Privileged;
+    exec.session.mode = Mode::exec(exec.session.level);
     Ok(Outcome::Text(waiting(exec)))
 }
 
@@ -153,7 +153,7 @@ fn commit_session(exec: &mut Exec<'_>, name: &str, minutes: Option<u32>) -> Resu
     }
     exec.backend.confirm();
     exec.backend.config_sessions().remove(name);
-    exec.session.mode = Mode::Privileged;
+    exec.session.mode = Mode::exec(exec.session.level);
     Ok(Outcome::Text(String::new()))
 }
 

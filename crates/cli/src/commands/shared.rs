@@ -3,6 +3,7 @@
 use crate::args::Args;
 use crate::backend::Refusal;
 use crate::exec::Exec;
+use crate::mode::Mode;
 use crate::render;
 use crate::sessions::LineError;
 use crate::view;
@@ -41,6 +42,15 @@ pub fn log_configured(exec: &mut Exec<'_>) {
     if let Err(reason) = exec.backend.save_checkpoint(&exec.session.login.user) {
         exec.backend.log("SYS", 3, "ARCHIVE", &reason.to_string());
     }
+}
+
+/// Leaves the configuration modes.
+pub fn leave_configuration(exec: &mut Exec<'_>) {
+    if std::mem::take(&mut exec.session.changed) {
+        log_configured(exec);
+    }
+    exec.backend.unlock_configuration();
+    exec.session.mode = Mode::exec(exec.session.level);
 }
 
 /// Applies a complete configuration text; names the refused lines if there are any.

@@ -3,8 +3,8 @@
 
 use super::shared::{get_interfaces, unknown};
 use super::{
-    access_list, aggregation, archive, discovery, errdisable, fpm, need, platform as chip, port_security,
-    show_access, show_ip, show_stp, system,
+    access, access_list, aggregation, archive, discovery, errdisable, fpm, need, platform as chip,
+    port_security, show_access, show_ip, show_stp, system,
 };
 use crate::args::{Args, Kind, short};
 use crate::backend::{MacFilter, Refusal};
@@ -45,6 +45,7 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
     show_access::OBJECT_GROUP,
     PLATFORM,
     port_security::SHOW,
+    access::SHOW_PRIVILEGE,
     system::PROCESSES,
     archive::SHOW_RELOAD,
     kw("running-config", "Current operating configuration").privileged().exec(running).then(&[

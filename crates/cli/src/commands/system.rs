@@ -2,7 +2,7 @@
 
 use crate::args::Args;
 use crate::backend::Refusal;
-use crate::exec::Exec;
+use crate::exec::{Exec, Login};
 use crate::outcome::Outcome;
 use crate::render;
 use crate::tree::{Node, kw};
@@ -68,13 +68,18 @@ fn tech_support(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     if exec.pipe.json {
         return Err("show tech-support is text: each of its commands has JSON of its own".into());
     }
-    let login = exec.session.login.clone();
+    // The commands run at the level that the session has now, which `enable` may have raised.
+    let login = Login { level: exec.session.level, ..exec.session.login.clone() };
     let mut text = String::new();
     for command in COMMANDS {
         text.push_str(&format!("\n------------------ {command} ------------------\n\n"));
         match (exec.execute)(&login, command, exec.backend) {
             Outcome::Text(output) | Outcome::Refused(output) => text.push_str(&output),
-            Outcome::Stream(_) | Outcome::Capture(_) | Outcome::Run(_) | Outcome::Close => {}
+            Outcome::Stream(_)
+            | Outcome::Capture(_)
+            | Outcome::Run(_)
+            | Outcome::Password(_)
+            | Outcome::Close => {}
         }
     }
     Ok(Outcome::Text(text))

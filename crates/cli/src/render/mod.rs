@@ -1,5 +1,6 @@
 //! Formats views as text in IOS's layout.
 
+mod access;
 pub mod aggregation;
 mod change;
 pub mod discovery;
@@ -16,6 +17,7 @@ mod spanning_tree;
 mod system;
 mod table;
 
+pub use access::{audit_log, privilege};
 pub use change::{archive, configuration_lock, scheduled_reload};
 pub use fpm::{fpm, fpm_counters};
 pub use interface::{

@@ -5,8 +5,8 @@ mod aggregation;
 mod neighbours;
 
 use lanyard_cli::backend::{
-    Configuration, Family, Fdb, Files, Interfaces, MacFilter, Neighbors, Platform, Refusal, ReloadTime,
-    RouteQuery, Routes, SafeChange, Services, SpanningTree, System,
+    Access, Configuration, Entered, Family, Fdb, Files, Interfaces, MacFilter, Neighbors, Platform, Refusal,
+    ReloadTime, RouteQuery, Routes, SafeChange, Services, SpanningTree, System,
 };
 use lanyard_cli::sessions::ConfigSessions;
 use lanyard_cli::{Login, Session, view};
@@ -34,6 +34,8 @@ pub struct Fake {
     pub reload: view::ScheduledReload,
     pub log: Vec<String>,
     pub cleared: Vec<String>,
+    /// The commands of the audit log, each as `USER LINE HOST: COMMAND`.
+    pub audited: Vec<String>,
     /// A commit whose text contains this is refused.
     pub refuses: Option<String>,
 }
@@ -57,7 +59,7 @@ pub fn picks(seed: u64) -> impl FnMut(usize) -> usize {
 
 /// A privileged session without echo.
 pub fn session() -> Session {
-    Session::new(Login { line: "vty 0".into(), user: "root".into(), interactive: false })
+    Session::new(Login { line: "vty 0".into(), user: "root".into(), ..Login::default() })
 }
 
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
@@ -678,5 +680,29 @@ impl System for Fake {
             serial: Some(serial.into()),
         };
         view::Inventory { parts: vec![part("Chassis", "123"), part("eth1", "0200.0000.0001")] }
+    }
+}
+
+impl Access for Fake {
+    /// Hashes to a text that depends on the algorithm alone.
+    fn hash_secrets(&mut self, config: &mut Config) -> Result<(), Refusal> {
+        config.access.hash(|algorithm, _| {
+            let (salt, hash) = ("a".repeat(14), "b".repeat(43));
+            Ok::<_, Refusal>(format!("${}${salt}${hash}", algorithm.number()))
+        })
+    }
+    fn audit(&mut self, entered: Entered<'_>) {
+        let Entered { user, line, host, command } = entered;
+        self.audited.push(format!("{user} {line} {host}: {command}"));
+    }
+    fn audit_log(&mut self) -> view::AuditLog {
+        let entry = |text: &String| view::AuditEntry {
+            time: "2026-01-01T00:00:00Z".into(),
+            user: "root".into(),
+            line: "vty 0".into(),
+            host: "local".into(),
+            command: text.split_once(": ").map_or(String::new(), |(_, command)| command.to_owned()),
+        };
+        view::AuditLog { commands: self.audited.iter().map(entry).collect(), capacity: 1000, overwritten: 0 }
     }
 }

@@ -1,0 +1,292 @@
+//! Access to the command line: users, secrets, privilege levels of commands, and a Unix group's socket.
+//!
+//! Invariant: the text, read back, gives an equal value. A secret in plain text exists only between its entry and the
+//! commit, which hashes it; the running configuration has hashes alone.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The highest privilege level, of those who may enter every command.
+pub const LEVEL_MAX: u8 = 15;
+/// The privilege level of users for whom none is configured, as in IOS.
+pub const LEVEL_USER: u8 = 1;
+/// The maximum number of configured users.
+pub const MAX_USERS: usize = 256;
+/// The maximum number of `privilege` lines.
+pub const MAX_PRIVILEGES: usize = 512;
+/// The maximum length of a secret in plain text, in bytes.
+pub const MAX_SECRET: usize = 127;
+/// The maximum length of a user's name, in bytes.
+pub const MAX_NAME: usize = 64;
+
+/// `username`, `enable secret`, `privilege`, `platform socket group`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Access {
+    /// `username`, by name.
+    pub users: BTreeMap<String, User>,
+    /// `enable secret level N`, by level, 1..=15.
+    pub enable: BTreeMap<u8, Secret>,
+    /// `privilege MODE level N COMMAND`.
+    pub privileges: Privileges,
+    /// `platform socket group`.
+    pub socket_group: Option<SocketGroup>,
+}
+
+/// `username NAME`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    /// `privilege`: the level of the user's sessions, 0..=15.
+    pub level: u8,
+    /// `secret`; a user without one cannot log in with a password.
+    pub secret: Option<Secret>,
+}
+
+impl Default for User {
+    fn default() -> Self {
+        Self { level: LEVEL_USER, secret: None }
+    }
+}
+
+/// How a secret is hashed; the number is the type in IOS's text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Algorithm {
+    /// Type 5: MD5-crypt. It is read from existing configurations and never made.
+    Md5,
+    /// Type 8: PBKDF2 with HMAC-SHA-256.
+    Sha256,
+    /// Type 9: scrypt.
+    Scrypt,
+}
+
+impl Algorithm {
+    /// Every algorithm.
+    pub const ALL: [Self; 3] = [Self::Md5, Self::Sha256, Self::Scrypt];
+
+    /// The type in IOS's text.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Md5 => 5,
+            Self::Sha256 => 8,
+            Self::Scrypt => 9,
+        }
+    }
+    /// The keyword after `algorithm-type`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Md5 => "md5",
+            Self::Sha256 => "sha256",
+            Self::Scrypt => "scrypt",
+        }
+    }
+}
+
+/// A secret that a user must know.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Secret {
+    /// As entered, to be hashed with this algorithm at the commit.
+    Plain(Algorithm, String),
+    /// Hashed: `$9$SALT$HASH`.
+    Hashed(Algorithm, String),
+}
+
+/// The text of a secret does not appear in debug output, because that may go to a log.
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plain(algorithm, _) => write!(f, "Plain({algorithm:?}, ...)"),
+            Self::Hashed(algorithm, _) => write!(f, "Hashed({algorithm:?}, ...)"),
+        }
+    }
+}
+
+/// What is wrong with a hash that was entered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HashError {
+    /// The type of secret.
+    pub algorithm: Algorithm,
+}
+
+impl fmt::Display for HashError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = self.algorithm.number();
+        let form = match self.algorithm {
+            Algorithm::Md5 => "$1$SALT$HASH, with a salt of 1 to 8 and a hash of 22 characters",
+            Algorithm::Sha256 => "$8$SALT$HASH, with a salt of 14 and a hash of 43 characters",
+            Algorithm::Scrypt => "$9$SALT$HASH, with a salt of 14 and a hash of 43 characters",
+        };
+        write!(
+            f,
+            "the secret is not a hash of type {number}, which is {form}, of the characters ./0-9A-Za-z; enter secret 0 to give the \
+             secret itself"
+        )
+    }
+}
+
+impl std::error::Error for HashError {}
+
+impl Secret {
+    /// A hash as it stands in a configuration text.
+    ///
+    /// # Errors
+    /// When it does not have the form of its type.
+    pub fn hashed(algorithm: Algorithm, text: &str) -> Result<Self, HashError> {
+        let (id, salt, hash) = match algorithm {
+            Algorithm::Md5 => ("1", 1..=8, 22),
+            Algorithm::Sha256 => ("8", 14..=14, 43),
+            Algorithm::Scrypt => ("9", 14..=14, 43),
+        };
+        let itoa64 = |part: &str| part.bytes().all(|b| b.is_ascii_alphanumeric() || b"./".contains(&b));
+        let parts: Vec<&str> = text.split('$').collect();
+        match parts.as_slice() {
+            ["", number, first, second]
+                if *number == id && salt.contains(&first.len()) && second.len() == hash && itoa64(second) =>
+            {
+                // crypt(3) takes any character but `$` in the salt of MD5-crypt.
+                if algorithm == Algorithm::Md5 || itoa64(first) {
+                    return Ok(Self::Hashed(algorithm, text.to_owned()));
+                }
+                Err(HashError { algorithm })
+            }
+            _ => Err(HashError { algorithm }),
+        }
+    }
+    /// Its form in a configuration line, with `level` (or nothing) behind the keyword `secret`.
+    #[must_use]
+    pub fn words(&self, level: &str) -> String {
+        match self {
+            Self::Plain(Algorithm::Sha256, text) => format!("algorithm-type sha256 secret {level}0 {text}"),
+            Self::Plain(_, text) => format!("secret {level}0 {text}"),
+            Self::Hashed(algorithm, text) => format!("secret {level}{} {text}", algorithm.number()),
+        }
+    }
+}
+
+/// The modes whose commands `privilege` gives levels to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CommandMode {
+    /// Exec mode.
+    Exec,
+    /// Global configuration mode.
+    Configure,
+    /// Interface configuration mode.
+    Interface,
+    /// Every other configuration mode; no `privilege` line names it, so its commands need level 15.
+    Other,
+}
+
+impl CommandMode {
+    /// Those that `privilege` may name.
+    pub const NAMED: [Self; 3] = [Self::Configure, Self::Exec, Self::Interface];
+
+    /// Its keyword.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exec => "exec",
+            Self::Configure => "configure",
+            Self::Interface => "interface",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// The levels that `privilege` lines give to commands: those that begin with the words, up to a longer entry.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Privileges(pub BTreeMap<(CommandMode, Vec<String>), u8>);
+
+impl Privileges {
+    /// The level of exactly these words; `None` when no line gives them one.
+    #[must_use]
+    pub fn exact(&self, mode: CommandMode, words: &[&str]) -> Option<u8> {
+        self.0
+            .iter()
+            .find(|((m, path), _)| *m == mode && path.iter().eq(words.iter()))
+            .map(|(_, level)| *level)
+    }
+    /// The lowest level of a command that begins with these words and has more.
+    #[must_use]
+    pub fn lowest_below(&self, mode: CommandMode, words: &[&str]) -> Option<u8> {
+        let below = |path: &[String]| {
+            path.len() > words.len() && path.iter().zip(words).all(|(one, other)| one == other)
+        };
+        self.0.iter().filter(|((m, path), _)| *m == mode && below(path)).map(|(_, level)| *level).min()
+    }
+}
+
+/// What the members of a Unix group may do over their socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SocketGroup {
+    /// The name of the group.
+    pub name: String,
+    /// The level of its members' sessions; `None` is `read-only`: level 1, which `enable` does not raise.
+    pub level: Option<u8>,
+}
+
+impl Access {
+    /// True when a secret is still in plain text.
+    #[must_use]
+    pub fn has_plain(&self) -> bool {
+        let secrets = self.users.values().filter_map(|user| user.secret.as_ref()).chain(self.enable.values());
+        secrets.into_iter().any(|secret| matches!(secret, Secret::Plain(..)))
+    }
+    /// Replaces every secret in plain text by what `hash` makes of it.
+    ///
+    /// # Errors
+    /// The first error of `hash`; secrets before it are hashed.
+    pub fn hash<E>(&mut self, mut hash: impl FnMut(Algorithm, &str) -> Result<String, E>) -> Result<(), E> {
+        let users = self.users.values_mut().filter_map(|user| user.secret.as_mut());
+        for secret in users.chain(self.enable.values_mut()) {
+            if let Secret::Plain(algorithm, text) = &*secret {
+                *secret = Secret::Hashed(*algorithm, hash(*algorithm, text)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCRYPT: &str = "$9$2MJBozw/9R3UsU$2lFhcKvpghcyw8deP25GOfyZaagyUOGBymkryvOdfo6";
+
+    #[test]
+    fn the_form_of_hashes() {
+        let md5 = "$1$mERr$hx5rVt7rPNoS4wqbXKX7m0";
+        for (algorithm, text, fine) in [
+            (Algorithm::Scrypt, SCRYPT, true),
+            (Algorithm::Sha256, SCRYPT, false),
+            (Algorithm::Scrypt, &SCRYPT[..SCRYPT.len() - 1], false),
+            (Algorithm::Scrypt, "$9$2MJBozw/9R3UsU$2lFhcKvpghcyw8deP25GOfyZaagyUOGBymkryvOdf!6", false),
+            (Algorithm::Md5, md5, true),
+            (Algorithm::Md5, "$1$123456789$hx5rVt7rPNoS4wqbXKX7m0", false),
+            (Algorithm::Md5, "text", false),
+            (Algorithm::Sha256, "", false),
+        ] {
+            assert_eq!(Secret::hashed(algorithm, text).is_ok(), fine, "{algorithm:?} {text}");
+        }
+        let error = Secret::hashed(Algorithm::Md5, "x").expect_err("no hash").to_string();
+        assert!(error.contains("type 5, which is $1$SALT$HASH"), "{error}");
+    }
+
+    #[test]
+    fn debug_output_has_no_secret() {
+        let plain = Secret::Plain(Algorithm::Scrypt, "tiger".into());
+        assert!(!format!("{plain:?}").contains("tiger"));
+        assert!(!format!("{:?}", Secret::hashed(Algorithm::Scrypt, SCRYPT)).contains("2MJ"));
+    }
+
+    #[test]
+    fn levels_of_words() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let entry = |text: &str, level| ((CommandMode::Exec, words(text)), level);
+        let list = Privileges([entry("clear counters", 5), entry("clear", 7)].into());
+        assert_eq!(list.exact(CommandMode::Exec, &["clear", "counters"]), Some(5));
+        assert_eq!(list.exact(CommandMode::Configure, &["clear"]), None);
+        assert_eq!(list.lowest_below(CommandMode::Exec, &["clear"]), Some(5));
+        assert_eq!(list.lowest_below(CommandMode::Exec, &["clear", "counters"]), None);
+        assert_eq!(list.lowest_below(CommandMode::Exec, &[]), Some(5));
+    }
+}
