@@ -23,7 +23,7 @@ const LAYERS: &[&[&str]] = &[
         "lanyard-dhcp",
     ],
     &["lanyard-plane", "lanyard-netdev"],
-    &["lanyard-config", "lanyard-asic"],
+    &["lanyard-config", "lanyard-asic", "lanyard-tester"],
     &["lanyard-offload"],
     &["lanyard-ebpf", "lanyard-soft", "lanyard-switch", "lanyard-cli", "lanyard-access"],
     &["lanyard-driver"],
@@ -40,6 +40,7 @@ const OPERATING_SYSTEM: &[&str] = &[
     "lanyard-driver",
     "lanyard-daemon",
     "lanyard-lab",
+    "lanyard-tester",
     "lanyard-bench",
     "lanyard",
 ];

@@ -2,7 +2,8 @@
 //!
 //! Invariant: pure functions of a local time that the caller gives; a range without lines is always active, as in IOS.
 
-/// A minute of local time: minutes since 1970-01-01 00:00 in the calendar of the place, leap seconds not counted.
+/// A minute of a clock: minutes since that clock showed 1970-01-01 00:00, leap seconds not counted. Time ranges are compared with
+/// local time, see [`Minute::in_zone`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Minute(pub i64);
 
@@ -65,6 +66,11 @@ impl Minute {
         };
         let days = y * 365 + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + i64::from(day) - 1 - 719_468;
         Some(Self(days * DAY + i64::from(hour) * 60 + i64::from(minute)))
+    }
+    /// The local time of a place whose clocks are so many minutes ahead of (east of) this one, UTC.
+    #[must_use]
+    pub fn in_zone(self, east_minutes: i32) -> Self {
+        Self(self.0 + i64::from(east_minutes))
     }
     /// The minute of the week, which begins on Sunday at 00:00.
     fn in_week(self) -> i64 {

@@ -10,8 +10,8 @@
 //!
 //! Invariant: nothing here has a name outside the process, so nothing is left behind when the process ends.
 
-use crate::os::{Netns, go_first};
 use anyhow::{Context, Result, bail, ensure};
+use lanyard_tester::os::{Netns, go_first};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use std::collections::BTreeSet;

@@ -6,11 +6,11 @@
 
 use crate::bed::{Bed, Traffic, poll_on, set_features};
 use crate::dut::{Commanded, Device, Executable, Kind, PortMode};
-use crate::os::{Netns, check_interrupted, cores, thread_time};
-use crate::tester::traffic::{CountAt, Hosts, Ip, Stream};
-use crate::tester::trial::{About, Offer, Outcome, Tester};
-use crate::tester::{Answers, Options, PortTester, SendMethod, ports_of};
 use anyhow::{Context, Result, ensure};
+use lanyard_tester::os::{Netns, check_interrupted, cores, thread_time};
+use lanyard_tester::traffic::{CountAt, Hosts, Ip, Stream};
+use lanyard_tester::trial::{About, Offer, Outcome, Tester};
+use lanyard_tester::{Answers, Options, PortTester, SendMethod, ports_of};
 use nix::unistd::Pid;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -172,7 +172,7 @@ impl TestBed {
         self.tester.send_by(way)
     }
 
-    /// Stores the latency that the tester itself adds ([`crate::tester::selftest::own_latency`]). It is reported and
+    /// Stores the latency that the tester itself adds ([`crate::selftest::own_latency`]). It is reported and
     /// not subtracted.
     pub fn calibrated(&mut self, own_latency_ns: u64) {
         self.tester.calibrated(own_latency_ns);
@@ -315,7 +315,7 @@ impl TestBed {
             if let Some(why) = outcome.cut_short {
                 anyhow::bail!("{why}");
             }
-            let arrived = |(port, s): (usize, &crate::tester::trial::StreamOutcome)| {
+            let arrived = |(port, s): (usize, &lanyard_tester::trial::StreamOutcome)| {
                 let at = s.received_at.get((port + 1) % ports).copied().unwrap_or(0);
                 // Nothing is flooded any more: no frame arrived at another port.
                 at == s.sent && s.received == s.sent && s.reordered == 0

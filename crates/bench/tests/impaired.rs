@@ -4,10 +4,10 @@
 #![allow(clippy::unwrap_used)] // a failed step fails the test
 
 use lanyard_bench::dut::{Impaired, Impairment};
-use lanyard_bench::os::{cannot_measure, cores};
 use lanyard_bench::testbed::{Setup, TestBed};
-use lanyard_bench::tester::traffic::{CountAt, Stream};
-use lanyard_bench::tester::trial::{Offer, StreamOutcome, Tester};
+use lanyard_tester::os::{cannot_measure, cores};
+use lanyard_tester::traffic::{CountAt, Stream};
+use lanyard_tester::trial::{Offer, StreamOutcome, Tester};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 

@@ -6,9 +6,9 @@
 
 use lanyard_bench::bed::{Bed, Traffic, set_features};
 use lanyard_bench::dut::{Executable, Kind, PortMode};
-use lanyard_bench::os::{Netns, Pinned, cannot_measure, cores, wait_until};
 use lanyard_bench::rows::forward::{Arm, FrameLoad, Load, SILENT, Settings, Sinks, Source};
-use lanyard_bench::tester::traffic::{CountAt, Generator, Hosts, Order, Receiver, Stream};
+use lanyard_tester::os::{Netns, Pinned, cannot_measure, cores, wait_until};
+use lanyard_tester::traffic::{CountAt, Generator, Hosts, Order, Receiver, Stream};
 use std::net::UdpSocket;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

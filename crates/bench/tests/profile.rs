@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used)] // a failed step fails the test
 
 use lanyard_bench::dut::Executable;
-use lanyard_bench::os::cannot_measure;
 use lanyard_bench::profile::{Args, run};
 use lanyard_bench::report::Outputs;
+use lanyard_tester::os::cannot_measure;
 use std::sync::{Mutex, PoisonError};
 
 /// Runs one test at a time: two runs would take the sending core from each other.

@@ -4,11 +4,11 @@
 
 use lanyard_bench::bed::set_features;
 use lanyard_bench::dut::{Executable, Kind};
-use lanyard_bench::os::{Netns, cannot_measure};
 use lanyard_bench::testbed::{Setup, TestBed};
-use lanyard_bench::tester::traffic::{Cast, CountAt, Hosts, Ip, Order, Stream};
-use lanyard_bench::tester::trial::{Offer, Outcome, Tester};
-use lanyard_bench::tester::{Options, Port, PortTester, SendMethod};
+use lanyard_tester::os::{Netns, cannot_measure};
+use lanyard_tester::traffic::{Cast, CountAt, Hosts, Ip, Order, Stream};
+use lanyard_tester::trial::{Offer, Outcome, Tester};
+use lanyard_tester::{Options, Port, PortTester, SendMethod};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -215,7 +215,7 @@ fn a_burst_is_exact_and_a_rate_can_change() {
     assert_clean(&wire.burst(vec![(0, Stream::new())], 1), 1, "one frame");
     let stream = Stream { rate_pps: Some(20_000), ..Stream::new() };
     let mut offer = Offer::new(vec![(0, stream)], Duration::from_millis(400));
-    let change = lanyard_bench::tester::trial::RateChange { after: Duration::from_millis(200), factor: 0.5 };
+    let change = lanyard_tester::trial::RateChange { after: Duration::from_millis(200), factor: 0.5 };
     offer.change = Some(change);
     let outcome = wire.tester.trial(&offer).unwrap();
     let sent = outcome.streams[0].sent;

@@ -6,7 +6,7 @@
 use crate::args::short;
 use crate::line::{Failure, Word};
 use crate::outcome::lines;
-use regex::{Regex, RegexBuilder};
+use regex_lite::{Regex, RegexBuilder};
 
 /// The filters: name and help.
 pub const FILTERS: &[(&str, &str)] = &[
@@ -114,13 +114,11 @@ impl Pipe {
 }
 
 fn compile(text: &str) -> Result<Regex, String> {
-    RegexBuilder::new(text).size_limit(MAX_REGEX).dfa_size_limit(MAX_REGEX).nest_limit(64).build().map_err(
-        |error| {
-            let error = error.to_string();
-            let reason = error.lines().last().unwrap_or("").trim().trim_start_matches("error: ");
-            format!("{} is not a regular expression: {reason}", short(text))
-        },
-    )
+    RegexBuilder::new(text).size_limit(MAX_REGEX).nest_limit(64).build().map_err(|error| {
+        let error = error.to_string();
+        let reason = error.lines().last().unwrap_or("").trim().trim_start_matches("error: ");
+        format!("{} is not a regular expression: {reason}", short(text))
+    })
 }
 
 /// The matching lines with all lines that are indented under them, and the head of each section with a

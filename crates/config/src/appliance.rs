@@ -1,5 +1,6 @@
 //! The settings of the appliance, as opposed to its network: names of interfaces, time, the log.
 
+use lanyard_acl::time::Minute;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -19,6 +20,14 @@ pub struct Appliance {
     pub log_trap: Option<u8>,
     /// `logging host`, at most [`MAX_LOG_HOSTS`], each address once.
     pub log_hosts: Vec<LogHost>,
+}
+
+impl Appliance {
+    /// The minute that the clock of the configured time zone shows at this minute, UTC.
+    #[must_use]
+    pub fn local(&self, utc: Minute) -> Minute {
+        utc.in_zone(self.timezone.as_ref().map_or(0, |zone| zone.minutes))
+    }
 }
 
 impl Default for Appliance {

@@ -31,6 +31,6 @@ impl AccessLists for Core {
         ids.into_iter().for_each(|id| self.ctx.plane.clear_acl_matches(id));
     }
     fn minute(&self) -> Minute {
-        minute_now()
+        self.ctx.switch.config().appliance.local(minute_now())
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The plane counts what rules decide. While a rule with `log` is in force, this module reads the counters once in
 //! [`LOG_EVERY_MS`] and writes at most one line for each such rule, so a flood of denied frames fills no log. A time range is
-//! looked at once a minute, in UTC, as all times of the switch.
+//! looked at once a minute.
 
 use crate::context::{Context, Module};
 use lanyard_acl::condition::Verdict;

@@ -141,7 +141,7 @@ enum Bench {
     /// TCP to and from a switch on a chip, by both paths of its CPU port
     ControlPath(lanyard_bench::rows::control_path::Args),
     /// Check the tester on wires that lose, duplicate, corrupt, delay and reorder known numbers of frames
-    Selftest(lanyard_bench::tester::selftest::Args),
+    Selftest(lanyard_bench::selftest::Args),
     Rfc2544(lanyard_bench::method::command::Rfc2544Args),
     Rfc2889(lanyard_bench::method::command::Rfc2889Args),
     Overload(lanyard_bench::method::command::OverloadArgs),
@@ -173,7 +173,7 @@ fn main() -> ExitCode {
             Bench::Routes(args) => lanyard_bench::rows::routes::main(&args),
             Bench::Resources(args) => lanyard_bench::rows::resources::main(&args),
             Bench::ControlPath(args) => lanyard_bench::rows::control_path::main(&args),
-            Bench::Selftest(args) => lanyard_bench::tester::selftest::main(&args),
+            Bench::Selftest(args) => lanyard_bench::selftest::main(&args),
             Bench::Rfc2544(args) => lanyard_bench::method::command::rfc2544(&args),
             Bench::Rfc2889(args) => lanyard_bench::method::command::rfc2889(&args),
             Bench::Overload(args) => lanyard_bench::method::command::overload(&args),

@@ -26,6 +26,7 @@ pub fn overlay(
     now: Option<Minute>,
     state: &mut PlaneState,
 ) {
+    let now = now.map(|utc| config.appliance.local(utc));
     let active = |name: &str| match (config.lists.times.get(name), now) {
         (Some(range), Some(now)) => range.active(now),
         _ => true,
@@ -96,7 +97,9 @@ mod tests {
     use super::*;
     use crate::compile::{compile, port_names};
     use crate::testing::{config, facts, identity};
+    use lanyard_acl::time::{Date, TimeRange};
     use lanyard_acl::{AccessList, Entry, Kind, text};
+    use lanyard_config::Timezone;
 
     fn list(lines: &[&str]) -> AccessList {
         let mut list = AccessList::new(Kind::Extended);
@@ -141,5 +144,29 @@ mod tests {
         // A list that does not exist binds nothing.
         bind(&mut config, "eth1", Some("missing"));
         assert_eq!(port(&state(&config, &third.acls), "eth1"), None);
+    }
+
+    #[test]
+    fn time_ranges_follow_the_time_zone() {
+        let mut config = config("vlan 10\neth1: access 10");
+        let ports = PortIds::default().assign(port_names(&config)).expect("few ports");
+        let noon = Date { year: 2026, month: 11, day: 24, hour: 12, minute: 0 };
+        let range = TimeRange { start: Some(noon), ..TimeRange::default() };
+        config.lists.times.insert("after-noon".into(), range);
+        config
+            .lists
+            .access
+            .insert("m".into(), list(&["deny ip any any time-range after-noon", "permit ip any any"]));
+        let interface = config.interfaces.get_mut(&InterfaceName::Netdev("eth1".into())).expect("a port");
+        interface.access_groups.inbound[0] = Some("m".into());
+        let rules = |config: &Config, hour: u8| {
+            let utc = Date { hour, minute: 30, ..noon }.minute_of();
+            let mut state = compile(config, &facts("eth1"), &ports, &identity());
+            overlay(config, &ports, &InForce::new(), utc, &mut state);
+            state.acls.first_key_value().expect("a list").1.rules.iter().filter(|rule| rule.seq == 1).count()
+        };
+        assert_eq!((rules(&config, 11), rules(&config, 12)), (0, 1));
+        config.appliance.timezone = Some(Timezone { name: "CET".into(), minutes: 60 });
+        assert_eq!((rules(&config, 10), rules(&config, 11)), (0, 1));
     }
 }

@@ -109,7 +109,7 @@ impl Switch {
             found: None,
         }
     }
-    /// Sets the local time, which decides which time ranges of access lists are active.
+    /// Sets the time, UTC, which decides with the configured time zone which time ranges of access lists are active.
     pub const fn set_minute(&mut self, now: Minute) {
         self.minute = Some(now);
     }

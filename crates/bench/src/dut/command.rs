@@ -3,8 +3,8 @@
 //! Invariant: the second command runs whenever the first one was started, even if the first one failed.
 
 use super::Device;
-use crate::os::Netns;
 use anyhow::{Context, Result};
+use lanyard_tester::os::Netns;
 
 /// A device that is set up by a command.
 pub struct Commanded {

@@ -6,10 +6,10 @@
 
 use super::Device;
 use crate::bed::Bed;
-use crate::os::{Pinned, cores, monotonic_ns};
-use crate::tester::bpf::{self, Attached};
 use anyhow::{Context, Result, ensure};
 use lanyard_netdev::PacketSocket;
+use lanyard_tester::bpf::{self, Attached};
+use lanyard_tester::os::{Pinned, cores, monotonic_ns};
 use libbpf_rs::Object;
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -6,8 +6,8 @@
 
 use super::{Device, Hook, Resets, mac_of, router_address};
 use crate::bed::Bed;
-use crate::os::{Netns, Reaped, check_interrupted, monotonic_ns};
 use anyhow::{Context, Result, bail};
+use lanyard_tester::os::{Netns, Reaped, check_interrupted, monotonic_ns};
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};

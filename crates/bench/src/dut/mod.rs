@@ -13,10 +13,10 @@ pub use impaired::{Impaired, Impairment};
 pub use lanyard::{Executable, Lanyard, PortMode, Startup};
 
 use crate::bed::Bed;
-use crate::os::Netns;
-use crate::tester::bpf;
 use anyhow::{Context, Result, bail};
 use lanyard_netdev::Netdev;
+use lanyard_tester::bpf;
+use lanyard_tester::os::Netns;
 
 /// A running device under test. Dropping it takes it down.
 pub trait Device {

@@ -5,8 +5,8 @@
 
 use super::Device;
 use crate::bed::Bed;
-use crate::os::{Netns, Reaped, cores, wait_until};
 use anyhow::{Context, Result};
+use lanyard_tester::os::{Netns, Reaped, cores, wait_until};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;

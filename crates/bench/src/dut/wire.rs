@@ -2,8 +2,8 @@
 
 use super::Device;
 use crate::bed::Bed;
-use crate::tester::bpf::{self, Attached};
 use anyhow::{Result, anyhow, ensure};
+use lanyard_tester::bpf::{self, Attached};
 use libbpf_rs::{MapCore, MapFlags, Object};
 use zerocopy::IntoBytes;
 

@@ -5,13 +5,13 @@
 
 use super::Subject;
 use crate::dut::{Executable, Hook, Kind};
-use crate::os::{check_interrupted, cores};
 use crate::report::{DeviceNote, Results};
+use crate::selftest::own_latency;
 use crate::testbed::{Given, Setup, TestBed};
-use crate::tester::selftest::own_latency;
-use crate::tester::traffic::CountAt;
-use crate::tester::trial::{Offer, Outcome, Tester};
 use anyhow::{Context, Result, bail, ensure};
+use lanyard_tester::os::{check_interrupted, cores};
+use lanyard_tester::traffic::CountAt;
+use lanyard_tester::trial::{Offer, Outcome, Tester};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ impl Tester for Bench {
         self.bed()?.trial(offer)
     }
 
-    fn about(&self) -> crate::tester::trial::About {
+    fn about(&self) -> lanyard_tester::trial::About {
         self.bed.as_ref().map(Tester::about).unwrap_or_default()
     }
 }

@@ -5,8 +5,8 @@
 //! pattern.
 
 use super::search::Seen;
-use crate::tester::traffic::{Cast, Hosts, Order, Stream};
-use crate::tester::trial::{Offer, Outcome};
+use lanyard_tester::traffic::{Cast, Hosts, Order, Stream};
+use lanyard_tester::trial::{Offer, Outcome};
 
 /// The least rate of a stream, frames per second: the generator's.
 pub const RATE_MIN: f64 = 100.0;
@@ -226,7 +226,7 @@ fn pairs(pattern: Pattern, ports: usize) -> Vec<(usize, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tester::trial::StreamOutcome;
+    use lanyard_tester::trial::StreamOutcome;
     use std::time::Duration;
 
     fn template() -> Template {

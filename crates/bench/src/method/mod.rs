@@ -17,13 +17,13 @@ pub mod search;
 #[cfg(test)]
 mod sim;
 
-use crate::os::check_interrupted;
 use crate::report::Unit;
 use crate::report::{Axis, Better, DeviceNote, Key, Results, Series};
-use crate::tester::trial::{Offer, Outcome, Tester};
 use anyhow::{Context, Result, bail};
 use flow::{Flows, Load};
 use indicatif::{ProgressBar, ProgressStyle};
+use lanyard_tester::os::check_interrupted;
+use lanyard_tester::trial::{Offer, Outcome, Tester};
 use search::{End, Found, Limits, Search, Seen, Step};
 use std::time::{Duration, Instant};
 

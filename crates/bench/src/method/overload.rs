@@ -10,8 +10,8 @@ use super::flow::{Flows, Load, Pattern, Template};
 use super::search::{End, Search};
 use super::{Figure, Precision, Run, Turn, rate_limits, record};
 use crate::report::{Axis, Better, Key, Row, Target, Unit};
-use crate::tester::traffic::Stream;
 use anyhow::Result;
+use lanyard_tester::traffic::Stream;
 
 /// Offered loads as parts of the saturating load.
 pub const STEPS: [f64; 12] = [0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0];
@@ -167,7 +167,7 @@ fn one(
     if seen.loss > 0.0 { turn.rest() } else { Ok(()) }
 }
 
-fn percentile(outcome: &crate::tester::trial::Outcome, percent: f64) -> Option<f64> {
+fn percentile(outcome: &lanyard_tester::trial::Outcome, percent: f64) -> Option<f64> {
     outcome.latency().percentile(percent).map(|ns| ns as f64 / 1e3)
 }
 

@@ -7,9 +7,9 @@
 use super::noise::Noise;
 use super::{Run, Subject, Timing};
 use crate::report::Results;
-use crate::tester::traffic::{Cast, Hosts, Stream};
-use crate::tester::trial::{CpuShare, Offer, Outcome, StreamOutcome, Tester};
 use anyhow::{Result, bail};
+use lanyard_tester::traffic::{Cast, Hosts, Stream};
+use lanyard_tester::trial::{CpuShare, Offer, Outcome, StreamOutcome, Tester};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -265,7 +265,7 @@ impl Simulated {
             }
         }
         let received: u64 = received_at.iter().sum();
-        let mut latency = crate::tester::histogram::Histogram::default();
+        let mut latency = lanyard_tester::histogram::Histogram::default();
         if sent.stream.stamp {
             // A queue grows as 1 / (1 - load), up to what the buffer holds.
             let queue = (1.0 / (1.0 - load).max(1e-3)).min(1.0 + self.model.buffer);
@@ -347,8 +347,8 @@ impl Tester for Simulated {
         Ok(self.run(offer, Duration::ZERO))
     }
 
-    fn about(&self) -> crate::tester::trial::About {
-        crate::tester::trial::About { own_latency_ns: self.model.own_ns, ..Default::default() }
+    fn about(&self) -> lanyard_tester::trial::About {
+        lanyard_tester::trial::About { own_latency_ns: self.model.own_ns, ..Default::default() }
     }
 }
 

@@ -5,9 +5,9 @@
 
 use crate::dut::{Device, Kind, Lanyard, PortMode};
 use crate::testbed::{Setup, TestBed};
-use crate::tester::traffic::{Ip, Order, Stream};
-use crate::tester::trial::{Offer, Tester};
 use anyhow::{Context, Result, ensure};
+use lanyard_tester::traffic::{Ip, Order, Stream};
+use lanyard_tester::trial::{Offer, Tester};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

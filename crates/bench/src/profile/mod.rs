@@ -13,14 +13,14 @@ mod symbols;
 pub use symbols::Part;
 
 use crate::dut::{Executable, Kind};
-use crate::os;
 use crate::report::Unit;
 use crate::report::{Axis, Bars, Better, DeviceNote, Key, Outputs, Results, Series};
 use crate::testbed::{Setup, TestBed};
-use crate::tester;
-use crate::tester::traffic::{Ip, Order, Stream};
-use crate::tester::trial::{Offer, Outcome, Tester};
 use anyhow::{Result, bail, ensure};
+use lanyard_tester;
+use lanyard_tester::os;
+use lanyard_tester::traffic::{Ip, Order, Stream};
+use lanyard_tester::trial::{Offer, Outcome, Tester};
 use perf::{Counters, Sample, Sampler};
 use programs::Programs;
 use std::collections::BTreeMap;
@@ -254,7 +254,7 @@ fn sampled(bed: &mut TestBed, offer: &Offer, kind: Kind, core: usize) -> Result<
 fn sending(symbols: &Symbols, samples: &[Sample]) -> RangeInclusive<u64> {
     let sends = samples.iter().filter(|sample| symbols.classify(sample).1 == "bpf:send");
     let times = || sends.clone().map(|sample| sample.time_ns);
-    let lead = tester::LEAD.as_nanos() as u64;
+    let lead = lanyard_tester::LEAD.as_nanos() as u64;
     times().min().map_or(u64::MAX, |first| first + lead)..=times().max().unwrap_or(0)
 }
 

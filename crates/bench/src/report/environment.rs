@@ -38,7 +38,7 @@ impl Environment {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             kernel: first_line("/proc/sys/kernel/osrelease"),
             cpu: cpu_model(),
-            cores: crate::os::cores(),
+            cores: lanyard_tester::os::cores(),
             boot: first_line("/proc/cmdline"),
             governor: first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             load: first_line("/proc/loadavg").split(' ').next().and_then(|s| s.parse().ok()).unwrap_or(0.0),

@@ -11,9 +11,9 @@
 //!
 //! Invariant: an instance that was started here is detached when its [`Switch`] is dropped.
 
-use crate::os::{self, Netns, Reaped};
 use crate::report::{Arm, Outputs, Results, Row, Target, Unit};
 use anyhow::{Context, Result, bail, ensure};
+use lanyard_tester::os::{self, Netns, Reaped};
 use serde_json::json;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

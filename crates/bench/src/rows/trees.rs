@@ -10,9 +10,9 @@
 //! hellos are sent.
 
 use crate::dut::{Executable, Lanyard};
-use crate::os::{self, Netns, wait_until};
 use crate::report::{Arm, Better, Outputs, Results, Row, Target, Unit};
 use anyhow::{Context, Result, ensure};
+use lanyard_tester::os::{self, Netns, wait_until};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -7,8 +7,8 @@ use crate::method::search::{End, Limits, Search};
 use crate::method::{Figure, Run, record, record_found};
 use crate::report::Unit;
 use crate::report::{Axis, Better};
-use crate::tester::trial::Offer;
 use anyhow::Result;
+use lanyard_tester::trial::Offer;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -11,9 +11,9 @@ use crate::method::flow::{Flows, Load};
 use crate::method::{Figure, Run, Turn, record};
 use crate::report::Unit;
 use crate::report::{Axis, Better, Key};
-use crate::tester::histogram::Histogram;
-use crate::tester::traffic::Stream;
 use anyhow::{Context, Result};
+use lanyard_tester::histogram::Histogram;
+use lanyard_tester::traffic::Stream;
 
 /// Preamble, start of frame and the gap between two frames, in bytes.
 const OVERHEAD: f64 = 20.0;

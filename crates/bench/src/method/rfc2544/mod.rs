@@ -13,9 +13,9 @@ mod tests;
 
 use super::flow::{Flows, Load, Pattern, Template};
 use super::{Precision, Run, Turn};
-use crate::tester::traffic::Stream;
-use crate::tester::trial::Offer;
 use anyhow::Result;
+use lanyard_tester::traffic::Stream;
+use lanyard_tester::trial::Offer;
 use std::collections::BTreeMap;
 
 /// Frame sizes of section 9.1 with FCS, and the usual jumbo frame.
@@ -156,7 +156,7 @@ fn unable(run: &mut Run, plan: &Plan) -> Result<Vec<(usize, usize)>> {
             match turn.offer(&few) {
                 Ok(outcome) => Ok((flows.seen(&outcome).loss >= 1.0).then(|| "none arrives".to_owned())),
                 Err(why) => {
-                    crate::os::check_interrupted()?;
+                    lanyard_tester::os::check_interrupted()?;
                     Ok(Some(format!("{why:#}")))
                 }
             }

@@ -8,8 +8,8 @@ use crate::method::flow::Load;
 use crate::method::{Figure, Run, record, whole};
 use crate::report::Unit;
 use crate::report::{Axis, Better};
-use crate::tester::trial::{Offer, RateChange};
 use anyhow::Result;
+use lanyard_tester::trial::{Offer, RateChange};
 
 /// The overload of 26.5, as a part of the throughput.
 const OVERLOAD: f64 = 1.1;

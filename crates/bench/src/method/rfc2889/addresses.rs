@@ -10,9 +10,9 @@ use crate::method::search::{End, Limits, Search, Seen};
 use crate::method::{Figure, Run, Turn, record_found};
 use crate::report::Better;
 use crate::report::Unit;
-use crate::tester::traffic::{Hosts, Stream};
-use crate::tester::trial::Offer;
 use anyhow::Result;
+use lanyard_tester::traffic::{Hosts, Stream};
+use lanyard_tester::trial::Offer;
 use std::time::Duration;
 
 const TEST_PORT: usize = 0;
@@ -131,6 +131,6 @@ fn learn(turn: &mut Turn, plan: &Plan, count: u32, rate_pps: Option<u32>) -> Res
         asked.streams.first().and_then(|stream| stream.received_at.get(port)).copied().unwrap_or(0)
     };
     let known = at(LEARNING_PORT).saturating_sub(at(MONITORING_PORT)).min(u64::from(count));
-    let offered = spoken.streams.first().map_or(0.0, crate::tester::trial::StreamOutcome::tx_pps);
+    let offered = spoken.streams.first().map_or(0.0, lanyard_tester::trial::StreamOutcome::tx_pps);
     Ok((offered, known as u32))
 }

@@ -10,8 +10,8 @@ use crate::method::{Figure, Run, rate_limits, record, record_found};
 use crate::report::Unit;
 use crate::report::statistics::Spread;
 use crate::report::{Axis, Better};
-use crate::tester::traffic::Stream;
 use anyhow::Result;
+use lanyard_tester::traffic::Stream;
 
 /// Measures the throughput of a pattern, then the forwarding rate and the loss at the greatest load that can
 /// be offered.

@@ -5,12 +5,12 @@ use super::{Plan, rate};
 use crate::method::flow::{Flows, Load, Pattern, Template};
 use crate::method::search::Search;
 use crate::method::{Figure, Run, rate_limits, record, record_found};
-use crate::os::check_interrupted;
 use crate::report::Better;
 use crate::report::Unit;
-use crate::tester::traffic::Stream;
-use crate::tester::trial::Offer;
 use anyhow::Result;
+use lanyard_tester::os::check_interrupted;
+use lanyard_tester::traffic::Stream;
+use lanyard_tester::trial::Offer;
 
 /// Frames of each kind.
 const FRAMES: u64 = 1000;

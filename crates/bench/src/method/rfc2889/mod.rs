@@ -14,8 +14,8 @@ use super::flow::{Flows, Pattern, Template};
 use super::{Figure, Precision, Run, Turn};
 use crate::report::Unit;
 use crate::report::{Axis, Better};
-use crate::tester::traffic::Stream;
 use anyhow::Result;
+use lanyard_tester::traffic::Stream;
 use std::time::Duration;
 
 /// Frame sizes of section 4 with FCS: those of RFC 2544.

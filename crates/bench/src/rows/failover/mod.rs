@@ -9,10 +9,10 @@ mod probe;
 mod ring;
 
 use crate::dut::Executable;
-use crate::os;
 use crate::report::{Arm, Outputs, Results, Row, Target, Unit};
 use anyhow::{Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
+use lanyard_tester::os;
 use probe::{Host, Outage};
 use ring::{Cut, Ring};
 use std::path::PathBuf;

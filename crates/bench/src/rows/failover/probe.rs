@@ -4,9 +4,9 @@
 //! A frame counts at the time when it was sent, so the figure is the network's and does not contain
 //! delays of the receiver or the machine. Resolution: [`INTERVAL`].
 
-use crate::os::{self, Netns, check_interrupted};
 use anyhow::{Context, Result, bail};
 use lanyard_netdev::PacketSocket;
+use lanyard_tester::os::{self, Netns, check_interrupted};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};

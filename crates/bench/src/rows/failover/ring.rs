@@ -13,8 +13,8 @@
 
 use super::probe::Host;
 use crate::dut::{Executable, Lanyard};
-use crate::os::{Netns, wait_until};
 use anyhow::{Context, Result};
+use lanyard_tester::os::{Netns, wait_until};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -4,10 +4,10 @@
 use super::rig::{Rig, Settings};
 use crate::bed::{Bed, Traffic};
 use crate::dut::{Device, Kind, PortMode};
-use crate::os::{Netns, Pinned, check_interrupted, wait_until};
-use crate::tester::traffic::{CountAt, Generator, Hosts, Receiver, SIZE_MAX, SIZE_MIN, Stream};
 use anyhow::{Context, Result};
 use lanyard_netdev::PacketSocket;
+use lanyard_tester::os::{Netns, Pinned, check_interrupted, wait_until};
+use lanyard_tester::traffic::{CountAt, Generator, Hosts, Receiver, SIZE_MAX, SIZE_MIN, Stream};
 use std::time::{Duration, Instant};
 
 /// A host that never sends, so frames to it are flooded.

@@ -3,9 +3,9 @@
 use super::rig::{Rig, Settings};
 use crate::bed::{Bed, SENDER_IP, SINK_IP, Traffic};
 use crate::dut::{Device, Kind, PortMode};
-use crate::os::{Pinned, Reaped, check_interrupted, wait_until};
 use crate::report::statistics::Spread;
 use anyhow::{Context, Result, bail, ensure};
+use lanyard_tester::os::{Pinned, Reaped, check_interrupted, wait_until};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType};
 use std::net::UdpSocket;
 use std::os::fd::{FromRawFd, OwnedFd};

@@ -15,10 +15,10 @@ pub use rig::{Rig, Settings};
 pub use rows::{Arm, Load, RowPlan, all};
 
 use crate::dut::Executable;
-use crate::os;
 use crate::report::{self, Outputs, Results, Row};
 use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
+use lanyard_tester::os;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -121,7 +121,7 @@ pub fn run(rows: &[RowPlan], rounds: usize, settings: &Settings) -> Results {
     results.parameter("rounds", rounds);
     results.parameter("window_ms", settings.window.as_millis());
     results.note(
-        "one core runs generator, device and receiver in turn (lanyard_bench::tester::traffic); \
+        "one core runs generator, device and receiver in turn (lanyard_tester::traffic); \
          `bench rfc2544` and `bench overload` use the tester with a core of its own",
     );
     for (number, row) in rows.iter().enumerate() {

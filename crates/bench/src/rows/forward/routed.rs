@@ -5,14 +5,14 @@
 use super::rig::{Rig, Settings};
 use crate::bed::{Bed, Traffic};
 use crate::dut::Hook;
-use crate::os::{Netns, Pinned, wait_until};
-use crate::tester::traffic::{CountAt, Generator, Hosts, Ip, Receiver, SIZE_MIN, SIZE_MIN_V6, Stream};
 use anyhow::{Context, Result, anyhow, ensure};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use lanyard_ebpf::{EbpfPlane, Options};
 use lanyard_pipeline::route::{Adjacency, RifAttachment, RifState, RouteChange, RouteTarget, Urpf};
 use lanyard_pipeline::state::{Delivery, FdbTarget, HookChoice, PlaneState, PortKind, PortState, VlanState};
 use lanyard_plane::Plane;
+use lanyard_tester::os::{Netns, Pinned, wait_until};
+use lanyard_tester::traffic::{CountAt, Generator, Hosts, Ip, Receiver, SIZE_MIN, SIZE_MIN_V6, Stream};
 use lanyard_types::{AdjacencyId, GroupId, MacAddr, PortId, RifId, VlanId, VrfId};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -7,8 +7,8 @@ use super::rig::{Rig, Settings};
 use super::routed::{By, RoutedLoad, RoutedRig};
 use crate::dut::{Hook, Kind, PortMode, Startup};
 use crate::report::{Axis, Target, Unit};
-use crate::tester::traffic::{Cast, CountAt, Ip, Stream};
 use anyhow::Result;
+use lanyard_tester::traffic::{Cast, CountAt, Ip, Stream};
 
 /// The frame sizes of RFC 2544, section 9.1, without the smallest, which has rows of its own.
 const SIZES: [usize; 6] = [128, 256, 512, 1024, 1280, 1518];

@@ -19,11 +19,11 @@ mod network;
 mod published;
 mod rig;
 
-use crate::os;
 use crate::report::{Axis, Better, DeviceNote, Key, Outputs, Results, Row, Series, Target, Unit};
 use anyhow::{Result, ensure};
 use lanyard_offload::Policy;
 use lanyard_offload::strategy::NAMES;
+use lanyard_tester::os;
 use published::PUBLISHED;
 use rig::Rig;
 use serde_json::json;

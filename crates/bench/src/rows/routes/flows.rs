@@ -4,9 +4,9 @@
 //! A datagram counts at the time when it was sent, so delays of the receiver or the machine are not in the figure.
 //! Resolution: [`INTERVAL`].
 
-use crate::os::{self, Netns, check_interrupted};
 use anyhow::{Context, Result, bail, ensure};
 use lanyard_netdev::{Netdev, PacketSocket};
+use lanyard_tester::os::{self, Netns, check_interrupted};
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -14,11 +14,11 @@ mod asker;
 mod flows;
 
 use crate::dut::{Executable, Lanyard};
-use crate::os::{self, Netns, wait_until};
 use crate::report::{Arm, Outputs, Results, Row, Target, Unit};
 use anyhow::{Context, Result, bail, ensure};
 use asker::Asker;
 use flows::Flows;
+use lanyard_tester::os::{self, Netns, wait_until};
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;

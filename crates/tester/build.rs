@@ -10,7 +10,7 @@ fn main() {
     println!("cargo:rerun-if-changed=bpf");
     println!("cargo:rerun-if-env-changed=CLANG");
     if let Err(why) = build() {
-        eprintln!("lanyard-bench: {why}");
+        eprintln!("lanyard-tester: {why}");
         std::process::exit(1);
     }
 }

@@ -94,9 +94,9 @@ pub struct FlowAbi {
     pub latency_min: u64,
     pub latency_max: u64,
     pub window: [u64; WINDOW_WORDS],
-    pub buckets: [u32; crate::tester::histogram::BUCKETS],
+    pub buckets: [u32; crate::histogram::BUCKETS],
 }
-const _: () = assert!(size_of::<FlowAbi>() == 112 + 8 * WINDOW_WORDS + 4 * crate::tester::histogram::BUCKETS);
+const _: () = assert!(size_of::<FlowAbi>() == 112 + 8 * WINDOW_WORDS + 4 * crate::histogram::BUCKETS);
 
 impl FlowAbi {
     /// The state of a flow of which nothing has arrived.
@@ -118,7 +118,7 @@ impl FlowAbi {
             latency_min: u64::MAX,
             latency_max: 0,
             window: [0; WINDOW_WORDS],
-            buckets: [0; crate::tester::histogram::BUCKETS],
+            buckets: [0; crate::histogram::BUCKETS],
         }
     }
 }

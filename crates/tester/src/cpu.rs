@@ -1,6 +1,6 @@
 //! The use of the processors between two moments: /proc/stat, proc(5).
 
-use crate::tester::trial::CpuShare;
+use crate::trial::CpuShare;
 use anyhow::{Context, Result};
 
 /// Ticks of each processor since the start of the machine.

@@ -4,8 +4,8 @@
 //! size includes its FCS, as in the RFCs. A veth carries no FCS, so "64 bytes" is 60 bytes of memory. The size
 //! includes the VLAN tag, if there is one.
 
+use crate::bpf::{self, ArrivalsAbi, Attached, DEVICE_SLOTS, ProgressAbi, StreamAbi};
 use crate::os::{Netns, check_interrupted};
-use crate::tester::bpf::{self, ArrivalsAbi, Attached, DEVICE_SLOTS, ProgressAbi, StreamAbi};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use libbpf_rs::{MapCore, MapFlags, Object};
 use std::time::Duration;

@@ -8,7 +8,7 @@ use super::abi::{
     FILL, HEAD_MAX, SEND_CHECKSUM, SEND_DST_GROUP, SEND_DST_IP, SEND_DST_MAC, SEND_RANDOM, SEND_STAMP,
     SEND_VERIFY, SLOT_BITS, SenderAbi,
 };
-use crate::tester::traffic::{Cast, FCS, HOSTS_MAX, Hosts, Ip, Order, SIZE_MIN, Stream};
+use crate::traffic::{Cast, FCS, HOSTS_MAX, Hosts, Ip, Order, SIZE_MIN, Stream};
 use anyhow::{Result, ensure};
 use zerocopy::FromZeros as _;
 

@@ -6,8 +6,8 @@
 use super::Planned;
 use super::abi::{SenderAbi, SendingAbi};
 use super::send::{Progress, Schedule, Sends};
+use crate::bpf;
 use crate::os::Netns;
-use crate::tester::bpf;
 use anyhow::{Context, Result, anyhow, ensure};
 use libbpf_rs::{MapCore, MapFlags, Object};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};

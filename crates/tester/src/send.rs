@@ -1,8 +1,8 @@
 //! The common part of the ways of sending: when a stream is to send, and how far it has come.
 
 use super::abi::SenderAbi;
-use crate::tester::traffic::Stream;
-use crate::tester::trial::Offer;
+use crate::traffic::Stream;
+use crate::trial::Offer;
 use anyhow::Result;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;

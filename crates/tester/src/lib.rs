@@ -14,8 +14,8 @@ mod cpu;
 pub mod histogram;
 mod listen;
 mod live;
+pub mod os;
 mod ports;
-pub mod selftest;
 mod send;
 mod socket;
 mod template;
@@ -29,10 +29,10 @@ pub use live::LENGTH_MAX as LIVE_LENGTH_MAX;
 pub use ports::Port;
 pub use template::{SIZE_JUMBO, SIZE_RUNT, Template};
 
-use crate::os::{self, Netns, Pinned, monotonic_ns};
-use crate::tester::histogram::Histogram;
-use crate::tester::traffic::{CountAt, FCS};
-use crate::tester::trial::{About, Gap, Offer, Outcome, StreamOutcome, Tester};
+use crate::histogram::Histogram;
+use crate::os::{Netns, Pinned, monotonic_ns};
+use crate::traffic::{CountAt, FCS};
+use crate::trial::{About, Gap, Offer, Outcome, StreamOutcome, Tester};
 use abi::{EPOCHS, FlowAbi, SLOTS_MAX};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use checker::Checker;
@@ -46,7 +46,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The time from the setup of a trial to its first frame, in which the kernel creates its page pool.
-pub(crate) const LEAD: Duration = Duration::from_millis(30);
+pub const LEAD: Duration = Duration::from_millis(30);
 /// The interval at which a running trial is checked.
 const LOOK: Duration = Duration::from_millis(2);
 /// The interval at which the trial's links are checked.

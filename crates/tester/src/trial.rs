@@ -5,8 +5,8 @@
 //! measured. A procedure uses only the trait [`Tester`], so it can be tested against simulated ones. Invariant: a
 //! trial that ended early says so in [`Outcome::cut_short`] and still contains the results until then.
 
-use crate::tester::histogram::Histogram;
-use crate::tester::traffic::Stream;
+use crate::histogram::Histogram;
+use crate::traffic::Stream;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

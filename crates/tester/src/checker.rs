@@ -6,9 +6,9 @@
 
 use super::abi::{FlowAbi, JudgingAbi};
 use super::listen::Listener;
+use crate::bpf::{self, Attached};
 use crate::os::Netns;
-use crate::tester::bpf::{self, Attached};
-use crate::tester::traffic::CountAt;
+use crate::traffic::CountAt;
 use anyhow::{Context, Result, anyhow, bail};
 use libbpf_rs::{MapCore, MapFlags, Object};
 use zerocopy::{FromBytes as _, IntoBytes as _};

@@ -4,14 +4,14 @@
 //! compared with it. Counts must be exact; times and rates must lie within the tolerance that is printed beside them.
 
 use crate::dut::{Impaired, Impairment};
-use crate::os;
 use crate::report::Environment;
 use crate::testbed::{Setup, TestBed};
-use crate::tester::SendMethod;
-use crate::tester::histogram::Histogram;
-use crate::tester::traffic::{CountAt, Stream};
-use crate::tester::trial::{Offer, StreamOutcome, Tester};
 use anyhow::{Context, Result, bail};
+use lanyard_tester::SendMethod;
+use lanyard_tester::histogram::Histogram;
+use lanyard_tester::os;
+use lanyard_tester::traffic::{CountAt, Stream};
+use lanyard_tester::trial::{Offer, StreamOutcome, Tester};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -6,7 +6,7 @@
 
 use super::abi::{EPOCHS, FlowAbi, SLOT_BITS, SLOTS_MAX, WINDOW_WORDS};
 use super::template::{MAGIC, STAMP, UDP_PORTS, sound};
-use crate::tester::histogram::bucket_of;
+use crate::histogram::bucket_of;
 
 /// The first two bytes of every host's MAC address. They mark the tester's frames.
 const HOST_MARK: [u8; 2] = [0x02, 0x4c];
@@ -157,8 +157,8 @@ fn advance(flow: &mut FlowAbi, seq: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tester::Template;
-    use crate::tester::traffic::{Ip, Stream};
+    use crate::Template;
+    use crate::traffic::{Ip, Stream};
 
     const EPOCH: u32 = 5;
 

@@ -112,7 +112,7 @@ pub fn cannot_measure() -> Option<String> {
     if let Err(why) = Netns::new() {
         return Some(format!("{why:#}"));
     }
-    crate::tester::bpf::refused().map(str::to_owned)
+    crate::bpf::refused().map(str::to_owned)
 }
 
 /// Prepares for measuring: checks the rights, excludes other measurements while the returned value
