@@ -8,6 +8,7 @@
 
 mod harness;
 
+mod access;
 mod access_lists;
 mod capture;
 mod churn;

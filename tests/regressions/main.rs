@@ -62,6 +62,11 @@ fn lacp() {
 }
 
 #[test]
+fn terminal() {
+    replay("terminal", lanyard_access::fuzz_terminal);
+}
+
+#[test]
 fn snoop() {
     replay("snoop", lanyard_snoop::fuzz);
 }

@@ -154,6 +154,13 @@ pub fn encode(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
+/// The size of the window, as a client sends it (RFC 1073).
+#[must_use]
+pub fn window(columns: u16, rows: u16) -> Vec<u8> {
+    let size = [columns.to_be_bytes(), rows.to_be_bytes()].concat();
+    [&[IAC, SB, WINDOW_SIZE], encode(&size).as_slice(), &[IAC, SE]].concat()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,5 +216,8 @@ mod tests {
     #[test]
     fn what_is_sent() {
         assert_eq!(encode(&[b'a', IAC, b'b']), [b'a', IAC, IAC, b'b']);
+        for size in [(80, 24), (0, 0), (255, 65_535)] {
+            check(&window(size.0, size.1), b"", b"", Some(size));
+        }
     }
 }

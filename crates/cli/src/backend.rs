@@ -436,6 +436,8 @@ pub trait Access {
     fn hash_secrets(&mut self, config: &mut Config) -> Result<(), Refusal>;
     /// Adds a command to the audit log.
     fn audit(&mut self, entered: Entered<'_>);
+    /// `clear line`: ends the session on a terminal line, such as `vty 3`; false when there is none.
+    fn clear_line(&mut self, name: &str) -> bool;
     /// `show archive log config`.
     fn audit_log(&mut self) -> view::AuditLog;
 }

@@ -47,6 +47,7 @@ pub fn keywords() -> Vec<&'static str> {
         trees.service_group,
         trees.time_range,
         trees.access_map,
+        trees.line,
     ];
     modes.into_iter().for_each(|tree| collect(tree, &mut all));
     all.into_iter().collect()

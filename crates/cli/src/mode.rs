@@ -4,7 +4,7 @@
 
 use lanyard_acl::Kind;
 use lanyard_config::InterfaceName;
-use lanyard_config::access::LEVEL_USER;
+use lanyard_config::access::{LEVEL_USER, LineRange};
 use lanyard_types::VlanSet;
 
 /// A configuration mode. There is one for each session, so its size does not matter.
@@ -43,6 +43,8 @@ pub enum ConfigMode {
     TimeRange(String),
     /// `vlan access-map`: name and sequence number.
     AccessMap(String, u32),
+    /// `line console 0`, `line vty`.
+    Line(LineRange),
 }
 
 /// A session's mode.
@@ -82,6 +84,7 @@ impl ConfigMode {
             Self::ServiceGroup(_) => "-service-group",
             Self::TimeRange(_) => "-time-range",
             Self::AccessMap(..) => "-access-map",
+            Self::Line(_) => "-line",
         }
     }
     /// The lines that lead to this mode from global configuration mode.
@@ -105,6 +108,7 @@ impl ConfigMode {
             Self::ServiceGroup(name) => Some(format!("object-group service {name}")),
             Self::TimeRange(name) => Some(format!("time-range {name}")),
             Self::AccessMap(name, seq) => Some(format!("vlan access-map {name} {seq}")),
+            Self::Line(range) => Some(range.words()),
         }
     }
 }

@@ -306,6 +306,10 @@ pub struct DropEntry {
 pub struct Users {
     /// The sessions.
     pub users: Vec<User>,
+    /// Sessions that were dropped because their client did not read, since the start of the daemon.
+    pub stalled: u64,
+    /// Connections that were closed at once because there were too many.
+    pub turned_away: u64,
 }
 
 /// One session.

@@ -6,6 +6,7 @@ mod common;
 use common::picks;
 use lanyard_cli::mode::ConfigMode;
 use lanyard_cli::{apply_text, generate, text};
+use lanyard_config::access::LineRange;
 use lanyard_config::{Config, InterfaceName};
 use lanyard_types::VlanSet;
 
@@ -32,6 +33,8 @@ fn modes() -> Vec<(ConfigMode, &'static [&'static str])> {
         ),
         (ConfigMode::Vlan(VlanSet::EMPTY), &["vlan 11"]),
         (ConfigMode::Mst, &["spanning-tree mst configuration"]),
+        (ConfigMode::Line(LineRange::Vty(0, 4)), &["line vty 0 4"]),
+        (ConfigMode::Line(LineRange::Console), &["line console 0", "line vty 3 9"]),
         (ConfigMode::Vrf { name: "red".into(), family: None }, &["vrf definition red"]),
         (
             ConfigMode::Track(1),

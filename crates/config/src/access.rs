@@ -19,7 +19,7 @@ pub const MAX_SECRET: usize = 127;
 /// The maximum length of a user's name, in bytes.
 pub const MAX_NAME: usize = 64;
 
-/// `username`, `enable secret`, `privilege`, `platform socket group`.
+/// `username`, `enable secret`, `privilege`, `platform socket group`, `line`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
     /// `username`, by name.
@@ -30,6 +30,8 @@ pub struct Access {
     pub privileges: Privileges,
     /// `platform socket group`.
     pub socket_group: Option<SocketGroup>,
+    /// `line`.
+    pub lines: Lines,
 }
 
 /// `username NAME`.
@@ -222,6 +224,101 @@ pub struct SocketGroup {
     pub name: String,
     /// The level of its members' sessions; `None` is `read-only`: level 1, which `enable` does not raise.
     pub level: Option<u8>,
+}
+
+/// The number of lines of the VTY that can be configured. Sessions beyond use the settings of the last one.
+pub const VTY_LINES: usize = 16;
+
+/// The settings of all terminal lines.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lines {
+    /// `line console 0`.
+    pub console: TerminalLine,
+    /// `line vty N`.
+    pub vty: [TerminalLine; VTY_LINES],
+}
+
+/// The lines that a `line` command names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LineRange {
+    /// `line console 0`.
+    Console,
+    /// `line vty FIRST LAST`, both 0..=15.
+    Vty(u8, u8),
+}
+
+impl LineRange {
+    /// The command that leads to its mode.
+    #[must_use]
+    pub fn words(self) -> String {
+        match self {
+            Self::Console => "line console 0".into(),
+            Self::Vty(first, last) if first == last => format!("line vty {first}"),
+            Self::Vty(first, last) => format!("line vty {first} {last}"),
+        }
+    }
+}
+
+/// The settings of one terminal line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TerminalLine {
+    /// `exec-timeout`: an idle session ends after so many seconds; 0 is never.
+    pub exec_timeout_s: u32,
+    /// `no login`: sessions without a login, at level 1.
+    pub no_login: bool,
+    /// `transport input`.
+    pub transport: Transport,
+}
+
+impl Default for TerminalLine {
+    /// The defaults of IOS, with `login local`.
+    fn default() -> Self {
+        Self { exec_timeout_s: 600, no_login: false, transport: Transport::None }
+    }
+}
+
+/// `transport input`: the protocols by which sessions may come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// None.
+    #[default]
+    None,
+    /// SSH, which the machine's own server provides.
+    Ssh,
+    /// Telnet.
+    Telnet,
+    /// Both.
+    All,
+}
+
+impl Transport {
+    /// True when telnet may be used.
+    #[must_use]
+    pub const fn telnet(self) -> bool {
+        matches!(self, Self::Telnet | Self::All)
+    }
+}
+
+impl Lines {
+    /// The settings of a line of the VTY.
+    #[must_use]
+    pub fn vty(&self, number: usize) -> &TerminalLine {
+        &self.vty[number.min(VTY_LINES - 1)]
+    }
+    /// The lines of a range.
+    pub fn of_mut(&mut self, range: LineRange) -> &mut [TerminalLine] {
+        match range {
+            LineRange::Console => std::slice::from_mut(&mut self.console),
+            LineRange::Vty(first, last) => {
+                self.vty.get_mut(usize::from(first)..=usize::from(last)).unwrap_or_default()
+            }
+        }
+    }
+    /// True when some line may be reached by telnet.
+    #[must_use]
+    pub fn telnet(&self) -> bool {
+        self.vty.iter().any(|line| line.transport.telnet())
+    }
 }
 
 impl Access {

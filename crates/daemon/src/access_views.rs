@@ -15,6 +15,9 @@ impl Access for Core {
         let text = self.audit.add(wall_clock(), entered);
         self.ctx.log.print(&format!("lanyard: {text}"));
     }
+    fn clear_line(&mut self, name: &str) -> bool {
+        self.users.clear(name)
+    }
     fn audit_log(&mut self) -> AuditLog {
         self.audit.view()
     }

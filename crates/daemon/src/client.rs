@@ -167,6 +167,15 @@ impl Client {
     ) -> Result<Done, ClientError> {
         self.ask(&Request::Detach, output)
     }
+    /// Begins the login of a console; the connection then carries the bytes of its terminal.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn console(mut self, terminal: &str) -> io::Result<UnixStream> {
+        let request = Request::Console { terminal: terminal.to_owned() };
+        self.writer.write_all(line(&request).as_bytes())?;
+        Ok(self.writer)
+    }
     /// Splits the connection into both halves.
     #[must_use]
     pub fn split(self) -> (Requests, Replies) {

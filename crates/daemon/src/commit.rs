@@ -50,6 +50,8 @@ pub(crate) enum CommitError {
     Secret(#[from] lanyard_access::secret::HashError),
     #[error(transparent)]
     GroupSocket(#[from] GroupSocketError),
+    #[error(transparent)]
+    Telnet(#[from] crate::telnet_server::ListenError),
     /// The configuration contradicts itself, the netdevs or a limit.
     #[error(transparent)]
     Refused(#[from] Refused),
@@ -86,6 +88,7 @@ impl CommitError {
             Self::Detached
             | Self::Secret(_)
             | Self::GroupSocket(_)
+            | Self::Telnet(_)
             | Self::Refused(_)
             | Self::Plane(_)
             | Self::Route(_)
@@ -165,6 +168,7 @@ impl Core {
         }
         next.access.hash(lanyard_access::secret::hash)?;
         let group = self.group_socket.prepare(&self.ctx.paths, next.access.socket_group.as_ref())?;
+        let telnet = self.telnet.prepare(next.access.lines.telnet())?;
         let listening = self.fpm.prepare(next.fpm.as_ref())?;
         let chip = self.configure_chip(&next)?;
         let taken = self.take_netdevs(next);
@@ -175,6 +179,10 @@ impl Core {
             Ok(()) => {
                 self.fpm.adopt(self.ctx.clock.now_ms(), listening);
                 self.group_socket.adopt(&self.ctx.paths, group);
+                if self.telnet.adopt(telnet) {
+                    let text = "telnet is on: names, secrets and commands cross the network in plain text";
+                    self.ctx.log("SYS", 4, "TELNET", text);
+                }
             }
             Err(_) if chip => self.restore_chip(),
             Err(_) => {}

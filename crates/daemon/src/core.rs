@@ -33,6 +33,7 @@ use crate::resources::{self, Resources};
 use crate::routing::{Following, Turn};
 use crate::snooping::Snooping;
 use crate::storm_control::StormControl;
+use crate::telnet_server::TelnetServer;
 use crate::tracking::{self, Tracking};
 use crate::users::Users;
 use lanyard_access::throttle::Throttle;
@@ -71,6 +72,7 @@ pub(crate) struct Core {
     pub(crate) audit: Audit,
     pub(crate) throttle: Throttle,
     pub(crate) group_socket: GroupSocket,
+    pub(crate) telnet: TelnetServer,
     pub(crate) config_sessions: ConfigSessions,
     pub(crate) archive: Archive,
     pub(crate) lock: Option<ConfigurationLock>,
@@ -149,6 +151,7 @@ impl Core {
             audit: Audit::default(),
             throttle: Throttle::default(),
             group_socket: GroupSocket::default(),
+            telnet: TelnetServer::default(),
             config_sessions: ConfigSessions::default(),
             archive,
             lock: None,

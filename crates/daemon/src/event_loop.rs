@@ -4,12 +4,13 @@
 //! Invariant: readiness is edge-triggered, and a descriptor counts as read only after a read that found nothing. Every handler
 //! does a bounded amount of work.
 
+use crate::connections;
 use crate::core::Core;
 use crate::files::FileError;
 use crate::identity::Way;
 use crate::os;
 use crate::run_error::RunError;
-use crate::server::{self, Shared};
+use crate::server::Shared;
 use crate::systemd;
 use lanyard_netdev::{Event, Events};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -88,8 +89,9 @@ pub(crate) async fn serve(mut core: Core, mut events: Events, hangup: Signal) ->
         Shared { core: core.clone(), changed: Rc::new(Notify::new()), detached: Rc::new(Notify::new()) };
     await_links(&core, &mut events);
     await_routes(&core);
-    tokio::task::spawn_local(server::serve(listener, shared.clone(), Way::Owner));
-    tokio::task::spawn_local(server::serve_group(shared.clone()));
+    tokio::task::spawn_local(connections::serve(listener, shared.clone(), Way::Owner));
+    tokio::task::spawn_local(connections::serve_group(shared.clone()));
+    tokio::task::spawn_local(crate::telnet_sessions::serve(shared.clone()));
     tokio::task::spawn_local(crate::fpm_server::serve(shared.clone()));
     announce(&core);
     tokio::task::spawn_local(systemd::watchdog());

@@ -26,6 +26,7 @@ mod clock;
 mod commit;
 mod config_files;
 mod confirm;
+mod connections;
 mod context;
 mod core;
 mod discovery;
@@ -61,6 +62,7 @@ pub mod protocol;
 mod protocols;
 mod record;
 mod relay;
+mod remote;
 mod resources;
 mod route_views;
 mod routing;
@@ -81,6 +83,9 @@ mod storm_control;
 mod syslog;
 mod system_views;
 mod systemd;
+mod telnet_server;
+mod telnet_sessions;
+mod terminal;
 #[cfg(test)]
 #[allow(clippy::panic)] // a mistake in a test
 mod testing;

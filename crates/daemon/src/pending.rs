@@ -6,7 +6,7 @@
 #[derive(Debug)]
 pub(crate) struct ConfigurationLock {
     /// The number of its line.
-    pub(crate) line: usize,
+    pub(crate) line: crate::users::LineName,
     /// When it was locked, on the daemon's clock.
     pub(crate) since_ms: u64,
 }

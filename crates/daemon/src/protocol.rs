@@ -24,6 +24,13 @@ pub enum Request {
         /// True when the input is echoed on a terminal.
         interactive: bool,
     },
+    /// Hands the connection over to the login of a console: what follows are the bytes of its terminal, in both directions,
+    /// until the connection is closed. The client's bytes have telnet's framing, which includes the size of the window
+    /// (`lanyard_access::telnet`). Must come first.
+    Console {
+        /// The name of the terminal, such as `ttyS0`.
+        terminal: String,
+    },
     /// Runs a line. Answered by `Text`s and a `Done`.
     Exec {
         /// The line.

@@ -9,6 +9,7 @@ use crate::core::Core;
 use crate::pending::{ConfigurationLock, Reload};
 use crate::run;
 use crate::startup;
+use crate::users::LineName;
 use lanyard_cli::backend::{Configuration, Files, MAX_CONFIG_BYTES, Refusal, ReloadTime, SafeChange};
 use lanyard_cli::{text, view};
 
@@ -57,7 +58,7 @@ impl SafeChange for Core {
         let Some(lock) = &self.lock else { return view::ConfigurationLock::default() };
         view::ConfigurationLock {
             locked: true,
-            line: Some(format!("vty {}", lock.line)),
+            line: Some(lock.line.to_string()),
             user: self.users.name(lock.line).map(str::to_owned),
             since_s: Some(self.ctx.clock.now_ms().saturating_sub(lock.since_ms) / 1000),
         }
@@ -108,7 +109,7 @@ impl Core {
             Some(lock) if self.users.current != Some(lock.line) => {
                 let user = self.users.name(lock.line).unwrap_or("unknown");
                 Err(format!(
-                    "the configuration is locked by {user} on vty {}: wait until that session leaves configuration, or enter \
+                    "the configuration is locked by {user} on {}: wait until that session leaves configuration, or enter \
                      clear configuration lock",
                     lock.line
                 )
@@ -118,7 +119,7 @@ impl Core {
         }
     }
     /// Ends the lock of a session that has ended, or has left configuration.
-    pub(crate) fn session_ended(&mut self, line: usize) {
+    pub(crate) fn session_ended(&mut self, line: LineName) {
         self.lock.take_if(|lock| lock.line == line);
     }
     /// When [`Core::reload_if_due`] has something to do.
@@ -178,7 +179,7 @@ mod tests {
 
     /// Runs `work` as the session on this line.
     fn on<T>(core: &mut Core, line: usize, work: impl FnOnce(&mut Core) -> T) -> T {
-        core.users.current = Some(line);
+        core.users.current = Some(LineName::Vty(line));
         let result = work(core);
         core.users.current = None;
         result
@@ -188,7 +189,7 @@ mod tests {
     fn one_session_locks_the_configuration() {
         let mut core = Bench::new().core();
         for user in ["ann", "bob"] {
-            core.users.add(user, "local", 0).expect("a line");
+            core.users.add_vty(user, "local", 0).expect("a line");
         }
         on(&mut core, 0, |core| core.lock_configuration()).expect("locked");
         on(&mut core, 0, |core| core.lock_configuration()).expect("its own");
@@ -200,7 +201,7 @@ mod tests {
         on(&mut core, 0, |core| core.commit(config("hostname a"))).expect("taken");
         on(&mut core, 1, |core| core.unlock_configuration());
         assert!(core.configuration_lock().locked, "another session's");
-        core.session_ended(0);
+        core.session_ended(LineName::Vty(0));
         on(&mut core, 1, |core| core.commit(config("hostname b"))).expect("taken");
         assert!(!core.clear_configuration_lock());
     }
@@ -246,7 +247,7 @@ mod tests {
     #[test]
     fn a_confirmed_change_is_a_checkpoint_and_an_unconfirmed_one_is_none() {
         let mut core = Bench::new().core();
-        core.users.add("ann", "local", 0).expect("a line");
+        core.users.add_vty("ann", "local", 0).expect("a line");
         core.commit_confirmed(config("hostname a"), 1).expect("taken");
         assert!(core.save_checkpoint("ann").is_err());
         assert!(on(&mut core, 0, |core| core.confirm()));

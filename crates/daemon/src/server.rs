@@ -1,4 +1,4 @@
-//! The control socket: command-line sessions over [`crate::protocol`].
+//! Command-line sessions over [`crate::protocol`]; [`crate::connections`] accepts them.
 //!
 //! Invariant: sessions, the length of a request, and output that waits for a reader are bounded. A
 //! reader that reads nothing for [`STALL`] is disconnected.
@@ -6,32 +6,25 @@
 use crate::bus::{Subscription, TooManyListeners, Topics};
 use crate::capture::{Capture, CaptureError};
 use crate::core::Core;
-use crate::identity::{self, NotPermitted, Way};
+use crate::identity::NotPermitted;
 use crate::os;
 use crate::protocol::{Done, MAX_PIECE, MAX_REQUEST, Reply, Request, line, pieces};
 use crate::snooping;
-use crate::users::{MAX_USERS, TooManyUsers};
+use crate::users::{LineName, TooManyUsers};
 use lanyard_access::secret;
-use lanyard_cli::backend::{Access, Entered};
-use lanyard_cli::{Login, Outcome, Program, Session, brctl};
-use lanyard_config::access::LEVEL_MAX;
+use lanyard_cli::{Login, Outcome, Program, Session};
 use std::cell::RefCell;
 use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
 /// How long a write may wait for its reader.
 const STALL: Duration = Duration::from_secs(60);
-/// How long a new connection may be silent.
-const HELLO: Duration = Duration::from_secs(10);
-/// Most connections: the users, and some that make a single request.
-const MAX_CONNECTIONS: usize = MAX_USERS + 28;
 
 /// The state that sessions share.
 #[derive(Clone)]
@@ -44,49 +37,15 @@ pub(crate) struct Shared {
     pub(crate) detached: Rc<Notify>,
 }
 
-/// Accepts sessions for ever.
-pub(crate) async fn serve(listener: UnixListener, shared: Shared, way: Way) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let (shared, way) = (shared.clone(), way.clone());
-                tokio::task::spawn_local(async move {
-                    session(stream, shared, &way).await;
-                    drop(place);
-                });
-            }
-            // Probably out of descriptors; try again when some have been released.
-            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-        }
-    }
-}
-
-/// Serves the sessions of `platform socket group` for ever.
-pub(crate) async fn serve_group(shared: Shared) {
-    let changed = shared.core.borrow().group_socket.changed();
-    loop {
-        let listening = shared.core.borrow().group_socket.listening();
-        let socket =
-            listening.and_then(|(group, socket)| Some((group, UnixListener::from_std(socket).ok()?)));
-        match socket {
-            Some((group, socket)) => {
-                tokio::select! {
-                    () = serve(socket, shared.clone(), Way::Group(group)) => {}
-                    () = changed.notified() => {}
-                }
-            }
-            None => changed.notified().await,
-        }
-    }
-}
-
 /// Why a session ended early. It is the last message to a client that still reads.
 #[derive(Debug, thiserror::Error)]
-enum Ended {
-    #[error("the client has closed the connection, or does not read")]
+pub(crate) enum Ended {
+    #[error("the client has closed the connection")]
     Gone,
+    #[error("the client does not read")]
+    Stalled,
+    #[error("the line was cleared")]
+    Cleared,
     #[error("no request came")]
     Silent,
     #[error("a request is longer than {MAX_REQUEST} bytes")]
@@ -125,34 +84,40 @@ enum ProgramError {
     Failed { name: String, status: ExitStatus },
 }
 
-struct Connection {
-    reader: BufReader<OwnedReadHalf>,
-    writer: OwnedWriteHalf,
-    buffer: Vec<u8>,
+/// A client of the protocol.
+pub(crate) struct Connection {
+    pub(crate) reader: BufReader<OwnedReadHalf>,
+    pub(crate) writer: OwnedWriteHalf,
+    pub(crate) buffer: Vec<u8>,
 }
 
 impl Connection {
-    async fn send(&mut self, reply: &Reply) -> Result<(), Ended> {
+    pub(crate) async fn send(&mut self, reply: &Reply) -> Result<(), Ended> {
         let text = line(reply);
         match tokio::time::timeout(STALL, self.writer.write_all(text.as_bytes())).await {
             Ok(Ok(())) => Ok(()),
-            _ => Err(Ended::Gone),
+            Ok(Err(_)) => Err(Ended::Gone),
+            Err(_) => Err(Ended::Stalled),
         }
     }
-    async fn send_text(&mut self, kind: fn(String) -> Reply, text: &str) -> Result<(), Ended> {
+    pub(crate) async fn send_text(&mut self, kind: fn(String) -> Reply, text: &str) -> Result<(), Ended> {
         for piece in pieces(text, MAX_PIECE) {
             self.send(&kind(piece.to_owned())).await?;
         }
         Ok(())
     }
     /// The next request. Cancel safe: a partial line stays in the buffer.
-    async fn request(&mut self) -> Result<Request, Ended> {
-        let whole = read_line(&mut self.reader, &mut self.buffer).await?;
+    pub(crate) async fn request(&mut self) -> Result<Request, Ended> {
+        let whole = read_line(&mut self.reader, &mut self.buffer, MAX_REQUEST).await?;
         Ok(serde_json::from_slice(&whole)?)
     }
 }
 
-async fn read_line(reader: &mut (impl AsyncBufRead + Unpin), buffer: &mut Vec<u8>) -> Result<Vec<u8>, Ended> {
+pub(crate) async fn read_line(
+    reader: &mut (impl AsyncBufRead + Unpin),
+    buffer: &mut Vec<u8>,
+    limit: usize,
+) -> Result<Vec<u8>, Ended> {
     loop {
         let available = reader.fill_buf().await.map_err(|_| Ended::Gone)?;
         if available.is_empty() {
@@ -162,7 +127,7 @@ async fn read_line(reader: &mut (impl AsyncBufRead + Unpin), buffer: &mut Vec<u8
         let taken = end.map_or(available.len(), |at| at + 1);
         buffer.extend_from_slice(&available[..taken]);
         reader.consume(taken);
-        if buffer.len() > MAX_REQUEST {
+        if buffer.len() > limit {
             return Err(Ended::TooLong);
         }
         if end.is_some() {
@@ -171,82 +136,17 @@ async fn read_line(reader: &mut (impl AsyncBufRead + Unpin), buffer: &mut Vec<u8
     }
 }
 
-async fn session(stream: UnixStream, shared: Shared, way: &Way) {
-    let uid = stream.peer_cred().ok().map(|peer| peer.uid());
-    let (reader, writer) = stream.into_split();
-    let mut connection = Connection { reader: BufReader::new(reader), writer, buffer: Vec::new() };
-    match greet(&mut connection, &shared, way, uid).await {
-        Ok(()) | Err(Ended::Gone) => {}
-        Err(reason) => drop(connection.send(&Reply::Error(reason.to_string())).await),
-    }
-}
-
-async fn greet(
-    connection: &mut Connection,
-    shared: &Shared,
-    way: &Way,
-    uid: Option<u32>,
-) -> Result<(), Ended> {
-    let login = identity::login(way, uid, nix::unistd::geteuid().as_raw())?;
-    let first = tokio::time::timeout(HELLO, connection.request()).await;
-    match first.map_err(|_| Ended::Silent)?? {
-        Request::Hello { user: _, interactive } => {
-            let now_ms = shared.core.borrow().ctx.clock.now_ms();
-            let number = shared.core.borrow_mut().users.add(&login.user, &login.host, now_ms)?;
-            let seat = Seat { number, shared: shared.clone() };
-            let login = Login { line: format!("vty {number}"), interactive, ..login };
-            converse(connection, &seat, Session::new(login)).await
-        }
-        Request::Detach | Request::Brctl { .. } if login.level < LEVEL_MAX => {
-            let text = format!(
-                "% {} has privilege level {}: this needs level {LEVEL_MAX}\n",
-                login.user, login.level
-            );
-            connection.send(&Reply::Refusal(text)).await?;
-            connection.send(&Reply::Done(Done { refused: true, close: true, ..Done::default() })).await
-        }
-        Request::Detach => {
-            // Detach as an ordinary thread, like commands: the kernel takes long to detach many ports, and
-            // may need other threads for it.
-            let result = os::ordinary(|| shared.core.borrow_mut().detach());
-            shared.detached.notify_one();
-            if let Err(reason) = &result {
-                connection.send(&Reply::Refusal(format!("% {reason}\n"))).await?;
-            }
-            connection
-                .send(&Reply::Done(Done { refused: result.is_err(), close: true, ..Done::default() }))
-                .await
-        }
-        Request::Brctl { words } => {
-            let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            let command = format!("!exec: brctl {}", words.join(" "));
-            let entered = Entered { user: &login.user, line: "brctl", host: &login.host, command: &command };
-            shared.core.borrow_mut().audit(entered);
-            let result = brctl::run(&words, &mut *shared.core.borrow_mut());
-            shared.changed.notify_one();
-            match &result {
-                Ok(text) => connection.send_text(Reply::Text, text).await?,
-                Err(refusal) => connection.send_text(Reply::Refusal, &format!("{refusal}\n")).await?,
-            }
-            connection
-                .send(&Reply::Done(Done { refused: result.is_err(), close: true, ..Done::default() }))
-                .await
-        }
-        _ => Err(Ended::NoHello),
-    }
-}
-
 /// A session's line among the users, which is released however the session ends.
-struct Seat {
-    number: usize,
-    shared: Shared,
+pub(crate) struct Seat {
+    pub(crate) line: LineName,
+    pub(crate) shared: Shared,
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
         let mut core = self.shared.core.borrow_mut();
-        core.users.remove(self.number);
-        core.session_ended(self.number);
+        core.users.remove(self.line);
+        core.session_ended(self.line);
     }
 }
 
@@ -259,8 +159,8 @@ impl Seat {
     fn execute(&self, session: &mut Session, line: &str) -> (String, Outcome) {
         let mut core = self.shared.core.borrow_mut();
         let now_ms = core.ctx.clock.now_ms();
-        core.users.touch(self.number, now_ms);
-        core.users.current = Some(self.number);
+        core.users.touch(self.line, now_ms);
+        core.users.current = Some(self.line);
         core.ctx.notices.clear();
         let outcome = os::ordinary(|| session.execute(line, &mut *core));
         core.users.current = None;
@@ -271,9 +171,73 @@ impl Seat {
     }
 }
 
-async fn converse(connection: &mut Connection, seat: &Seat, mut session: Session) -> Result<(), Ended> {
-    let greeting = session.greeting(&*seat.shared.core.borrow());
-    connection.send_text(Reply::Text, &greeting).await?;
+/// Opens a session for a user who has logged in on a remote terminal; returns its client's side of a pair of sockets, and the
+/// terminal line.
+///
+/// # Errors
+/// When there are too many sessions.
+pub(crate) fn attach(
+    shared: &Shared,
+    login: Login,
+    wanted: LineName,
+) -> Result<(UnixStream, LineName), AttachError> {
+    let (client, server) = UnixStream::pair()?;
+    let line = {
+        let mut core = shared.core.borrow_mut();
+        let now_ms = core.ctx.clock.now_ms();
+        let lines = core.ctx.switch.config().access.lines.clone();
+        core.users
+            .add(wanted, &login.user, &login.host, now_ms, |number| lines.vty(number).transport.telnet())?
+    };
+    let seat = Seat { line, shared: shared.clone() };
+    let session = Session::new(Login { line: line.to_string(), ..login });
+    tokio::task::spawn_local(async move {
+        let (reader, writer) = server.into_split();
+        let mut connection = Connection { reader: BufReader::new(reader), writer, buffer: Vec::new() };
+        if let Err(reason) = seated(&mut connection, &seat, session, "").await {
+            let _ = connection.send(&Reply::Error(reason.to_string())).await;
+        }
+    });
+    Ok((client, line))
+}
+
+/// Why a remote terminal gets no session.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AttachError {
+    #[error(transparent)]
+    Users(#[from] TooManyUsers),
+    #[error("no descriptor is left: {0}")]
+    System(#[from] io::Error),
+}
+
+/// Runs a session until it ends, or its line is cleared.
+pub(crate) async fn seated(
+    connection: &mut Connection,
+    seat: &Seat,
+    session: Session,
+    greeting: &str,
+) -> Result<(), Ended> {
+    let cleared = seat.shared.core.borrow().users.cleared(seat.line);
+    let ended = tokio::select! {
+        ended = converse(connection, seat, session, greeting) => ended,
+        () = cleared.notified() => Err(Ended::Cleared),
+    };
+    if matches!(ended, Err(Ended::Stalled)) {
+        let mut core = seat.shared.core.borrow_mut();
+        core.users.stalled += 1;
+        let text = format!("the session on {} is dropped: its client does not read", seat.line);
+        core.ctx.log("SYS", 4, "SESSION_DROPPED", &text);
+    }
+    ended
+}
+
+async fn converse(
+    connection: &mut Connection,
+    seat: &Seat,
+    mut session: Session,
+    greeting: &str,
+) -> Result<(), Ended> {
+    connection.send_text(Reply::Text, greeting).await?;
     connection.send(&seat.done(&session, false, false)).await?;
     let mut monitor: Option<Subscription> = None;
     let mut asked: Option<Asked> = None;
@@ -308,7 +272,7 @@ async fn converse(connection: &mut Connection, seat: &Seat, mut session: Session
                 connection.send(&Reply::Help(lines)).await?;
             }
             Request::Interrupt => {}
-            Request::Hello { .. } | Request::Brctl { .. } | Request::Detach => {
+            Request::Hello { .. } | Request::Console { .. } | Request::Brctl { .. } | Request::Detach => {
                 return Err(Ended::InSession);
             }
         }

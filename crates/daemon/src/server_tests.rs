@@ -1,7 +1,10 @@
 //! Requests and replies on the control socket: reading is bounded, and malformed requests are refused.
 
 use super::*;
+use crate::connections::session;
+use crate::identity::Way;
 use crate::testing::{Bench, config};
+use crate::users::MAX_USERS;
 use tokio::io::AsyncRead;
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
@@ -25,7 +28,7 @@ fn lines(pieces: &[&[u8]]) -> (Vec<Vec<u8>>, Ended) {
         let mut reader = BufReader::new(Box::pin(reader) as std::pin::Pin<Box<dyn AsyncRead>>);
         let (mut found, mut buffer) = (Vec::new(), Vec::new());
         let ended = loop {
-            match read_line(&mut reader, &mut buffer).await {
+            match read_line(&mut reader, &mut buffer, MAX_REQUEST).await {
                 Ok(line) => found.push(line),
                 Err(ended) => break ended,
             }
@@ -66,12 +69,12 @@ fn a_partial_line_survives_a_cancelled_read() {
             writer.write_all(part).await.expect("sent");
             tokio::select! {
                 biased;
-                line = read_line(&mut reader, &mut buffer) => panic!("{line:?}"),
+                line = read_line(&mut reader, &mut buffer, MAX_REQUEST) => panic!("{line:?}"),
                 () = tokio::task::yield_now() => {}
             }
         }
         writer.write_all(b"\n").await.expect("sent");
-        assert_eq!(read_line(&mut reader, &mut buffer).await.expect("a line"), b"abcd\n");
+        assert_eq!(read_line(&mut reader, &mut buffer, MAX_REQUEST).await.expect("a line"), b"abcd\n");
     });
 }
 
@@ -160,7 +163,7 @@ fn too_many_sessions() {
     let bench = Bench::new();
     let core = Rc::new(RefCell::new(bench.core()));
     for _ in 0..MAX_USERS {
-        core.borrow_mut().users.add("ann", "local", 0).expect("room");
+        core.borrow_mut().users.add_vty("ann", "local", 0).expect("room");
     }
     let shared = Shared { core, changed: Rc::default(), detached: Rc::new(Notify::new()) };
     let answer = block_on(async {

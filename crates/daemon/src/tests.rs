@@ -5,6 +5,7 @@ mod refusals;
 
 use crate::client::{Client, Piece};
 use crate::clock::Clock;
+use crate::connections::serve;
 use crate::core::{Core, Parts};
 use crate::log::Log;
 use crate::paths::Paths;
@@ -12,7 +13,7 @@ use crate::protocol::{MAX_REQUEST, Reply, Request, line};
 use crate::protocols::Protocols;
 use crate::protocols::keeper::Keeper;
 use crate::protocols::trees::Trees;
-use crate::server::{Shared, serve};
+use crate::server::Shared;
 use crate::testing::{Bench, FakeKernel};
 use lanyard_cli::backend::Configuration;
 use lanyard_cli::view::EventKind;

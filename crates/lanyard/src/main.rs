@@ -8,6 +8,7 @@ mod batch;
 mod config;
 mod console;
 mod generate;
+mod login;
 mod pager;
 mod plain;
 mod version;
@@ -41,6 +42,12 @@ enum Command {
     /// Convert configurations
     #[command(subcommand)]
     Config(config::Config),
+    /// Log in to a running switch on this terminal; for getty on a serial line
+    Console {
+        /// Name of the switch
+        #[arg(long, value_name = "NAME", env = INSTANCE_VARIABLE, default_value = "default", value_parser = instance)]
+        instance: String,
+    },
     /// Remove a switch's plane and the netdevs it made; ports are left as they were found
     Detach {
         /// Name of the switch
@@ -160,6 +167,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run(args),
         Command::Asic(args) => asic::run(&args).map_err(Failure::from),
         Command::Cli(args) => cli(args),
+        Command::Console { instance } => login::run(&instance),
         Command::Config(command) => config::run(&command),
         Command::Detach { instance } => {
             lanyard_daemon::detach(&instance).map(|()| ExitCode::SUCCESS).map_err(Failure::from)

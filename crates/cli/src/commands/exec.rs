@@ -1,8 +1,8 @@
 //! The commands of exec mode except `show`.
 
 use super::{
-    access, access_list, aggregation, archive, discovery, files, need, port_security, session, show, show_ip,
-    show_stp, snooping, vrf,
+    access, access_list, aggregation, archive, discovery, files, line, need, port_security, session, show,
+    show_ip, show_stp, snooping, vrf,
 };
 use crate::args::{Args, Kind, MAX_WORD};
 use crate::backend::{MacFilter, Refusal};
@@ -91,6 +91,7 @@ const CLEAR: Node = kw("clear", "Reset functions").privileged().then(&[
     show_ip::CLEAR_IPV6,
     aggregation::CLEAR_LACP,
     discovery::CLEAR_LLDP,
+    line::CLEAR,
     kw("logging", "Clear logging buffer").exec(clear_logging),
     kw("mac", "MAC configuration").then(&[kw("address-table", "MAC forwarding table").then(&[kw(
         "dynamic",

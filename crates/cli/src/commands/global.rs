@@ -2,8 +2,8 @@
 
 use super::{
     access, access_list, access_parts, aggregation, banner, discovery, errdisable, forwarding, fpm,
-    interface, interface_names, logging, mac, need, platform, route, snooping, spanning_tree, track, vlan,
-    vrf,
+    interface, interface_names, line, logging, mac, need, platform, route, snooping, spanning_tree, track,
+    vlan, vrf,
 };
 use crate::args::{Args, Form, Kind, MAX_WORD, short};
 use crate::backend::Refusal;
@@ -99,6 +99,7 @@ const GENERAL: &[Line<Config>] = &[
 /// Lines that lead to a mode; the mode's own table prints the section.
 pub const MODES: &[Line<Config>] = &[
     Line::unprinted("", interface::ENTRY),
+    Line::unprinted("", line::ENTRY),
     Line::unprinted("", track::ENTRY),
     Line::unprinted("vlan", vlan::ENTRY),
     Line::unprinted("vrf", vrf::ENTRY),

@@ -20,6 +20,7 @@ mod interface_names;
 mod ip;
 mod l2protocol_tunnel;
 mod layer3;
+pub(crate) mod line;
 mod logging;
 mod mac;
 mod platform;
@@ -92,6 +93,8 @@ pub struct Trees {
     pub time_range: &'static [Node],
     /// `(config-access-map)#`.
     pub access_map: &'static [Node],
+    /// `(config-line)#`.
+    pub line: &'static [Node],
 }
 
 /// The trees, made from the tables of lines at the first use.
@@ -135,6 +138,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         service_group: whole(Branch::root(), access_parts::SERVICE),
         time_range: whole(Branch::root(), access_parts::TIME),
         access_map: whole(Branch::root(), access_parts::MAP),
+        line: whole(branch(&[], &[line::LINES]), &[]),
     }
 });
 
@@ -213,6 +217,7 @@ fn own_tree(at: &ConfigMode) -> Option<&'static [Node]> {
         ConfigMode::ServiceGroup(_) => Some(TREES.service_group),
         ConfigMode::TimeRange(_) => Some(TREES.time_range),
         ConfigMode::AccessMap(..) => Some(TREES.access_map),
+        ConfigMode::Line(_) => Some(TREES.line),
     }
 }
 

@@ -34,7 +34,15 @@ pub fn users(view: &Users) -> String {
         vec![format!("{mark} {}", u.line), u.user.clone(), u.host.clone(), format!("{h:02}:{m:02}:{s:02}")]
     };
     let rows: Vec<_> = view.users.iter().map(row).collect();
-    columns(&["  Line", "User", "Host(s)", "Idle"], &rows, &[])
+    let table = columns(&["  Line", "User", "Host(s)", "Idle"], &rows, &[]);
+    match (view.stalled, view.turned_away) {
+        (0, 0) => table,
+        (stalled, away) => {
+            format!(
+                "{table}\n{stalled} sessions dropped because the client did not read, {away} connections refused\n"
+            )
+        }
+    }
 }
 
 /// `show logging`.

@@ -618,7 +618,7 @@ impl System for Fake {
             idle_s: 61,
             own: true,
         };
-        view::Users { users: vec![user] }
+        view::Users { users: vec![user], stalled: 0, turned_away: 0 }
     }
     fn logging(&mut self) -> view::Logging {
         let message = |text: &String| view::LogMessage {
@@ -694,6 +694,10 @@ impl Access for Fake {
     fn audit(&mut self, entered: Entered<'_>) {
         let Entered { user, line, host, command } = entered;
         self.audited.push(format!("{user} {line} {host}: {command}"));
+    }
+    fn clear_line(&mut self, name: &str) -> bool {
+        self.cleared.push(name.to_owned());
+        name != "vty 7"
     }
     fn audit_log(&mut self) -> view::AuditLog {
         let entry = |text: &String| view::AuditEntry {

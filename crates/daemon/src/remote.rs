@@ -1,0 +1,394 @@
+//! Sessions of users who log in with name and secret: on the console (`lanyard console`) and over telnet.
+//!
+//! Such a session is a terminal ([`crate::terminal`]) in front of an ordinary session ([`crate::server`]): it speaks the protocol
+//! of the control socket over a pair of sockets, and adds the login, line editing and paging.
+//!
+//! Invariant: nothing of the switch is read or changed before the login has succeeded, except banners and the limits on logins.
+//! Everything here runs as tasks of management and waits for the client only between commands; hashes are computed on
+//! threads of their own, [`HASHES`] at a time.
+
+use crate::protocol::{Done, Reply, Request, line};
+use crate::server::{self, Shared};
+use crate::terminal::{Gone, Reader, Terminal, Writer};
+use crate::users::LineName;
+use lanyard_access::editor::Key;
+use lanyard_access::secret;
+use lanyard_cli::Login;
+use lanyard_config::access::{TerminalLine, User};
+use lanyard_config::{Banner, Config};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+use tokio::io::{AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::Semaphore;
+
+/// How long a login may take.
+const LOGIN_TIME: Duration = Duration::from_secs(60);
+/// How often a connection may give a name and a secret, as in IOS.
+const TRIES: u32 = 3;
+/// How long a wrong secret is answered late.
+const FAILURE_DELAY: Duration = Duration::from_secs(1);
+/// Hashes that are computed at the same time. Each takes tens of milliseconds of a processor.
+const HASHES: usize = 1;
+/// Logins that wait for their hash; further ones are refused.
+const MAX_WAITING: usize = 16;
+/// The longest reply line of a session, in bytes.
+const MAX_REPLY: usize = 16 << 20;
+/// The page length with which sessions start; it stands for the height of the terminal.
+const LENGTH_DEFAULT: u16 = 24;
+
+static HASHING: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(HASHES)));
+static WAITING: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(MAX_WAITING)));
+
+/// Where a user comes from.
+#[derive(Debug, Clone)]
+pub(crate) struct Origin {
+    /// The kind of line, and with it the settings.
+    pub(crate) line: LineName,
+    /// The host, for `show users`, the log and the limits: an address, or the terminal's name.
+    pub(crate) host: String,
+}
+
+/// Why a session is over, for the log; `None` for an ordinary end.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error(transparent)]
+    Gone(#[from] Gone),
+    #[error("the login took longer than {} s", LOGIN_TIME.as_secs())]
+    Slow,
+    #[error("no login")]
+    NoLogin,
+    #[error("it was idle for {0} s")]
+    Idle(u32),
+    #[error("{0}")]
+    Closed(String),
+    #[error("exit")]
+    Exit,
+}
+
+/// Serves a connection from its login to its end.
+pub(crate) async fn serve(reader: Reader, writer: Writer, is_telnet: bool, origin: Origin, shared: Shared) {
+    let Ok(mut terminal) = Terminal::open(reader, writer, is_telnet).await else { return };
+    let result = match tokio::time::timeout(LOGIN_TIME, login(&mut terminal, &origin, &shared)).await {
+        Ok(Ok(login)) => session(&mut terminal, login, &origin, &shared).await,
+        Ok(Err(ended)) => Err(ended),
+        Err(_) => Err(Ended::Slow),
+    };
+    let Err(ended) = result else { return };
+    match &ended {
+        Ended::Exit | Ended::NoLogin | Ended::Gone(Gone::Closed) => {}
+        Ended::Gone(Gone::Stalled) => {
+            let mut core = shared.core.borrow_mut();
+            core.users.stalled += 1;
+            let text = format!("session from {} dropped: {ended}", origin.host);
+            core.ctx.log("SYS", 4, "SESSION_DROPPED", &text);
+        }
+        Ended::Slow | Ended::Idle(_) | Ended::Closed(_) => {
+            let _ = terminal.print(&format!("\n% The session is closed: {ended}\n")).await;
+        }
+    }
+}
+
+fn settings(shared: &Shared, line: LineName) -> TerminalLine {
+    let core = shared.core.borrow();
+    let lines = &core.ctx.switch.config().access.lines;
+    match line {
+        LineName::Console(_) => lines.console.clone(),
+        LineName::Vty(number) => lines.vty(number).clone(),
+    }
+}
+
+fn banner(config: &Config, which: Banner) -> String {
+    let text = config.banners.get(&which).map(|text| text.strip_suffix('\n').unwrap_or(text));
+    text.map_or_else(String::new, |text| format!("{text}\n"))
+}
+
+/// Asks for name and secret until they are right; returns the user's login.
+async fn login(terminal: &mut Terminal, origin: &Origin, shared: &Shared) -> Result<Login, Ended> {
+    let line = settings(shared, origin.line);
+    let (text, has_users) = {
+        let core = shared.core.borrow();
+        let config = core.ctx.switch.config();
+        let text = banner(config, Banner::Motd) + &banner(config, Banner::Login);
+        (text, !config.access.users.is_empty())
+    };
+    terminal.print(&text).await?;
+    let login = Login { interactive: true, host: origin.host.clone(), ..Login::default() };
+    if line.no_login {
+        return Ok(Login { user: String::new(), level: lanyard_config::access::LEVEL_USER, ..login });
+    }
+    if !has_users {
+        terminal
+            .print("% No users are configured: configure username on the switch itself, with lanyard cli\n")
+            .await?;
+        return Err(Ended::NoLogin);
+    }
+    terminal.print("\nUser Access Verification\n\n").await?;
+    for _ in 0..TRIES {
+        refuse_blocked(terminal, origin, shared).await?;
+        let Some(name) = terminal.ask("Username: ", false).await? else { continue };
+        let Some(given) = terminal.ask("Password: ", true).await? else { continue };
+        if let Some(user) = verify(shared, origin, name.trim(), given).await {
+            return Ok(Login { user: name.trim().to_owned(), level: user.level, ..login });
+        }
+        tokio::time::sleep(FAILURE_DELAY).await;
+        terminal.print("% Login invalid\n\n").await?;
+    }
+    Err(Ended::NoLogin)
+}
+
+async fn refuse_blocked(terminal: &mut Terminal, origin: &Origin, shared: &Shared) -> Result<(), Ended> {
+    let blocked_ms = {
+        let core = shared.core.borrow();
+        core.throttle.blocked_ms(core.ctx.clock.now_ms(), &origin.host)
+    };
+    let Some(left_ms) = blocked_ms else { return Ok(()) };
+    let left_s = left_ms.div_ceil(1000);
+    terminal
+        .print(&format!("% Too many failed logins from {}: wait {left_s} seconds\n", origin.host))
+        .await?;
+    Err(Ended::NoLogin)
+}
+
+/// The user of this name and secret, and the result in log and limits.
+async fn verify(shared: &Shared, origin: &Origin, name: &str, given: String) -> Option<User> {
+    let user = shared.core.borrow().ctx.switch.config().access.users.get(name).cloned();
+    let secret = user.as_ref().and_then(|user| user.secret.clone());
+    let right = match WAITING.clone().try_acquire_owned() {
+        Err(_) => false,
+        Ok(_waiting) => {
+            let _turn = HASHING.clone().acquire_owned().await.ok()?;
+            let checked = tokio::task::spawn_blocking(move || match secret {
+                Some(secret) => secret::matches(&secret, &given),
+                None => {
+                    secret::match_nobody(&given);
+                    false
+                }
+            });
+            checked.await.unwrap_or(false)
+        }
+    };
+    let mut core = shared.core.borrow_mut();
+    let now_ms = core.ctx.clock.now_ms();
+    let shown: String = name.chars().take(lanyard_config::access::MAX_NAME).collect();
+    let of = format!("[user: {shown}] [Source: {}] [line: {}]", origin.host, origin.line.kind());
+    if right {
+        core.throttle.succeeded(&origin.host);
+        core.ctx.log("SEC_LOGIN", 5, "LOGIN_SUCCESS", &format!("Login Success {of}"));
+        return user;
+    }
+    let is_blocked = core.throttle.failed(now_ms, &origin.host);
+    core.ctx.log("SEC_LOGIN", 4, "LOGIN_FAILED", &format!("Login failed {of}"));
+    if is_blocked {
+        core.ctx.log("SEC_LOGIN", 1, "QUIET_MODE_ON", &format!("too many failed logins: blocked {of}"));
+    }
+    None
+}
+
+/// The session behind a terminal.
+struct Link {
+    reader: BufReader<OwnedReadHalf>,
+    writer: OwnedWriteHalf,
+    buffer: Vec<u8>,
+}
+
+impl Link {
+    fn new(stream: UnixStream) -> Self {
+        let (reader, writer) = stream.into_split();
+        Self { reader: BufReader::new(reader), writer, buffer: Vec::new() }
+    }
+    async fn send(&mut self, request: &Request) -> Result<(), Ended> {
+        let sent = self.writer.write_all(line(request).as_bytes()).await;
+        sent.map_err(|_| Ended::Closed("the switch has closed the session".into()))
+    }
+    /// The next reply. Cancel safe: a partial line stays in the buffer.
+    async fn reply(&mut self) -> Result<Reply, Ended> {
+        let closed = || Ended::Closed("the switch has closed the session".into());
+        let text =
+            server::read_line(&mut self.reader, &mut self.buffer, MAX_REPLY).await.map_err(|_| closed())?;
+        serde_json::from_slice(&text).map_err(|_| closed())
+    }
+}
+
+/// Runs a session until it ends.
+async fn session(
+    terminal: &mut Terminal,
+    login: Login,
+    origin: &Origin,
+    shared: &Shared,
+) -> Result<(), Ended> {
+    let exec_banner = banner(shared.core.borrow().ctx.switch.config(), Banner::Exec);
+    let (stream, line) =
+        server::attach(shared, login, origin.line).map_err(|reason| Ended::Closed(reason.to_string()))?;
+    terminal.print(&exec_banner).await?;
+    let mut link = Link::new(stream);
+    let mut done = answer(terminal, &mut link, 0, 0).await?;
+    loop {
+        if done.close {
+            return Err(Ended::Exit);
+        }
+        let idle_s = settings(shared, line).exec_timeout_s;
+        terminal.print(&done.prompt).await?;
+        terminal.editor().hide(done.hidden);
+        let line = command(terminal, &mut link, &done, idle_s).await?;
+        terminal.editor().hide(false);
+        let length =
+            if done.length == LENGTH_DEFAULT && terminal.rows() > 1 { terminal.rows() } else { done.length };
+        // A user does not type a whole line while the one before is being read: what has arrived already was pasted.
+        let pasted = terminal.has_input();
+        link.send(&Request::Exec { line, pasted }).await?;
+        done = answer(terminal, &mut link, length, idle_s).await?;
+    }
+}
+
+/// Edits one line; helps and completes meanwhile, and prints messages of `terminal monitor`.
+async fn command(
+    terminal: &mut Terminal,
+    link: &mut Link,
+    done: &Done,
+    idle_s: u32,
+) -> Result<String, Ended> {
+    let in_config = done.prompt.contains("(config");
+    loop {
+        match terminal.edit().await? {
+            Some(Key::Enter(line)) => return Ok(line),
+            Some(Key::Interrupt | Key::End) if in_config => return Ok("end".into()),
+            Some(Key::Interrupt) if done.hidden => return Ok(String::new()),
+            Some(Key::Close) => return Ok("exit".into()),
+            Some(Key::Interrupt | Key::End) => terminal.print(&done.prompt).await?,
+            Some(Key::Help) => {
+                let before = terminal.editor().before_cursor();
+                link.send(&Request::Help { line: before }).await?;
+                if let Reply::Help(lines) = reply_of(terminal, link).await? {
+                    terminal
+                        .print(&lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect::<String>())
+                        .await?;
+                }
+                redraw(terminal, done).await?;
+            }
+            Some(Key::Complete) => {
+                let before = terminal.editor().before_cursor();
+                link.send(&Request::Complete { line: before }).await?;
+                if let Reply::Completion { start, candidates } = reply_of(terminal, link).await?
+                    && let [one] = candidates.as_slice()
+                {
+                    let mut echo = Vec::new();
+                    terminal.editor().complete(start, &format!("{one} "), &mut echo);
+                    terminal.print(&String::from_utf8_lossy(&echo)).await?;
+                }
+            }
+            Some(Key::None) => {}
+            None => tokio::select! {
+                arrived = terminal.wait() => arrived?,
+                reply = link.reply() => match reply? {
+                    Reply::Monitor(text) => {
+                        terminal.print(&format!("\n{text}\n")).await?;
+                        redraw(terminal, done).await?;
+                    }
+                    Reply::Error(reason) => return Err(Ended::Closed(reason)),
+                    _ => {}
+                },
+                () = idle(idle_s) => return Err(Ended::Idle(idle_s)),
+            },
+        }
+    }
+}
+
+async fn idle(idle_s: u32) {
+    match idle_s {
+        0 => std::future::pending().await,
+        seconds => tokio::time::sleep(Duration::from_secs(seconds.into())).await,
+    }
+}
+
+async fn redraw(terminal: &mut Terminal, done: &Done) -> Result<(), Ended> {
+    let line = terminal.editor().redraw();
+    Ok(terminal.print(&format!("{}{}", done.prompt, String::from_utf8_lossy(&line))).await?)
+}
+
+/// The reply to a question, behind messages of `terminal monitor`.
+async fn reply_of(terminal: &mut Terminal, link: &mut Link) -> Result<Reply, Ended> {
+    loop {
+        match link.reply().await? {
+            Reply::Monitor(text) => terminal.print(&format!("\n{text}\n")).await?,
+            Reply::Error(reason) => return Err(Ended::Closed(reason)),
+            reply => return Ok(reply),
+        }
+    }
+}
+
+/// Prints the answer to a command, in pages of `length` lines (0 for no pages), until its end. Ctrl-C interrupts the command.
+async fn answer(terminal: &mut Terminal, link: &mut Link, length: u16, idle_s: u32) -> Result<Done, Ended> {
+    let mut pager = Pager { length: length.into(), printed: 0, quits: false, idle_s };
+    loop {
+        let reply = tokio::select! {
+            reply = link.reply() => reply?,
+            arrived = terminal.wait() => {
+                arrived?;
+                terminal.print("").await?;
+                if terminal.take_interrupt() {
+                    pager.quits = true;
+                    terminal.print("^C\n").await?;
+                    link.send(&Request::Interrupt).await?;
+                }
+                continue;
+            }
+        };
+        match reply {
+            Reply::Text(text) => pager.print(terminal, &text).await?,
+            Reply::Stream(text) | Reply::Refusal(text) => terminal.print(&text).await?,
+            Reply::Monitor(text) => terminal.print(&format!("{text}\n")).await?,
+            Reply::Done(done) => return Ok(done),
+            Reply::Error(reason) => return Err(Ended::Closed(reason)),
+            Reply::Completion { .. } | Reply::Help(_) | Reply::Bytes(_) => {}
+        }
+    }
+}
+
+/// Output in pages.
+struct Pager {
+    length: usize,
+    printed: usize,
+    quits: bool,
+    idle_s: u32,
+}
+
+impl Pager {
+    async fn print(&mut self, terminal: &mut Terminal, text: &str) -> Result<(), Ended> {
+        for line in text.split_inclusive('\n') {
+            if self.quits {
+                return Ok(());
+            }
+            if self.length > 1 && self.printed + 1 >= self.length {
+                self.pause(terminal).await?;
+                if self.quits {
+                    return Ok(());
+                }
+            }
+            terminal.print(line).await?;
+            self.printed += 1;
+        }
+        Ok(())
+    }
+    /// Waits for a key, as IOS does: blank for a page, return for a line, any other key to end.
+    async fn pause(&mut self, terminal: &mut Terminal) -> Result<(), Ended> {
+        terminal.print(" --More-- ").await?;
+        let key = loop {
+            match terminal.next_byte() {
+                Some(key) => break key,
+                None => tokio::select! {
+                    arrived = terminal.wait() => arrived?,
+                    () = idle(self.idle_s) => return Err(Ended::Idle(self.idle_s)),
+                },
+            }
+        };
+        terminal.print("\r         \r").await?;
+        match key {
+            b' ' => self.printed = 0,
+            b'\r' | b'\n' => self.printed = self.length.saturating_sub(2),
+            _ => self.quits = true,
+        }
+        Ok(())
+    }
+}
