@@ -5,7 +5,7 @@ use ipnet::Ipv6Net;
 use std::net::Ipv4Addr;
 
 /// An address of a rule.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Address {
     /// `any`.
     #[default]
@@ -34,7 +34,7 @@ pub enum PortMatch {
 }
 
 /// A condition on the flags of a TCP segment, as bits of byte 13 of its header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TcpMatch {
     /// ACK or RST is set.
     Established,

@@ -7,7 +7,8 @@ use crate::groups::Groups;
 use crate::key::{Family, ICMPV6, L4_SRC, PROTOCOL};
 use crate::rule::Rule;
 use crate::time::TimeRange;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 /// The highest sequence number.
 pub const MAX_SEQ: u32 = 2_147_483_647;
@@ -82,19 +83,70 @@ pub enum Entry {
 }
 
 /// A list.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// Invariant: `by_hash` has the hash of every rule in `entries`, with the sequence number of one of the rules that have it.
+#[derive(Debug, Clone)]
 pub struct AccessList {
     /// Its kind.
     pub kind: Kind,
     /// Its entries, by sequence number, 1..=[`MAX_SEQ`].
-    pub entries: BTreeMap<u32, Entry>,
+    entries: BTreeMap<u32, Entry>,
+    /// Finds an equal rule without a comparison with every other, which would make entering a long list quadratic.
+    by_hash: HashMap<u64, u32>,
+}
+
+impl PartialEq for AccessList {
+    fn eq(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.entries == other.entries
+    }
+}
+
+impl Eq for AccessList {}
+
+fn hash_of(rule: &Rule) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    rule.hash(&mut hasher);
+    hasher.finish()
 }
 
 impl AccessList {
     /// A list without entries.
     #[must_use]
-    pub const fn new(kind: Kind) -> Self {
-        Self { kind, entries: BTreeMap::new() }
+    pub fn new(kind: Kind) -> Self {
+        Self { kind, entries: BTreeMap::new(), by_hash: HashMap::new() }
+    }
+    /// The entries, by sequence number, 1..=[`MAX_SEQ`].
+    #[must_use]
+    pub const fn entries(&self) -> &BTreeMap<u32, Entry> {
+        &self.entries
+    }
+    /// Adds an entry, in the place of the one that had this number.
+    pub fn insert(&mut self, seq: u32, entry: Entry) {
+        self.remove(seq);
+        if let Entry::Rule(rule) = &entry {
+            self.by_hash.entry(hash_of(rule)).or_insert(seq);
+        }
+        self.entries.insert(seq, entry);
+    }
+    /// Removes the entry with this number, if there is one.
+    pub fn remove(&mut self, seq: u32) {
+        let Some(Entry::Rule(rule)) = self.entries.remove(&seq) else { return };
+        let hash = hash_of(&rule);
+        if self.by_hash.get(&hash) == Some(&seq) {
+            self.by_hash.remove(&hash);
+            // Another rule may have the same hash; this is as rare as a collision of 64 bits.
+            let other = self.rules().find(|(_, rule)| hash_of(rule) == hash).map(|(seq, _)| seq);
+            self.by_hash.extend(other.map(|seq| (hash, seq)));
+        }
+    }
+    /// The number of an equal rule; `None` when the list has none.
+    #[must_use]
+    pub fn find(&self, rule: &Rule) -> Option<u32> {
+        let seq = *self.by_hash.get(&hash_of(rule))?;
+        if matches!(self.entries.get(&seq), Some(Entry::Rule(held)) if held == rule) {
+            return Some(seq);
+        }
+        self.rules().find(|(_, held)| *held == rule).map(|(seq, _)| seq)
     }
     /// The rules, with their sequence numbers.
     pub fn rules(&self) -> impl Iterator<Item = (u32, &Rule)> {
@@ -118,8 +170,11 @@ impl AccessList {
         if last > MAX_SEQ.into() {
             return Err(last);
         }
-        let old = std::mem::take(&mut self.entries);
-        self.entries = (0..).map(|n| start + n * step).zip(old.into_values()).collect();
+        let old = std::mem::replace(self, Self::new(self.kind));
+        (0..)
+            .map(|n| start + n * step)
+            .zip(old.entries.into_values())
+            .for_each(|(seq, entry)| self.insert(seq, entry));
         Ok(())
     }
 }
@@ -275,16 +330,43 @@ mod tests {
             let words: Vec<&str> = line.split_whitespace().collect();
             let rule = text::parse(kind, &words).expect("a rule");
             let seq = list.next_seq().expect("a number");
-            list.entries.insert(seq, Entry::Rule(rule));
+            list.insert(seq, Entry::Rule(rule));
         }
         list
+    }
+
+    #[test]
+    fn an_equal_rule_is_found_by_its_hash() {
+        let mut of = list(Kind::Standard, &["permit any", "deny any", "permit host 10.0.0.1"]);
+        let rule =
+            |line: &str| text::parse(Kind::Standard, &line.split(' ').collect::<Vec<_>>()).expect("a rule");
+        let deny = rule("deny any");
+        assert_eq!(of.find(&deny), Some(20));
+        assert_eq!(of.find(&rule("deny host 10.0.0.1")), None);
+        assert_eq!(of.resequence(5, 1), Ok(()));
+        assert_eq!(of.find(&deny), Some(6));
+        // Equal rules occur when a caller inserts them; each is found until the last is removed.
+        of.insert(40, Entry::Rule(deny.clone()));
+        of.remove(6);
+        assert_eq!(of.find(&deny), Some(40));
+        of.insert(40, Entry::Remark("no rule".into()));
+        assert_eq!(of.find(&deny), None);
+    }
+
+    #[test]
+    fn rules_with_the_same_hash_are_distinct() {
+        let mut of = list(Kind::Standard, &["permit any", "deny any"]);
+        let rules: Vec<Rule> = of.rules().map(|(_, rule)| rule.clone()).collect();
+        // A collision, made by hand: both rules have the hash of the first.
+        of.by_hash = HashMap::from([(hash_of(&rules[0]), 10), (hash_of(&rules[1]), 10)]);
+        assert_eq!((of.find(&rules[0]), of.find(&rules[1])), (Some(10), Some(20)));
     }
 
     #[test]
     fn numbers_of_entries() {
         let mut of = list(Kind::Standard, &["permit any", "deny any", "permit host 10.0.0.1"]);
         assert_eq!(of.entries.keys().copied().collect::<Vec<_>>(), [10, 20, 30]);
-        of.entries.insert(15, Entry::Remark("between".into()));
+        of.insert(15, Entry::Remark("between".into()));
         assert_eq!(of.resequence(100, 5), Ok(()));
         assert_eq!(of.entries.keys().copied().collect::<Vec<_>>(), [100, 105, 110, 115]);
         assert_eq!(of.entries[&105], Entry::Remark("between".into()));

@@ -31,7 +31,7 @@ impl Action {
 }
 
 /// A rule of a list.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Rule {
     /// What it does.
     pub action: Action,
@@ -44,7 +44,7 @@ pub struct Rule {
 }
 
 /// The frames that a rule matches.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Matches {
     /// IP packets.
     Ip(IpMatch),
@@ -53,7 +53,7 @@ pub enum Matches {
 }
 
 /// The packets that a rule matches. All conditions must hold.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct IpMatch {
     /// The protocol.
     pub protocol: Protocol,
@@ -78,7 +78,7 @@ pub struct IpMatch {
 }
 
 /// The protocol of a rule.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Protocol {
     /// `ip` or `ipv6`: any.
     #[default]
@@ -90,7 +90,7 @@ pub enum Protocol {
 }
 
 /// The frames that a rule of a MAC list matches.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct MacMatch {
     /// The source address, and the bits that may differ.
     pub src: Option<(MacAddr, MacAddr)>,

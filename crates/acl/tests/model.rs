@@ -251,7 +251,7 @@ fn random_list(rng: &mut Rng, kind: Kind, rules: u64) -> AccessList {
         let again = text::parse(kind, &printed.split_whitespace().collect::<Vec<_>>());
         assert_eq!(again.as_ref(), Ok(&rule), "{line} is printed as {printed}");
         let seq = list.next_seq().expect("a number");
-        list.entries.insert(seq, Entry::Rule(rule));
+        list.insert(seq, Entry::Rule(rule));
     }
     list
 }
@@ -304,7 +304,7 @@ fn near_misses() {
         let words: Vec<&str> = rule.split_whitespace().collect();
         let mut lists = Lists::default();
         let mut list = AccessList::new(kind);
-        list.entries.insert(10, Entry::Rule(text::parse(kind, &words).expect("a rule")));
+        list.insert(10, Entry::Rule(text::parse(kind, &words).expect("a rule")));
         lists.access.insert("it".into(), list);
         let plane = lists.plane_list("it", &|_| true).expect("it has a rule");
         let classifier = compile::compile(&plane).expect("it fits");
@@ -364,7 +364,7 @@ fn limits_are_refused() {
         // Every other address of 64 different parts of the network.
         let rule = format!("permit ip {}.1.0.0 0.0.255.254 any", n + 1);
         let words: Vec<&str> = rule.split_whitespace().collect();
-        scattered.entries.insert(10 + n, Entry::Rule(text::parse(Kind::Extended, &words).expect("a rule")));
+        scattered.insert(10 + n, Entry::Rule(text::parse(Kind::Extended, &words).expect("a rule")));
     }
     lists.access.insert("scattered".into(), scattered);
     let plane = lists.plane_list("scattered", &|_| true).expect("it has rules");
@@ -380,7 +380,7 @@ fn a_full_list_fits() {
         let (a, b, p) = (rng.next_u64() as u32, rng.next_u64() as u32, 1 + rng.below(65_535));
         let rule = format!("permit tcp host {} host {} eq {p}", Ipv4Addr::from(a), Ipv4Addr::from(b));
         let words: Vec<&str> = rule.split_whitespace().collect();
-        list.entries.insert(n + 1, Entry::Rule(text::parse(Kind::Extended, &words).expect("a rule")));
+        list.insert(n + 1, Entry::Rule(text::parse(Kind::Extended, &words).expect("a rule")));
     }
     let mut lists = Lists::default();
     lists.access.insert("it".into(), list);

@@ -106,7 +106,7 @@ mod tests {
         for (at, line) in lines.iter().enumerate() {
             let rule =
                 text::parse(Kind::Extended, &line.split_whitespace().collect::<Vec<_>>()).expect("a rule");
-            list.entries.insert(at as u32 + 1, Entry::Rule(rule));
+            list.insert(at as u32 + 1, Entry::Rule(rule));
         }
         list
     }

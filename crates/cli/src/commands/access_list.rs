@@ -125,7 +125,7 @@ fn print_lists(config: &Config) -> Vec<String> {
     for (name, list) in &config.lists.access {
         lines.push(format!("{} {name}", list.kind.command()));
         let number = if list.kind == ListKind::Ipv6 { "sequence " } else { "" };
-        lines.extend(list.entries.iter().map(|(seq, entry)| match entry {
+        lines.extend(list.entries().iter().map(|(seq, entry)| match entry {
             Entry::Rule(rule) => format!(" {number}{seq} {}", rule.text(list.kind)),
             Entry::Remark(text) => format!(" {number}{seq} remark {text}"),
         }));
@@ -275,21 +275,20 @@ fn change(edit: &mut Edit<'_>, name: &str, seq: Option<u32>, args: &Args) -> Res
         let same = |(at, held): &(&u32, &Entry)| {
             seq.is_none_or(|seq| seq == **at) && entry.as_ref().is_none_or(|entry| entry == *held)
         };
-        let found = list.entries.iter().find(same).map(|(at, _)| *at);
+        let found = list.entries().iter().find(same).map(|(at, _)| *at);
         let at = found.ok_or("there is no such entry: show access-lists prints them")?;
-        list.entries.remove(&at);
+        list.remove(at);
         return Ok(());
     }
     let entry = need(entry)?;
-    if let (Entry::Rule(_), Some((at, _))) = (&entry, list.entries.iter().find(|(_, held)| **held == entry)) {
+    let equal = if let Entry::Rule(rule) = &entry { list.find(rule) } else { None };
+    if let Some(at) = equal {
         return match seq {
-            Some(seq) if seq != *at => {
-                Err(format!("the list has this rule already, with number {at}").into())
-            }
+            Some(seq) if seq != at => Err(format!("the list has this rule already, with number {at}").into()),
             _ => Ok(()),
         };
     }
-    if list.entries.len() >= MAX_RULES {
+    if list.entries().len() >= MAX_RULES {
         return Err(
             format!("the list has {MAX_RULES} entries already: remove one, or divide the list").into()
         );
@@ -298,15 +297,15 @@ fn change(edit: &mut Edit<'_>, name: &str, seq: Option<u32>, args: &Args) -> Res
         Some(seq) => seq,
         None => return Err(format!("no number is left behind the last entry: enter ip access-list resequence {name} {SEQ_STEP} {SEQ_STEP}").into()),
     };
-    if list.entries.contains_key(&seq) {
+    if list.entries().contains_key(&seq) {
         return Err(format!(
             "Duplicate sequence number {seq}: remove that entry first, or choose another number"
         )
         .into());
     }
     let is_rule = matches!(entry, Entry::Rule(_));
-    list.entries.insert(seq, entry);
-    if is_rule && edit.exists.is_some() && list.entries.len() <= MAX_COMPARED {
+    list.insert(seq, entry);
+    if is_rule && edit.exists.is_some() && list.entries().len() <= MAX_COMPARED {
         let warnings = shadows(edit.config, name, seq);
         edit.notices.extend(warnings);
     }
@@ -317,7 +316,7 @@ fn change(edit: &mut Edit<'_>, name: &str, seq: Option<u32>, args: &Args) -> Res
 fn shadows(config: &Config, name: &str, seq: u32) -> Vec<String> {
     let Some(list) = config.lists.plane_list(name, &|_| true) else { return Vec::new() };
     // A rule with a time range hides nothing while the range is not active.
-    let timed = |seq: u32| match config.lists.access.get(name).and_then(|list| list.entries.get(&seq)) {
+    let timed = |seq: u32| match config.lists.access.get(name).and_then(|list| list.entries().get(&seq)) {
         Some(Entry::Rule(rule)) => rule.time_range.is_some(),
         _ => false,
     };

@@ -222,7 +222,7 @@ mod tests {
         let mut list = AccessList::new(kind);
         for (at, line) in lines.iter().enumerate() {
             let rule = text::parse(kind, &line.split_whitespace().collect::<Vec<_>>()).expect("a rule");
-            list.entries.insert(at as u32 + 1, Entry::Rule(rule));
+            list.insert(at as u32 + 1, Entry::Rule(rule));
         }
         let mut lists = Lists::default();
         lists.access.insert("it".into(), list);
