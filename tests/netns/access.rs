@@ -1,6 +1,6 @@
 //! Ways in: users of a Unix group, telnet, the console; levels, wrong secrets, many sessions, a flood of logins.
 
-use crate::harness::daemon::{LANYARD, cli, lanyard};
+use crate::harness::daemon::{LANYARD, cli};
 use crate::harness::{Bed, Plane, scenarios, wait_for};
 use nix::poll::{PollFd, PollFlags, poll};
 use std::collections::VecDeque;

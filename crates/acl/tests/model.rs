@@ -26,12 +26,14 @@ fn address(rng: &mut Rng, kind: Kind) -> String {
     match (rng.below(10), kind) {
         (0..=2, _) => "any".into(),
         (3..=5, Kind::Ipv6) => format!("host {}", v6(rng)),
-        (_, Kind::Ipv6) => format!("{}/{}", v6(rng), rng.pick(&["32", "48", "64", "112", "127"]).unwrap()),
+        (_, Kind::Ipv6) => {
+            format!("{}/{}", v6(rng), rng.pick(&["32", "48", "64", "112", "127"]).expect("a choice"))
+        }
         (3..=5, _) => format!("host {}", v4(rng)),
         (_, _) => {
             let wildcard = rng
                 .pick(&["0.0.0.1", "0.0.0.3", "0.0.3.255", "0.1.0.255", "0.0.254.255", "0.0.1.254"])
-                .unwrap();
+                .expect("a choice");
             format!("{} {wildcard}", v4(rng))
         }
     }
@@ -50,23 +52,23 @@ fn ports(rng: &mut Rng) -> String {
 }
 
 fn line(rng: &mut Rng, kind: Kind) -> String {
-    let action = rng.pick(&["permit", "deny"]).unwrap();
+    let action = rng.pick(&["permit", "deny"]).expect("a choice");
     if kind == Kind::Standard {
         return format!("{action} {}", address(rng, kind));
     }
     let any = if kind == Kind::Ipv6 { "ipv6" } else { "ip" };
-    let protocol = rng.pick(&["tcp", "tcp", "tcp", "udp", "udp", "icmp", "47", any, any]).unwrap();
+    let protocol = rng.pick(&["tcp", "tcp", "tcp", "udp", "udp", "icmp", "47", any, any]).expect("a choice");
     let has_ports = ["tcp", "udp"].contains(&protocol);
     let mut words = vec![action.to_owned(), protocol.to_owned(), address(rng, kind)];
     words.extend(has_ports.then(|| ports(rng)));
     words.push(address(rng, kind));
     words.extend(has_ports.then(|| ports(rng)));
     if protocol == "icmp" && rng.percent(60) {
-        words.push(rng.pick(&["echo-reply", "3 1", "3", "unreachable", "128"]).unwrap().into());
+        words.push(rng.pick(&["echo-reply", "3 1", "3", "unreachable", "128"]).expect("a choice").into());
     }
     if protocol == "tcp" && rng.percent(30) {
         let flags = ["established", "syn", "ack rst", "match-all +syn -ack", "match-any +fin -syn"];
-        words.push(rng.pick(&flags).unwrap().into());
+        words.push(rng.pick(&flags).expect("a choice").into());
     }
     if rng.percent(10) {
         words.push(format!("dscp {}", rng.below(64)));
@@ -246,7 +248,7 @@ fn random_list(rng: &mut Rng, kind: Kind, rules: u64) -> AccessList {
     for _ in 0..rules {
         let line = line(rng, kind);
         let words: Vec<&str> = line.split_whitespace().collect();
-        let rule = text::parse(kind, &words).unwrap_or_else(|wrong| panic!("{line}: {wrong:?}"));
+        let rule = text::parse(kind, &words).expect(&line);
         let printed = rule.text(kind);
         let again = text::parse(kind, &printed.split_whitespace().collect::<Vec<_>>());
         assert_eq!(again.as_ref(), Ok(&rule), "{line} is printed as {printed}");

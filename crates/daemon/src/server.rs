@@ -352,21 +352,21 @@ async fn answer(
             tokio::task::spawn_blocking(move || secret::matches(&secret, &text)).await.unwrap_or(false)
         }
     };
-    let mut core = seat.shared.core.borrow_mut();
     if right {
-        core.throttle.succeeded(&source);
-        drop(core);
+        seat.shared.core.borrow_mut().throttle.succeeded(&source);
         session.raise(level);
         connection.send(&seat.done(session, false, false)).await?;
         return Ok(None);
     }
-    let now_ms = core.ctx.clock.now_ms();
-    let is_blocked = core.throttle.failed(now_ms, &source);
-    let text = format!(
-        "wrong secret for privilege level {level} [user: {user}] [Source: {host}] [line: {terminal}]"
-    );
-    core.ctx.log("SEC_LOGIN", 4, "ENABLE_FAILED", &text);
-    drop(core);
+    let is_blocked = {
+        let mut core = seat.shared.core.borrow_mut();
+        let now_ms = core.ctx.clock.now_ms();
+        let text = format!(
+            "wrong secret for privilege level {level} [user: {user}] [Source: {host}] [line: {terminal}]"
+        );
+        core.ctx.log("SEC_LOGIN", 4, "ENABLE_FAILED", &text);
+        core.throttle.failed(now_ms, &source)
+    };
     let tries = tries + 1;
     if tries >= SECRET_TRIES || is_blocked {
         connection.send(&Reply::Refusal("% Bad secrets\n".into())).await?;

@@ -119,7 +119,7 @@ impl Receivers {
         for host in &mut self.list {
             if !host.bucket.take(now_ms) {
                 host.limited += 1;
-            } else if !host.queue.as_ref().is_some_and(|queue| queue.try_send(text.clone()).is_ok()) {
+            } else if host.queue.as_ref().is_none_or(|queue| queue.try_send(text.clone()).is_err()) {
                 host.dropped += 1;
             }
         }

@@ -78,9 +78,9 @@ impl Family for Ipv4Addr {
     fn prefix(rng: &mut Rng) -> Ipv4Net {
         let len = rng
             .pick(&[0, 7, 11, 12, 12, 13, 14, 16, 20, 22, 23, 24, 24, 25, 26, 28, 30, 31, 32, 32])
-            .unwrap();
-        let [second, third] = [&[0, 1, 16, 255][..], &[0, 1, 128]].map(|of| rng.pick(of).unwrap());
-        let address = Ipv4Addr::new(10, second, third, rng.pick(&[0, 1, 128, 255]).unwrap());
+            .expect("a choice");
+        let [second, third] = [&[0, 1, 16, 255][..], &[0, 1, 128]].map(|of| rng.pick(of).expect("a choice"));
+        let address = Ipv4Addr::new(10, second, third, rng.pick(&[0, 1, 128, 255]).expect("a choice"));
         Ipv4Net::new(address, len).expect("a length").trunc()
     }
     fn address(rng: &mut Rng, near: Ipv4Net) -> Self {
@@ -110,10 +110,14 @@ impl Family for Ipv6Addr {
                 0, 12, 15, 16, 17, 19, 20, 21, 24, 31, 32, 33, 36, 40, 47, 48, 48, 49, 52, 63, 64, 64, 65,
                 127, 128, 128,
             ])
-            .unwrap();
+            .expect("a choice");
         let odd = [0, 0, 1, 0x8000, 0x1000, 0xffff];
         let words: [u16; 8] = std::array::from_fn(|n| {
-            if n == 0 { rng.pick(&[0x2001, 0x2002]).unwrap() } else { rng.pick(&odd).unwrap() }
+            if n == 0 {
+                rng.pick(&[0x2001, 0x2002]).expect("a choice")
+            } else {
+                rng.pick(&odd).expect("a choice")
+            }
         });
         Ipv6Net::new(Ipv6Addr::from(words), len).expect("a length").trunc()
     }
@@ -136,7 +140,7 @@ fn churn<A: Family>(seeds: std::ops::Range<u64>, updates: usize, others: &[A::Ne
         let mut writer = A::Writer::new(A::SIZES);
         let mut words = Watched::new(A::SIZES[0], A::lookup);
         let mut map = PrefixMap::new();
-        let most = rng.pick(&[4, 12, 40]).unwrap();
+        let most = rng.pick(&[4, 12, 40]).expect("a choice");
         for (leaf, prefix) in (1000..).zip(others) {
             while writer.set(&words, *prefix, NONE, leaf, &View::new(&map, word)).is_err() {
                 words = larger(&mut writer, words);
@@ -410,7 +414,7 @@ fn a_large_ipv6_table() {
     let mut rng = Rng::new(7);
     for n in 1..=ROUTES {
         let high = 0x2000_0000_0000_0000 | rng.next_u64() >> 3;
-        let len = rng.pick(&[48, 48, 48, 48, 32, 36, 40, 44, 46, 56, 64]).unwrap();
+        let len = rng.pick(&[48, 48, 48, 48, 32, 36, 40, 44, 46, 56, 64]).expect("a choice");
         let prefix = Ipv6Net::new(Ipv6Addr::from(u128::from(high) << 64), len).expect("a length").trunc();
         let old = map.insert(prefix, n).unwrap_or(NONE);
         table.set(prefix, old, n, &View::new(&map, word));

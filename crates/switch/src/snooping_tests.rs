@@ -12,8 +12,7 @@ fn vlan(id: u16) -> VlanId {
 /// Two access ports and a trunk, one of them without a link, and the interface of VLAN 10.
 fn world(change: impl FnOnce(&mut Config)) -> (Config, PlaneState, PortIds) {
     let mut config = config("vlan 10\neth1: access 10\neth2: access 10\neth3: trunk native 1 allowed 10");
-    let mut svi = Interface::default();
-    svi.ipv4 = vec!["10.0.10.1/24".parse().expect("a prefix")];
+    let svi = Interface { ipv4: vec!["10.0.10.1/24".parse().expect("a prefix")], ..Interface::default() };
     config.interfaces.insert(InterfaceName::Vlan(vlan(10)), svi);
     change(&mut config);
     let ports = PortIds::default().assign(port_names(&config)).expect("numbers");
