@@ -1,4 +1,4 @@
-//! Sizes of tables, access lists, alarms, and what restarts leave of them.
+//! Policies by table, the places of hot and cold routes, sizes of tables, access lists, alarms, and what restarts leave of them.
 
 mod common;
 
@@ -11,7 +11,7 @@ use lanyard_asic::tables::{AclRule, PortRange};
 use lanyard_offload::simulated::Simulated;
 use lanyard_offload::strategy::{NAMES, by_name};
 use lanyard_offload::{Manager, Place, Policy, Refusal};
-use lanyard_types::VrfId;
+use lanyard_types::{MacAddr, PortId, VrfId};
 use std::net::Ipv4Addr;
 
 fn prefix(number: u32) -> IpNet {
@@ -29,10 +29,127 @@ fn size(manager: &mut Manager<Simulated>, path: &str) -> (u32, u32) {
     (table.used, table.size)
 }
 
+/// Sends a packet to a host behind a prefix into port 1.
+fn packet(manager: &mut Manager<Simulated>, to: IpNet) {
+    let mac = |number: u64| MacAddr::from_u64(0x0200_0000_0000 | number).0;
+    let mut frame =
+        [&mac(1)[..], &mac(0x1ff), &[8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1]].concat();
+    let std::net::IpAddr::V4(network) = to.network() else { unreachable!("IPv4") };
+    frame.extend((u32::from(network) + 1).to_be_bytes());
+    let sum: u32 =
+        frame[14..34].chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    frame.resize(60, 0);
+    let now = manager.hardware().now();
+    manager.hardware().device().frame(now, PortId::new(1).expect("a port"), &frame);
+}
+
 /// Has the manager ask, and the chip answer.
 fn sample(manager: &mut Manager<Simulated>) {
     manager.poll();
     manager.drain();
+}
+
+#[test]
+fn each_table_has_its_own_policy() {
+    for strategy in NAMES {
+        let mut manager = manager(APPLIANCE, strategy, Policy::Sync);
+        manager.set_table_policy("hash/addresses", Policy::Hybrid).expect("a table");
+        assert_eq!(manager.policy(Object::Ipv4Host), Policy::Hybrid);
+        assert_eq!(manager.policy(Object::Ipv4Prefix), Policy::Sync);
+        let unknown = manager.set_table_policy("hash/none", Policy::Hybrid);
+        assert!(
+            matches!(&unknown, Err(Refusal::Invalid(why)) if why.contains("hash/addresses")),
+            "{unknown:?}"
+        );
+        let mut refused = 0;
+        for number in 0..1100 {
+            match manager.request(&[route(prefix(number), Some(1))]) {
+                Err(Refusal::Full { table, .. }) if table == "tcam/routes" => refused += 1,
+                outcome => outcome.expect("room"),
+            }
+        }
+        assert_eq!(refused, 76, "{strategy}: what does not fit the routes' table is refused");
+        // A hash table of one bank refuses some of these long before it is full; all are accepted.
+        for number in 0..6000 {
+            manager.request(&[route(host(number), Some(2))]).expect("accepted");
+        }
+        assert!(manager.hidden() > 500, "{strategy}: {}", manager.hidden());
+        // A batch of both kinds: the prefix is refused, and the host with it.
+        let hidden = manager.hidden();
+        let batch = [route(host(9000), Some(1)), route(prefix(2000), Some(1))];
+        assert!(manager.request(&batch).is_err(), "{strategy}");
+        manager.settle().expect("the chip works");
+        assert_eq!((place(&manager, host(9000)), manager.hidden()), (None, hidden), "{strategy}");
+        agree(&mut manager, 1, strategy);
+        // Without the table everything of it leaves the chip, and comes back with it.
+        manager.set_policy(Object::Ipv4Host, Policy::Bypass).expect("the chip works");
+        manager.settle().expect("the chip works");
+        assert_eq!(size(&mut manager, "hash/addresses").0, 0, "{strategy}");
+        assert_eq!(place(&manager, host(1)), Some(Place::Trapped));
+        agree(&mut manager, 2, strategy);
+        manager.set_policy(Object::Ipv4Host, Policy::Hybrid).expect("the chip works");
+        manager.settle().expect("the chip works");
+        assert!(size(&mut manager, "hash/addresses").0 > 4500, "{strategy}");
+        agree(&mut manager, 3, strategy);
+    }
+}
+
+#[test]
+fn a_hot_hidden_route_takes_the_place_of_a_cold_one() {
+    for strategy in NAMES {
+        let mut manager = manager(APPLIANCE, strategy, Policy::Hybrid);
+        for number in 0..1034 {
+            manager.request(&[route(prefix(number), Some(1))]).expect("accepted");
+        }
+        manager.settle().expect("the chip works");
+        assert_eq!(manager.hidden(), 10, "{strategy}");
+        // Every route of the chip but three is used, each of the hidden ones a little.
+        let unused = [100, 500, 900];
+        for number in (0..1024).filter(|number| !unused.contains(number)) {
+            (0..8).for_each(|_| packet(&mut manager, prefix(number)));
+        }
+        for number in 1024..1034 {
+            let address = prefix(number).hosts().next().expect("a host");
+            manager.hit(VrfId::DEFAULT, address, if number < 1030 { 100 } else { 5 });
+        }
+        sample(&mut manager);
+        let moved = manager.rebalance(16);
+        manager.settle().expect("the chip works");
+        // Six are hot: three find a place that nobody uses, the others one that is used less than half as much.
+        assert_eq!(moved, 6, "{strategy}");
+        for number in 1024..1030 {
+            assert_eq!(place(&manager, prefix(number)), Some(Place::Offloaded), "{strategy}: {number}");
+        }
+        for number in unused.into_iter().chain(1030..1034) {
+            assert_eq!(place(&manager, prefix(number)), Some(Place::Trapped), "{strategy}: {number}");
+        }
+        assert_eq!(manager.hidden(), 10);
+        agree(&mut manager, 1, strategy);
+        // Nothing has changed since: nothing moves.
+        sample(&mut manager);
+        assert_eq!(manager.rebalance(16), 0, "{strategy}");
+    }
+}
+
+#[test]
+fn equal_routes_do_not_change_places_for_ever() {
+    let mut manager = manager(APPLIANCE, "hybrid", Policy::Hybrid);
+    for number in 0..1025 {
+        manager.request(&[route(prefix(number), Some(1))]).expect("accepted");
+    }
+    let hidden = prefix(1024);
+    let mut moved = 0;
+    for _ in 0..20 {
+        for number in 0..1024 {
+            packet(&mut manager, prefix(number));
+        }
+        manager.hit(VrfId::DEFAULT, hidden.hosts().next().expect("a host"), 1);
+        sample(&mut manager);
+        moved += manager.rebalance(8);
+    }
+    assert_eq!((moved, place(&manager, hidden)), (0, Some(Place::Trapped)));
 }
 
 #[test]
