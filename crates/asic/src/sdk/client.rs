@@ -19,6 +19,10 @@ use std::time::Duration;
 /// The most notices that wait while an answer is awaited; the oldest ones are dropped and counted.
 const MAX_NOTICES: usize = 1 << 14;
 
+/// The longest time in which a chip may answer the greeting. The chip's bus may have to finish the requests of other
+/// clients first.
+const GREETING: Duration = Duration::from_secs(5);
+
 /// The reason why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SdkError {
@@ -185,17 +189,23 @@ impl Client {
     /// Opens a session with the chip at the other end of a stream.
     ///
     /// # Errors
-    /// When the chip has another protocol version, or the peer is not a chip.
+    /// When the chip has another protocol version, the peer is not a chip, or it does not answer within 5 s: the socket of a
+    /// process that is stopped still accepts connections.
     pub fn over(stream: UnixStream, name: &str) -> Result<Self, SdkError> {
+        Self::greet(stream, name, GREETING)
+    }
+
+    fn greet(stream: UnixStream, name: &str, limit: Duration) -> Result<Self, SdkError> {
         let mut sender = Sender { stream: stream.try_clone()?, number: 0 };
         let mut receiver = Receiver { stream, buffer: vec![0; 1 << 16], filled: 0, taken: 0 };
         let number = sender.send(&Request::Hello(VERSION, name.to_owned()))?;
-        match receiver.receive(None)? {
+        match receiver.receive(Some(limit))? {
             Some(Incoming::Answer(to, Answer::Welcome(welcome))) if to == number => {
                 Ok(Self { sender, receiver, welcome, notices: VecDeque::new(), lost: 0, patience: None })
             }
             Some(Incoming::Answer(_, Answer::Refused(refused))) => Err(refused.into()),
-            other => Err(SdkError::Protocol(format!("{other:?} to a hello"))),
+            Some(other) => Err(SdkError::Protocol(format!("{other:?} to a hello"))),
+            None => Err(SdkError::Gone(io::ErrorKind::TimedOut.into())),
         }
     }
 
@@ -356,4 +366,17 @@ impl Client {
 
 fn unexpected(answer: &Answer) -> SdkError {
     SdkError::Protocol(format!("{answer:?}").chars().take(200).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chip_that_does_not_answer_is_gone() {
+        // A stopped process: its socket accepts the greeting, and nothing comes back.
+        let (ours, _theirs) = UnixStream::pair().expect("a pair of sockets");
+        let error = Client::greet(ours, "test", Duration::from_millis(20)).err();
+        assert!(matches!(error, Some(SdkError::Gone(error)) if error.kind() == io::ErrorKind::TimedOut));
+    }
 }
