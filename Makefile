@@ -57,8 +57,9 @@ fuzz:
 
 install:
 	tools/need build
-	$(CARGO) build --release --locked --bin lanyard
+	$(CARGO) build --release --locked --bin lanyard --bin lanyard-sshd
 	install -D -m 755 target/release/lanyard $(DESTDIR)$(PREFIX)/bin/lanyard
+	install -D -m 755 target/release/lanyard-sshd $(DESTDIR)$(PREFIX)/lib/lanyard/lanyard-sshd
 	install -d -m 755 $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)/etc/lanyard
 	sed 's|@BINDIR@|$(PREFIX)/bin|' dist/lanyard@.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/lanyard@.service
 	chmod 644 $(DESTDIR)$(PREFIX)/lib/systemd/system/lanyard@.service

@@ -8,7 +8,9 @@ arch=$(dpkg --print-architecture)
 program=$root/usr/bin/lanyard
 
 [ -x "$program" ] || { echo "deb.sh: $program: no program there: run make install first" >&2; exit 1; }
-strip --strip-unneeded "$program" || echo "deb.sh: $program keeps its symbols" >&2
+for binary in "$program" "$root/usr/lib/lanyard/lanyard-sshd"; do
+    [ ! -e "$binary" ] || strip --strip-unneeded "$binary" || echo "deb.sh: $binary keeps its symbols" >&2
+done
 
 install -d -m 755 "$root/usr/share/bash-completion/completions" "$root/usr/share/zsh/vendor-completions" \
     "$root/usr/share/fish/vendor_completions.d" "$root/usr/share/man/man1" "$root/usr/share/doc/lanyard"

@@ -31,7 +31,7 @@ const ACCESS: &str = "banner motd #authorised access only#\n\
 const TWO: &str = "interface range p1 - 2\n switchport\n";
 
 /// The program's answer to a user of the machine.
-fn as_user(user: &str, group: &str, arguments: &[&str]) -> Result<String, String> {
+pub(crate) fn as_user(user: &str, group: &str, arguments: &[&str]) -> Result<String, String> {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", user, "--regid", group, "--clear-groups", LANYARD]).args(arguments);
     let output = command.env_remove("XDG_RUNTIME_DIR").output().expect("setpriv");
@@ -87,7 +87,7 @@ fn members_of_a_group(plane: Plane) {
 }
 
 /// A telnet client over plain TCP.
-struct Client {
+pub(crate) struct Client {
     stream: TcpStream,
     shown: String,
 }
@@ -98,11 +98,11 @@ impl Client {
         stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
         Self { stream, shown: String::new() }
     }
-    fn send(&mut self, text: &[u8]) {
+    pub(crate) fn send(&mut self, text: &[u8]) {
         self.stream.write_all(text).expect("sent");
     }
     /// Reads until the text appears; returns everything up to it.
-    fn until(&mut self, wanted: &str) -> String {
+    pub(crate) fn until(&mut self, wanted: &str) -> String {
         let mut piece = [0; 4096];
         loop {
             if let Some(at) = self.shown.find(wanted) {
@@ -122,7 +122,7 @@ impl Client {
         let _ = self.stream.read_to_end(&mut bytes);
         std::mem::take(&mut self.shown) + &String::from_utf8_lossy(&bytes)
     }
-    fn login(bed: &Bed, name: &str, secret: &str) -> Self {
+    pub(crate) fn login(bed: &Bed, name: &str, secret: &str) -> Self {
         let mut client = Self::connect(bed);
         client.until("Username: ");
         client.send(format!("{name}\r\n").as_bytes());
@@ -206,12 +206,12 @@ fn a_dialogue_over_telnet(plane: Plane) {
 }
 
 /// A terminal and its other end, which the programs of other tests do not inherit.
-struct Pty {
-    master: OwnedFd,
-    slave: OwnedFd,
+pub(crate) struct Pty {
+    pub(crate) master: OwnedFd,
+    pub(crate) slave: OwnedFd,
 }
 
-fn terminal(size: Option<&nix::pty::Winsize>) -> Pty {
+pub(crate) fn terminal(size: Option<&nix::pty::Winsize>) -> Pty {
     use nix::fcntl::{FcntlArg, FdFlag, fcntl};
     let nix::pty::OpenptyResult { master, slave } = nix::pty::openpty(size, None).expect("a pty");
     for end in [&master, &slave] {
@@ -224,7 +224,12 @@ fn terminal(size: Option<&nix::pty::Winsize>) -> Pty {
 ///
 /// # Panics
 /// When nothing comes for 30 s, or the terminal is closed.
-fn read_until(master: &mut std::fs::File, shown: &mut String, seen: &mut usize, wanted: &[&str]) -> usize {
+pub(crate) fn read_until(
+    master: &mut std::fs::File,
+    shown: &mut String,
+    seen: &mut usize,
+    wanted: &[&str],
+) -> usize {
     let mut piece = [0; 4096];
     loop {
         let found = wanted.iter().enumerate().find_map(|(n, text)| Some((n, shown[*seen..].find(text)?)));
@@ -240,7 +245,7 @@ fn read_until(master: &mut std::fs::File, shown: &mut String, seen: &mut usize, 
 }
 
 /// Waits for each text on a terminal and then types the other one; returns what the terminal has shown.
-fn talk(master: &mut std::fs::File, steps: &[(&str, &str)]) -> String {
+pub(crate) fn talk(master: &mut std::fs::File, steps: &[(&str, &str)]) -> String {
     let (mut shown, mut seen) = (String::new(), 0);
     for (wanted, typed) in steps {
         read_until(master, &mut shown, &mut seen, &[wanted]);

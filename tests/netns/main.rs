@@ -33,6 +33,7 @@ mod routes_live;
 mod saving;
 mod services;
 mod soft;
+mod ssh;
 mod static_routes;
 mod svi;
 mod trace;

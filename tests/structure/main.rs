@@ -28,7 +28,7 @@ const LAYERS: &[&[&str]] = &[
     &["lanyard-ebpf", "lanyard-soft", "lanyard-switch", "lanyard-cli", "lanyard-access"],
     &["lanyard-driver"],
     &["lanyard-daemon", "lanyard-lab", "lanyard-bench"],
-    &["lanyard"],
+    &["lanyard", "lanyard-ssh"],
 ];
 
 /// Crates that may access the operating system, and may contain `unsafe`, each block with its reason.
@@ -43,6 +43,7 @@ const OPERATING_SYSTEM: &[&str] = &[
     "lanyard-tester",
     "lanyard-bench",
     "lanyard",
+    "lanyard-ssh",
 ];
 
 /// Crates whose use counts as access to the operating system.

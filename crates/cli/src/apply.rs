@@ -217,6 +217,9 @@ pub fn run_parsed(
             ConfigMode::Vrf { name, family: Some(_) } if parsed.args.words.first() == Some(&"exit") => {
                 ConfigMode::Vrf { name, family: None }
             }
+            ConfigMode::SshKeys(Some(_)) if parsed.args.words.first() == Some(&"exit") => {
+                ConfigMode::SshKeys(None)
+            }
             _ => ConfigMode::Global,
         };
         return Ok(Vec::new());

@@ -57,6 +57,7 @@ pub fn pages() -> Vec<Page> {
         page("time-range.md", "Time range configuration", TIME_RANGE, "", &own(trees.time_range)),
         page("access-map.md", "VLAN map configuration", ACCESS_MAP, "", &own(trees.access_map)),
         page("line.md", "Line configuration", LINE, "", &own(trees.line)),
+        page("ssh.md", "Public keys of users", SSH, "", &own(trees.ssh_keys)),
         page("session.md", "Configuration sessions", SESSION, "", &session),
     ];
     modes.into_iter().chain(commands::FEATURES.iter().map(feature_page)).collect()
@@ -66,6 +67,8 @@ const EXEC: &str = "Prompt `HOSTNAME#`; after `disable`, `HOSTNAME>`, which has 
     `show` has [its own page](show.md).";
 const LINE: &str =
     "Prompt `HOSTNAME(config-line)#`; entered by `line`. [access.md](../access.md) describes terminal lines.";
+const SSH: &str = "Prompt `HOSTNAME(config-ssh-pubkey)#`, and `HOSTNAME(config-ssh-pubkey-user)#` after `username`; entered by \
+    `ip ssh pubkey-chain`. [access.md](../access.md) describes logins over SSH.";
 const SHOW: &str = "Every command here takes `| json`, `| include RE`, `| exclude RE`, `| begin RE`, `| section RE` \
     and `| count [RE]`. [json.md](json.md) describes the JSON. \
     Some features have a page of their own, which is named after their command.";

@@ -130,6 +130,12 @@ fn sample(kind: Kind, pick: Pick<'_>) -> String {
         ],
         Kind::Word("HIDDEN", _) => &["094F471A1A0A", "02050D480809"],
         Kind::Word(..) => &["red", "blue-2", "65000:1", "v.3", "!x"],
+        // Public keys of SSH; the last one is none.
+        Kind::Line(lanyard_config::access::MAX_KEY) => &[
+            "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl",
+            "AAAAC3NzaC1lZDI1NTE5AAAAIKAl0dh2l9GKJlOMqqnkVzrm0SdG6UOoqKLsabgH5C9o ann@host",
+            "ssh-rsa AAAA",
+        ],
         Kind::Line(_) => &["text", "several words, \"quoted\"", "! no comment", "VLAN0010"],
         Kind::Rule(_) => &[
             "any",

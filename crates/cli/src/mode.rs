@@ -45,6 +45,8 @@ pub enum ConfigMode {
     AccessMap(String, u32),
     /// `line console 0`, `line vty`.
     Line(LineRange),
+    /// `ip ssh pubkey-chain`, and the user inside `username`.
+    SshKeys(Option<String>),
 }
 
 /// A session's mode.
@@ -85,6 +87,8 @@ impl ConfigMode {
             Self::TimeRange(_) => "-time-range",
             Self::AccessMap(..) => "-access-map",
             Self::Line(_) => "-line",
+            Self::SshKeys(None) => "-ssh-pubkey",
+            Self::SshKeys(Some(_)) => "-ssh-pubkey-user",
         }
     }
     /// The lines that lead to this mode from global configuration mode.
@@ -109,6 +113,7 @@ impl ConfigMode {
             Self::TimeRange(name) => Some(format!("time-range {name}")),
             Self::AccessMap(name, seq) => Some(format!("vlan access-map {name} {seq}")),
             Self::Line(range) => Some(range.words()),
+            Self::SshKeys(_) => Some("ip ssh pubkey-chain".into()),
         }
     }
 }

@@ -492,6 +492,11 @@ fn recorded(mode: &ConfigMode, line: &str) -> Vec<String> {
         names: vec![name.clone()],
         range: false,
     };
+    if let ConfigMode::SshKeys(Some(user)) = mode {
+        return ["ip ssh pubkey-chain", &format!(" username {user}"), &format!("  {line}")]
+            .map(str::to_owned)
+            .to_vec();
+    }
     let entries: Vec<String> = match mode {
         ConfigMode::Interface { names, .. } => names.iter().filter_map(|name| single(name).entry()).collect(),
         other => other.entry().into_iter().collect(),

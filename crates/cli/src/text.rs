@@ -3,7 +3,7 @@
 //! Invariant: the text, entered at the command line, gives an equal [`Config`]. Sections are separated by `!`. Every
 //! line is printed by the table that parses it ([`crate::setting`]).
 
-use crate::commands::{global, interface, line, spanning_tree, track, vlan, vrf};
+use crate::commands::{global, interface, line, spanning_tree, ssh, track, vlan, vrf};
 use crate::setting::{Line, Target, print};
 use lanyard_config::layer3::track_object;
 use lanyard_config::text::{chunks, missing_vlans, reference};
@@ -51,6 +51,7 @@ fn sections_by(config: &Config, vlans: Vec<Vec<String>>) -> Vec<Vec<String>> {
     list.push(missing_vlans(config));
     list.extend(global::AFTER.iter().map(|lines| print(lines, config)));
     list.extend(line::sections(config));
+    list.push(ssh::section(config));
     list.retain(|section| !section.is_empty());
     list
 }

@@ -30,6 +30,7 @@ fn lead(n: usize) -> (&'static str, ConfigMode) {
         10 => ("vrf definition red", ConfigMode::Vrf { name: "red".into(), family: None }),
         11 => ("track 1 ip route 10.0.0.0/8 reachability", ConfigMode::Track(1)),
         12 => ("track 2 interface eth0 line-protocol", ConfigMode::Track(2)),
+        16 => ("ip ssh pubkey-chain\n username ann", ConfigMode::SshKeys(Some("ann".into()))),
         14 => ("line vty 2 7", ConfigMode::Line(LineRange::Vty(2, 7))),
         15 => ("line vty 0 15", ConfigMode::Line(LineRange::Vty(0, 15))),
         13 => ("spanning-tree mst configuration", ConfigMode::Mst),

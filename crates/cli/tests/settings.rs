@@ -34,6 +34,7 @@ fn modes() -> Vec<(ConfigMode, &'static [&'static str])> {
         (ConfigMode::Vlan(VlanSet::EMPTY), &["vlan 11"]),
         (ConfigMode::Mst, &["spanning-tree mst configuration"]),
         (ConfigMode::Line(LineRange::Vty(0, 4)), &["line vty 0 4"]),
+        (ConfigMode::SshKeys(Some("ann".into())), &["ip ssh pubkey-chain\n username ann"]),
         (ConfigMode::Line(LineRange::Console), &["line console 0", "line vty 3 9"]),
         (ConfigMode::Vrf { name: "red".into(), family: None }, &["vrf definition red"]),
         (

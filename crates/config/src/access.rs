@@ -19,7 +19,7 @@ pub const MAX_SECRET: usize = 127;
 /// The maximum length of a user's name, in bytes.
 pub const MAX_NAME: usize = 64;
 
-/// `username`, `enable secret`, `privilege`, `platform socket group`, `line`.
+/// `username`, `enable secret`, `privilege`, `platform socket group`, `line`, `ip ssh pubkey-chain`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
     /// `username`, by name.
@@ -32,6 +32,8 @@ pub struct Access {
     pub socket_group: Option<SocketGroup>,
     /// `line`.
     pub lines: Lines,
+    /// `ip ssh pubkey-chain`: the keys by which each user may log in over SSH.
+    pub ssh_keys: BTreeMap<String, Vec<PublicKey>>,
 }
 
 /// `username NAME`.
@@ -283,7 +285,7 @@ pub enum Transport {
     /// None.
     #[default]
     None,
-    /// SSH, which the machine's own server provides.
+    /// SSH.
     Ssh,
     /// Telnet.
     Telnet,
@@ -296,6 +298,11 @@ impl Transport {
     #[must_use]
     pub const fn telnet(self) -> bool {
         matches!(self, Self::Telnet | Self::All)
+    }
+    /// True when SSH may be used.
+    #[must_use]
+    pub const fn ssh(self) -> bool {
+        matches!(self, Self::Ssh | Self::All)
     }
 }
 
@@ -319,6 +326,102 @@ impl Lines {
     pub fn telnet(&self) -> bool {
         self.vty.iter().any(|line| line.transport.telnet())
     }
+    /// True when some line may be reached by SSH.
+    #[must_use]
+    pub fn ssh(&self) -> bool {
+        self.vty.iter().any(|line| line.transport.ssh())
+    }
+}
+
+/// The most public keys of a user.
+pub const MAX_KEYS: usize = 8;
+/// The longest public key as text, in bytes: RSA with 8,192 bits has 1,400.
+pub const MAX_KEY: usize = 2048;
+
+/// The types of public keys that the SSH server verifies.
+pub const KEY_TYPES: &[&str] =
+    &["ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "ssh-rsa"];
+
+/// A public key of SSH, in the form of OpenSSH's files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublicKey {
+    /// Its type, one of [`KEY_TYPES`].
+    pub kind: String,
+    /// The key in base64 (RFC 4253, section 6.6).
+    pub data: String,
+}
+
+impl PublicKey {
+    /// Reads a key: its type, which may be left out, and its data in base64. A comment behind it is ignored.
+    ///
+    /// # Errors
+    /// When it is no key, or a key of a type that the server does not verify.
+    pub fn parse(text: &str) -> Result<Self, PublicKeyError> {
+        let mut words = text.split_whitespace();
+        let first = words.next().unwrap_or_default();
+        let is_type = first.starts_with("ssh-") || first.starts_with("ecdsa-") || first.contains('@');
+        let data = if is_type { words.next().unwrap_or_default() } else { first };
+        let bytes = decode_base64(data).ok_or(PublicKeyError::Malformed)?;
+        let kind = key_type(&bytes).ok_or(PublicKeyError::Malformed)?;
+        if is_type && kind != first {
+            return Err(PublicKeyError::Malformed);
+        }
+        if !KEY_TYPES.contains(&kind) {
+            return Err(PublicKeyError::Type(kind.chars().take(MAX_NAME).collect()));
+        }
+        Ok(Self { kind: kind.to_owned(), data: data.to_owned() })
+    }
+}
+
+impl std::fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.kind, self.data)
+    }
+}
+
+/// Why a text is not a public key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PublicKeyError {
+    /// It is no key at all.
+    #[error("not a public key of SSH: enter a line of a file such as id_ed25519.pub")]
+    Malformed,
+    /// Its type is not among [`KEY_TYPES`].
+    #[error("keys of type {0} are not supported: use {known}", known = KEY_TYPES.join(", "))]
+    Type(String),
+}
+
+/// The type at the beginning of a key: a length of 32 bits, and as many letters.
+fn key_type(bytes: &[u8]) -> Option<&str> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    let name = rest.get(..usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
+    (rest.len() > name.len()).then_some(std::str::from_utf8(name).ok()?)
+}
+
+/// Decodes base64 with padding (RFC 4648, section 4).
+fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    let body = text.trim_end_matches('=');
+    if text.len() % 4 != 0 || text.len() - body.len() > 2 || body.is_empty() {
+        return None;
+    }
+    let (mut out, mut bits, mut count) = (Vec::with_capacity(text.len() / 4 * 3), 0u32, 0);
+    for byte in body.bytes() {
+        let value = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            out.push((bits >> count) as u8);
+            bits &= (1 << count) - 1;
+        }
+    }
+    (bits == 0).then_some(out)
 }
 
 impl Access {
@@ -348,6 +451,25 @@ mod tests {
     use super::*;
 
     const SCRYPT: &str = "$9$2MJBozw/9R3UsU$2lFhcKvpghcyw8deP25GOfyZaagyUOGBymkryvOdfo6";
+
+    #[test]
+    fn public_keys() {
+        let data = "AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
+        let key = PublicKey { kind: "ssh-ed25519".into(), data: data.into() };
+        for text in [format!("ssh-ed25519 {data} ann@host"), data.into(), key.to_string()] {
+            assert_eq!(PublicKey::parse(&text), Ok(key.clone()), "{text}");
+        }
+        let malformed = Err(PublicKeyError::Malformed);
+        for text in ["", "ssh-rsa", "AAAA", "====", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5", "a b", &data[..20]] {
+            assert_eq!(PublicKey::parse(text), malformed, "{text}");
+        }
+        assert_eq!(PublicKey::parse(&format!("ssh-rsa {data}")), malformed);
+        // "ssh-dss" and one byte more.
+        let old = Err(PublicKeyError::Type("ssh-dss".into()));
+        assert_eq!(PublicKey::parse("AAAAB3NzaC1kc3MA"), old);
+        assert_eq!(decode_base64("TWE="), Some(b"Ma".to_vec()));
+        assert_eq!(decode_base64("TWF="), None, "bits are left");
+    }
 
     #[test]
     fn the_form_of_hashes() {

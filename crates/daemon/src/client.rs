@@ -196,7 +196,7 @@ impl Client {
                 Reply::Refusal(text) => output(Piece::Refusal(&text)).map_err(wrong)?,
                 Reply::Done(done) => return Ok(done),
                 Reply::Error(reason) => return Err(ClientError::Ended(reason)),
-                Reply::Completion { .. } | Reply::Help(_) | Reply::Monitor(_) => {}
+                Reply::Completion { .. } | Reply::Help(_) | Reply::Monitor(_) | Reply::Authenticated(_) => {}
             }
         }
     }

@@ -16,12 +16,14 @@ use crate::group_socket::GroupSocketError;
 use crate::instance::shared_knobs;
 use crate::kernel::KernelError;
 use crate::layer3::{self, RouteRefused};
+use crate::listening_port::PortError;
 use crate::netdevs::{Change, fixed, learn_modes, learn_speeds, of_speed, pair_missing};
 use crate::protocols::keeper::{aggregation_path, snapshot_path};
 use crate::protocols::work::Report;
 use crate::routing::Turn;
 use crate::snooping;
 use crate::spanning;
+use crate::ssh_server;
 use crate::startup::Part;
 use ipnet::IpNet;
 use lanyard_cli::backend::{Configuration, Refusal, SafeChange};
@@ -51,7 +53,9 @@ pub(crate) enum CommitError {
     #[error(transparent)]
     GroupSocket(#[from] GroupSocketError),
     #[error(transparent)]
-    Telnet(#[from] crate::telnet_server::ListenError),
+    Listening(#[from] PortError),
+    #[error(transparent)]
+    SshServer(#[from] ssh_server::Missing),
     /// The configuration contradicts itself, the netdevs or a limit.
     #[error(transparent)]
     Refused(#[from] Refused),
@@ -88,7 +92,8 @@ impl CommitError {
             Self::Detached
             | Self::Secret(_)
             | Self::GroupSocket(_)
-            | Self::Telnet(_)
+            | Self::Listening(_)
+            | Self::SshServer(_)
             | Self::Refused(_)
             | Self::Plane(_)
             | Self::Route(_)
@@ -169,6 +174,10 @@ impl Core {
         next.access.hash(lanyard_access::secret::hash)?;
         let group = self.group_socket.prepare(&self.ctx.paths, next.access.socket_group.as_ref())?;
         let telnet = self.telnet.prepare(next.access.lines.telnet())?;
+        if next.access.lines.ssh() {
+            ssh_server::program()?;
+        }
+        let ssh = self.ssh.prepare(next.access.lines.ssh())?;
         let listening = self.fpm.prepare(next.fpm.as_ref())?;
         let chip = self.configure_chip(&next)?;
         let taken = self.take_netdevs(next);
@@ -179,6 +188,7 @@ impl Core {
             Ok(()) => {
                 self.fpm.adopt(self.ctx.clock.now_ms(), listening);
                 self.group_socket.adopt(&self.ctx.paths, group);
+                self.ssh.adopt(ssh);
                 if self.telnet.adopt(telnet) {
                     let text = "telnet is on: names, secrets and commands cross the network in plain text";
                     self.ctx.log("SYS", 4, "TELNET", text);

@@ -6,9 +6,10 @@
 use crate::identity::{self, Way};
 use crate::os;
 use crate::protocol::{Done, Reply, Request};
-use crate::remote::{self, Origin};
+use crate::remote;
 use crate::server::{Connection, Ended, Seat, Shared, seated};
-use crate::users::{LineName, MAX_USERS};
+use crate::ssh_sessions;
+use crate::users::{LineName, MAX_USERS, Origin, Protocol};
 use lanyard_cli::backend::{Access, Entered};
 use lanyard_cli::{Login, Session, brctl};
 use lanyard_config::access::LEVEL_MAX;
@@ -21,8 +22,11 @@ use tokio::sync::Semaphore;
 /// How long a new connection may be silent.
 const HELLO: Duration = Duration::from_secs(10);
 
-/// Most connections: the users, and some that make a single request.
-const MAX_CONNECTIONS: usize = MAX_USERS + 28;
+/// The most clients of SSH that have not logged in; the SSH server has the same limit.
+const MAX_SSH_LOGINS: usize = 16;
+
+/// Most connections: the users, some that make a single request, and clients of SSH during their login.
+const MAX_CONNECTIONS: usize = MAX_USERS + 28 + MAX_SSH_LOGINS;
 
 /// Accepts sessions for ever.
 pub(crate) async fn serve(listener: UnixListener, shared: Shared, way: Way) {
@@ -71,11 +75,23 @@ pub(crate) async fn session(stream: UnixStream, shared: Shared, way: &Way) {
             match identity::login(way, uid, nix::unistd::geteuid().as_raw()) {
                 // Only root and the user of the daemon may open consoles: whoever opens one decides on its name.
                 Ok(login) if login.level == LEVEL_MAX => {
-                    let origin = Origin { line: LineName::Console(0), host: printable(&terminal) };
+                    let host = printable(&terminal);
+                    let origin = Origin { line: LineName::Console(0), host, protocol: Protocol::Serial };
                     let Connection { reader, writer, .. } = connection;
-                    return remote::serve(Box::new(reader), Box::new(writer), false, origin, shared).await;
+                    return remote::serve(Box::new(reader), Box::new(writer), origin, shared).await;
                 }
                 _ => Ok(Request::Console { terminal }),
+            }
+        }
+        Ok(Request::Ssh { host }) => {
+            match identity::login(way, uid, nix::unistd::geteuid().as_raw()) {
+                // As above: only root and the user of the daemon may be the SSH server.
+                Ok(login) if login.level == LEVEL_MAX => {
+                    let origin =
+                        Origin { line: LineName::Vty(0), host: printable(&host), protocol: Protocol::Ssh };
+                    return ssh_sessions::serve(connection, origin, shared).await;
+                }
+                _ => Ok(Request::Ssh { host }),
             }
         }
         first => first,
@@ -113,7 +129,9 @@ async fn greet(
             let greeting = session.greeting(&*shared.core.borrow());
             seated(connection, &seat, session, &greeting).await
         }
-        Request::Console { .. } | Request::Detach | Request::Brctl { .. } if login.level < LEVEL_MAX => {
+        Request::Console { .. } | Request::Ssh { .. } | Request::Detach | Request::Brctl { .. }
+            if login.level < LEVEL_MAX =>
+        {
             let text = format!(
                 "% {} has privilege level {}: this needs level {LEVEL_MAX}\n",
                 login.user, login.level
@@ -148,8 +166,8 @@ async fn greet(
                 .send(&Reply::Done(Done { refused: result.is_err(), close: true, ..Done::default() }))
                 .await
         }
-        // `session` has handled it.
-        Request::Console { .. } => Err(Ended::InSession),
+        // `session` has handled them.
+        Request::Console { .. } | Request::Ssh { .. } => Err(Ended::InSession),
         _ => Err(Ended::NoHello),
     }
 }

@@ -21,6 +21,7 @@ use crate::fpm::{self, Fpm};
 use crate::group_socket::GroupSocket;
 use crate::kernel::Kernel;
 use crate::layer3::{self, Layer3};
+use crate::listening_port::{self, ListeningPort};
 use crate::log::Log;
 use crate::netdevs::{Change, Readiness};
 use crate::paths::Paths;
@@ -33,7 +34,6 @@ use crate::resources::{self, Resources};
 use crate::routing::{Following, Turn};
 use crate::snooping::Snooping;
 use crate::storm_control::StormControl;
-use crate::telnet_server::TelnetServer;
 use crate::tracking::{self, Tracking};
 use crate::users::Users;
 use lanyard_access::throttle::Throttle;
@@ -72,7 +72,8 @@ pub(crate) struct Core {
     pub(crate) audit: Audit,
     pub(crate) throttle: Throttle,
     pub(crate) group_socket: GroupSocket,
-    pub(crate) telnet: TelnetServer,
+    pub(crate) telnet: ListeningPort,
+    pub(crate) ssh: ListeningPort,
     pub(crate) config_sessions: ConfigSessions,
     pub(crate) archive: Archive,
     pub(crate) lock: Option<ConfigurationLock>,
@@ -151,7 +152,8 @@ impl Core {
             audit: Audit::default(),
             throttle: Throttle::default(),
             group_socket: GroupSocket::default(),
-            telnet: TelnetServer::default(),
+            telnet: ListeningPort::new(listening_port::TELNET),
+            ssh: ListeningPort::new(listening_port::SSH),
             config_sessions: ConfigSessions::default(),
             archive,
             lock: None,

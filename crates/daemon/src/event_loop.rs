@@ -92,6 +92,7 @@ pub(crate) async fn serve(mut core: Core, mut events: Events, hangup: Signal) ->
     tokio::task::spawn_local(connections::serve(listener, shared.clone(), Way::Owner));
     tokio::task::spawn_local(connections::serve_group(shared.clone()));
     tokio::task::spawn_local(crate::telnet_sessions::serve(shared.clone()));
+    tokio::task::spawn_local(crate::ssh_server::serve(shared.clone()));
     tokio::task::spawn_local(crate::fpm_server::serve(shared.clone()));
     announce(&core);
     tokio::task::spawn_local(systemd::watchdog());

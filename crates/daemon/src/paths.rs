@@ -155,6 +155,11 @@ impl Paths {
     pub fn base_mac(&self) -> PathBuf {
         self.state.join("base-mac")
     }
+    /// The private key by which the SSH server proves to clients that it is this switch.
+    #[must_use]
+    pub fn ssh_host_key(&self) -> PathBuf {
+        self.state.join("ssh_host_ed25519_key")
+    }
     /// The directory of checkpoints.
     #[must_use]
     pub fn archive(&self) -> PathBuf {

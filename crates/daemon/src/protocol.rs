@@ -31,6 +31,22 @@ pub enum Request {
         /// The name of the terminal, such as `ttyS0`.
         terminal: String,
     },
+    /// Begins a login over SSH. Only the SSH server ([`crate::ssh_server`]) sends it, on a connection for each of its clients.
+    /// Answered by the banner of the login (a `Text`) and a `Done`. `Authenticate` follows until it is accepted, then `Hello`
+    /// for a single command or `Terminal` for a terminal. Must come first.
+    Ssh {
+        /// The client's address.
+        host: String,
+    },
+    /// Proves who a user of SSH is. Answered by `Authenticated`.
+    Authenticate {
+        /// The user's name.
+        user: String,
+        /// The proof.
+        proof: Proof,
+    },
+    /// Hands the connection over to the terminal of a user of SSH, as `Console` does.
+    Terminal,
     /// Runs a line. Answered by `Text`s and a `Done`.
     Exec {
         /// The line.
@@ -62,6 +78,18 @@ pub enum Request {
     Detach,
 }
 
+/// How a user of SSH proves who they are (RFC 4252).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Proof {
+    /// A secret.
+    Password(String),
+    /// A public key that the client has, in the form of OpenSSH's files. The SSH server has verified a signature.
+    Key(String),
+    /// A public key of which the client asks whether it would be accepted; it proves nothing.
+    Offer(String),
+}
+
 /// A reply of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -72,6 +100,8 @@ pub enum Reply {
     Stream(String),
     /// Output that is not text, in hexadecimal digits.
     Bytes(String),
+    /// True when a proof is accepted.
+    Authenticated(bool),
     /// The reason why the line was refused.
     Refusal(String),
     /// The end of the answer.
@@ -108,7 +138,7 @@ pub struct Done {
 }
 
 /// Serialises `value` as one line.
-pub(crate) fn line(value: &impl Serialize) -> String {
+pub fn line(value: &impl Serialize) -> String {
     let mut text = serde_json::to_string(value).unwrap_or_default();
     text.push('\n');
     text

@@ -1,4 +1,5 @@
-//! Sessions of users who log in with name and secret: on the console (`lanyard console`) and over telnet.
+//! Sessions of users who log in: on the console (`lanyard console`), over telnet, and over SSH, whose server asks for name and
+//! secret itself ([`crate::ssh_sessions`]).
 //!
 //! Such a session is a terminal ([`crate::terminal`]) in front of an ordinary session ([`crate::server`]): it speaks the protocol
 //! of the control socket over a pair of sockets, and adds the login, line editing and paging.
@@ -10,11 +11,11 @@
 use crate::protocol::{Done, Reply, Request, line};
 use crate::server::{self, Shared};
 use crate::terminal::{Gone, Reader, Terminal, Writer};
-use crate::users::LineName;
+use crate::users::{LineName, Origin, Protocol};
 use lanyard_access::editor::Key;
 use lanyard_access::secret;
 use lanyard_cli::Login;
-use lanyard_config::access::{TerminalLine, User};
+use lanyard_config::access::{PublicKey, TerminalLine, User};
 use lanyard_config::{Banner, Config};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -41,15 +42,6 @@ const LENGTH_DEFAULT: u16 = 24;
 static HASHING: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(HASHES)));
 static WAITING: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(MAX_WAITING)));
 
-/// Where a user comes from.
-#[derive(Debug, Clone)]
-pub(crate) struct Origin {
-    /// The kind of line, and with it the settings.
-    pub(crate) line: LineName,
-    /// The host, for `show users`, the log and the limits: an address, or the terminal's name.
-    pub(crate) host: String,
-}
-
 /// Why a session is over, for the log; `None` for an ordinary end.
 #[derive(Debug, thiserror::Error)]
 enum Ended {
@@ -68,13 +60,36 @@ enum Ended {
 }
 
 /// Serves a connection from its login to its end.
-pub(crate) async fn serve(reader: Reader, writer: Writer, is_telnet: bool, origin: Origin, shared: Shared) {
+pub(crate) async fn serve(reader: Reader, writer: Writer, origin: Origin, shared: Shared) {
+    let is_telnet = origin.protocol == Protocol::Telnet;
     let Ok(mut terminal) = Terminal::open(reader, writer, is_telnet).await else { return };
     let result = match tokio::time::timeout(LOGIN_TIME, login(&mut terminal, &origin, &shared)).await {
         Ok(Ok(login)) => session(&mut terminal, login, &origin, &shared).await,
         Ok(Err(ended)) => Err(ended),
         Err(_) => Err(Ended::Slow),
     };
+    end(&mut terminal, result, &origin, &shared).await;
+}
+
+/// Serves the terminal of a user who has logged in already, to its end.
+pub(crate) async fn serve_user(
+    reader: Reader,
+    writer: Writer,
+    login: Login,
+    origin: &Origin,
+    shared: &Shared,
+) {
+    let Ok(mut terminal) = Terminal::open(reader, writer, false).await else { return };
+    let motd = banner(shared.core.borrow().ctx.switch.config(), Banner::Motd);
+    let result = match terminal.print(&motd).await {
+        Ok(()) => session(&mut terminal, login, origin, shared).await,
+        Err(gone) => Err(gone.into()),
+    };
+    end(&mut terminal, result, origin, shared).await;
+}
+
+/// Reports the end of a session to the user, or to the log.
+async fn end(terminal: &mut Terminal, result: Result<(), Ended>, origin: &Origin, shared: &Shared) {
     let Err(ended) = result else { return };
     match &ended {
         Ended::Exit | Ended::NoLogin | Ended::Gone(Gone::Closed) => {}
@@ -114,9 +129,8 @@ async fn login(terminal: &mut Terminal, origin: &Origin, shared: &Shared) -> Res
         (text, !config.access.users.is_empty())
     };
     terminal.print(&text).await?;
-    let login = Login { interactive: true, host: origin.host.clone(), ..Login::default() };
     if line.no_login {
-        return Ok(Login { user: String::new(), level: lanyard_config::access::LEVEL_USER, ..login });
+        return Ok(login_of(String::new(), &User::default(), origin));
     }
     if !has_users {
         terminal
@@ -130,7 +144,7 @@ async fn login(terminal: &mut Terminal, origin: &Origin, shared: &Shared) -> Res
         let Some(name) = terminal.ask("Username: ", false).await? else { continue };
         let Some(given) = terminal.ask("Password: ", true).await? else { continue };
         if let Some(user) = verify(shared, origin, name.trim(), given).await {
-            return Ok(Login { user: name.trim().to_owned(), level: user.level, ..login });
+            return Ok(login_of(name.trim().to_owned(), &user, origin));
         }
         tokio::time::sleep(FAILURE_DELAY).await;
         terminal.print("% Login invalid\n\n").await?;
@@ -138,21 +152,33 @@ async fn login(terminal: &mut Terminal, origin: &Origin, shared: &Shared) -> Res
     Err(Ended::NoLogin)
 }
 
+/// The banner that precedes a login.
+pub(crate) fn login_banner(shared: &Shared) -> String {
+    banner(shared.core.borrow().ctx.switch.config(), Banner::Login)
+}
+
+/// For how many seconds the host of a user may not log in; `None` when it may.
+pub(crate) fn blocked_s(shared: &Shared, origin: &Origin) -> Option<u64> {
+    let core = shared.core.borrow();
+    let left_ms = core.throttle.blocked_ms(core.ctx.clock.now_ms(), &origin.host)?;
+    Some(left_ms.div_ceil(1000))
+}
+
+/// The login of a configured user.
+pub(crate) fn login_of(name: String, user: &User, origin: &Origin) -> Login {
+    Login { user: name, level: user.level, interactive: true, host: origin.host.clone(), ..Login::default() }
+}
+
 async fn refuse_blocked(terminal: &mut Terminal, origin: &Origin, shared: &Shared) -> Result<(), Ended> {
-    let blocked_ms = {
-        let core = shared.core.borrow();
-        core.throttle.blocked_ms(core.ctx.clock.now_ms(), &origin.host)
-    };
-    let Some(left_ms) = blocked_ms else { return Ok(()) };
-    let left_s = left_ms.div_ceil(1000);
+    let Some(left_s) = blocked_s(shared, origin) else { return Ok(()) };
     terminal
         .print(&format!("% Too many failed logins from {}: wait {left_s} seconds\n", origin.host))
         .await?;
     Err(Ended::NoLogin)
 }
 
-/// The user of this name and secret, and the result in log and limits.
-async fn verify(shared: &Shared, origin: &Origin, name: &str, given: String) -> Option<User> {
+/// The user of this name and secret. The result goes to the log and to the limits.
+pub(crate) async fn verify(shared: &Shared, origin: &Origin, name: &str, given: String) -> Option<User> {
     let user = shared.core.borrow().ctx.switch.config().access.users.get(name).cloned();
     let secret = user.as_ref().and_then(|user| user.secret.clone());
     let right = match WAITING.clone().try_acquire_owned() {
@@ -169,11 +195,34 @@ async fn verify(shared: &Shared, origin: &Origin, name: &str, given: String) -> 
             checked.await.unwrap_or(false)
         }
     };
+    record(shared, origin, name, user.filter(|_| right))
+}
+
+/// The user of this name, if they may log in with a public key. The result goes to the log and to the limits.
+pub(crate) fn verify_key(
+    shared: &Shared,
+    origin: &Origin,
+    name: &str,
+    key: Option<&PublicKey>,
+) -> Option<User> {
+    let user = shared.core.borrow().ctx.switch.config().access.users.get(name).cloned();
+    record(shared, origin, name, user.filter(|_| key.is_some_and(|key| has_key(shared, name, key))))
+}
+
+/// True when a user of this name may log in with a public key.
+pub(crate) fn has_key(shared: &Shared, name: &str, key: &PublicKey) -> bool {
+    let core = shared.core.borrow();
+    let access = &core.ctx.switch.config().access;
+    access.users.contains_key(name) && access.ssh_keys.get(name).is_some_and(|keys| keys.contains(key))
+}
+
+/// Records the result of a login in the log and in the limits.
+fn record(shared: &Shared, origin: &Origin, name: &str, user: Option<User>) -> Option<User> {
     let mut core = shared.core.borrow_mut();
     let now_ms = core.ctx.clock.now_ms();
     let shown: String = name.chars().take(lanyard_config::access::MAX_NAME).collect();
     let of = format!("[user: {shown}] [Source: {}] [line: {}]", origin.host, origin.line.kind());
-    if right {
+    if user.is_some() {
         core.throttle.succeeded(&origin.host);
         core.ctx.log("SEC_LOGIN", 5, "LOGIN_SUCCESS", &format!("Login Success {of}"));
         return user;
@@ -220,7 +269,7 @@ async fn session(
 ) -> Result<(), Ended> {
     let exec_banner = banner(shared.core.borrow().ctx.switch.config(), Banner::Exec);
     let (stream, line) =
-        server::attach(shared, login, origin.line).map_err(|reason| Ended::Closed(reason.to_string()))?;
+        server::attach(shared, login, origin).map_err(|reason| Ended::Closed(reason.to_string()))?;
     terminal.print(&exec_banner).await?;
     let mut link = Link::new(stream);
     let mut done = answer(terminal, &mut link, 0, 0).await?;
@@ -341,7 +390,7 @@ async fn answer(terminal: &mut Terminal, link: &mut Link, length: u16, idle_s: u
             Reply::Monitor(text) => terminal.print(&format!("{text}\n")).await?,
             Reply::Done(done) => return Ok(done),
             Reply::Error(reason) => return Err(Ended::Closed(reason)),
-            Reply::Completion { .. } | Reply::Help(_) | Reply::Bytes(_) => {}
+            Reply::Completion { .. } | Reply::Help(_) | Reply::Bytes(_) | Reply::Authenticated(_) => {}
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::identity::NotPermitted;
 use crate::os;
 use crate::protocol::{Done, MAX_PIECE, MAX_REQUEST, Reply, Request, line, pieces};
 use crate::snooping;
-use crate::users::{LineName, TooManyUsers};
+use crate::users::{LineName, Origin, Protocol, TooManyUsers};
 use lanyard_access::secret;
 use lanyard_cli::{Login, Outcome, Program, Session};
 use std::cell::RefCell;
@@ -54,6 +54,8 @@ pub(crate) enum Ended {
     NotARequest(#[from] serde_json::Error),
     #[error("the first request must be hello")]
     NoHello,
+    #[error("{0}")]
+    Blocked(String),
     #[error("not in a session")]
     InSession,
     /// A request came while a command sends its output; the command in words.
@@ -171,6 +173,29 @@ impl Seat {
     }
 }
 
+/// Assigns a terminal line that permits the user's protocol.
+///
+/// # Errors
+/// When there are too many sessions.
+pub(crate) fn seat_of(
+    shared: &Shared,
+    login: Login,
+    origin: &Origin,
+) -> Result<(Seat, Session), TooManyUsers> {
+    let line = {
+        let mut core = shared.core.borrow_mut();
+        let now_ms = core.ctx.clock.now_ms();
+        let lines = core.ctx.switch.config().access.lines.clone();
+        let fits = |number| match origin.protocol {
+            Protocol::Ssh => lines.vty(number).transport.ssh(),
+            Protocol::Telnet | Protocol::Serial => lines.vty(number).transport.telnet(),
+        };
+        core.users.add(origin.line, &login.user, &login.host, now_ms, fits)?
+    };
+    let seat = Seat { line, shared: shared.clone() };
+    Ok((seat, Session::new(Login { line: line.to_string(), ..login })))
+}
+
 /// Opens a session for a user who has logged in on a remote terminal; returns its client's side of a pair of sockets, and the
 /// terminal line.
 ///
@@ -179,18 +204,11 @@ impl Seat {
 pub(crate) fn attach(
     shared: &Shared,
     login: Login,
-    wanted: LineName,
+    origin: &Origin,
 ) -> Result<(UnixStream, LineName), AttachError> {
     let (client, server) = UnixStream::pair()?;
-    let line = {
-        let mut core = shared.core.borrow_mut();
-        let now_ms = core.ctx.clock.now_ms();
-        let lines = core.ctx.switch.config().access.lines.clone();
-        core.users
-            .add(wanted, &login.user, &login.host, now_ms, |number| lines.vty(number).transport.telnet())?
-    };
-    let seat = Seat { line, shared: shared.clone() };
-    let session = Session::new(Login { line: line.to_string(), ..login });
+    let (seat, session) = seat_of(shared, login, origin)?;
+    let line = seat.line;
     tokio::task::spawn_local(async move {
         let (reader, writer) = server.into_split();
         let mut connection = Connection { reader: BufReader::new(reader), writer, buffer: Vec::new() };
@@ -272,7 +290,13 @@ async fn converse(
                 connection.send(&Reply::Help(lines)).await?;
             }
             Request::Interrupt => {}
-            Request::Hello { .. } | Request::Console { .. } | Request::Brctl { .. } | Request::Detach => {
+            Request::Hello { .. }
+            | Request::Console { .. }
+            | Request::Ssh { .. }
+            | Request::Authenticate { .. }
+            | Request::Terminal
+            | Request::Brctl { .. }
+            | Request::Detach => {
                 return Err(Ended::InSession);
             }
         }

@@ -2,9 +2,9 @@
 //!
 //! Invariant: at most [`MAX_CLIENTS`] clients are connected; further ones are closed at once and counted.
 
-use crate::remote::{self, Origin};
+use crate::remote;
 use crate::server::Shared;
-use crate::users::{LineName, MAX_USERS};
+use crate::users::{LineName, MAX_USERS, Origin, Protocol};
 use nix::sys::socket::{setsockopt, sockopt};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -51,7 +51,8 @@ async fn client_session(stream: TcpStream, client: IpAddr, shared: Shared) {
     // A client on a machine that has disappeared must not keep its place for ever.
     let _ = setsockopt(&stream, sockopt::KeepAlive, &true);
     let _ = stream.set_nodelay(true);
-    let origin = Origin { line: LineName::Vty(0), host: client.to_canonical().to_string() };
+    let host = client.to_canonical().to_string();
+    let origin = Origin { line: LineName::Vty(0), host, protocol: Protocol::Telnet };
     let (reader, writer) = stream.into_split();
-    remote::serve(Box::new(reader), Box::new(writer), true, origin, shared).await;
+    remote::serve(Box::new(reader), Box::new(writer), origin, shared).await;
 }

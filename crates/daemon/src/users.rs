@@ -46,6 +46,26 @@ impl fmt::Display for LineName {
     }
 }
 
+/// Where a user comes from.
+#[derive(Debug, Clone)]
+pub(crate) struct Origin {
+    /// The kind of line, and with it the settings.
+    pub(crate) line: LineName,
+    /// The protocol that carries the terminal.
+    pub(crate) protocol: Protocol,
+    /// The host, for `show users`, the log and the limits: an address, or the terminal's name.
+    pub(crate) host: String,
+}
+
+/// What carries the terminal of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// `lanyard console`.
+    Serial,
+    Telnet,
+    Ssh,
+}
+
 /// The sessions, by line.
 #[derive(Debug, Default)]
 pub struct Users {

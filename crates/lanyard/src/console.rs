@@ -188,7 +188,11 @@ fn exec(link: &Mutex<Link>, line: &str, pasted: bool, length: u16) -> Result<Don
             Reply::Stream(text) | Reply::Refusal(text) => print(&text).map_err(wrong)?,
             Reply::Done(done) => break done,
             Reply::Error(reason) => return Err(reason.into()),
-            Reply::Completion { .. } | Reply::Help(_) | Reply::Monitor(_) | Reply::Bytes(_) => {}
+            Reply::Completion { .. }
+            | Reply::Help(_)
+            | Reply::Monitor(_)
+            | Reply::Bytes(_)
+            | Reply::Authenticated(_) => {}
         }
     };
     link.busy.store(false, Ordering::Relaxed);

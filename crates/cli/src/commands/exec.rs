@@ -154,6 +154,10 @@ pub fn exit(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
             *family = None;
             done()
         }
+        Mode::Config { at: ConfigMode::SshKeys(user @ Some(_)), .. } => {
+            *user = None;
+            done()
+        }
         Mode::Config { at, .. } if *at != ConfigMode::Global => {
             *at = ConfigMode::Global;
             done()

@@ -2,8 +2,8 @@
 
 use super::{
     access, access_list, access_parts, aggregation, banner, discovery, errdisable, forwarding, fpm,
-    interface, interface_names, line, logging, mac, need, platform, route, snooping, spanning_tree, track,
-    vlan, vrf,
+    interface, interface_names, line, logging, mac, need, platform, route, snooping, spanning_tree, ssh,
+    track, vlan, vrf,
 };
 use crate::args::{Args, Form, Kind, MAX_WORD, short};
 use crate::backend::Refusal;
@@ -23,6 +23,7 @@ pub const BEFORE: &[&[Line<Config>]] = &[
     interface_names::LINES,
     logging::LINES,
     platform::LINES,
+    ssh::LINES,
     mac::LINES,
     spanning_tree::LINES,
     errdisable::LINES,

@@ -62,16 +62,12 @@ const TRANSPORT: Node = kw("transport", "Define transport protocols for line").t
 .then(&[
     kw("all", "All protocols").set(transport),
     kw("none", "No protocols").set(transport),
-    kw("ssh", "TCP/IP SSH protocol, by the machine's own server").set(transport).then(&[kw(
-        "telnet",
-        "TCP/IP Telnet protocol",
-    )
-    .set(transport)]),
-    kw("telnet", "TCP/IP Telnet protocol").set(transport).then(&[kw(
-        "ssh",
-        "TCP/IP SSH protocol, by the machine's own server",
-    )
-    .set(transport)]),
+    kw("ssh", "TCP/IP SSH protocol")
+        .set(transport)
+        .then(&[kw("telnet", "TCP/IP Telnet protocol").set(transport)]),
+    kw("telnet", "TCP/IP Telnet protocol")
+        .set(transport)
+        .then(&[kw("ssh", "TCP/IP SSH protocol").set(transport)]),
 ])]);
 
 impl Target for TerminalLine {

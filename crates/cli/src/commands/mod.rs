@@ -34,6 +34,7 @@ mod show_ip;
 mod show_stp;
 mod snooping;
 pub(crate) mod spanning_tree;
+pub(crate) mod ssh;
 mod storm_control;
 mod system;
 pub(crate) mod track;
@@ -95,6 +96,8 @@ pub struct Trees {
     pub access_map: &'static [Node],
     /// `(config-line)#`.
     pub line: &'static [Node],
+    /// `(conf-ssh-pubkey)#`.
+    pub ssh_keys: &'static [Node],
 }
 
 /// The trees, made from the tables of lines at the first use.
@@ -106,6 +109,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         discovery::GROUPS,
         platform::GROUPS,
         snooping::GROUPS,
+        ssh::GROUPS,
         logging::GROUPS,
         accepted::GROUPS,
     ]
@@ -139,6 +143,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         time_range: whole(Branch::root(), access_parts::TIME),
         access_map: whole(Branch::root(), access_parts::MAP),
         line: whole(branch(&[], &[line::LINES]), &[]),
+        ssh_keys: whole(branch(&[], &[ssh::KEYS]), &[]),
     }
 });
 
@@ -218,6 +223,7 @@ fn own_tree(at: &ConfigMode) -> Option<&'static [Node]> {
         ConfigMode::TimeRange(_) => Some(TREES.time_range),
         ConfigMode::AccessMap(..) => Some(TREES.access_map),
         ConfigMode::Line(_) => Some(TREES.line),
+        ConfigMode::SshKeys(_) => Some(TREES.ssh_keys),
     }
 }
 

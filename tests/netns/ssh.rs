@@ -1,0 +1,300 @@
+//! The SSH server with OpenSSH's client: keys, secrets, commands, a dialogue, hostile clients; and what each way in permits.
+
+use crate::access::{Client, Pty, as_user, read_until, talk, terminal};
+use crate::harness::daemon::{LANYARD, cli};
+use crate::harness::{Bed, Plane, scenarios, wait_for};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+scenarios! {
+    keys_and_commands: soft;
+    a_dialogue_over_ssh: soft;
+    a_connection_that_is_cut: soft;
+    clients_that_send_anything: soft;
+    ssh_is_off_unless_configured: soft;
+    every_way_in_permits_the_same: soft;
+}
+
+const SSH: &str = "banner motd #authorised access only#\n\
+    username ann privilege 15 secret tiger\n\
+    username bob secret lion\n\
+    enable secret level 7 seven\n\
+    line vty 0 15\n transport input ssh\n";
+const TWO: &str = "interface range p1 - 2\n switchport\n";
+
+/// A switch with an SSH server, and a directory of keys; `None` without the programs.
+fn bed(plane: Plane, config: &str) -> Option<Bed> {
+    if !Path::new(LANYARD).with_file_name("lanyard-sshd").exists() {
+        println!("skipped: lanyard-sshd is not built (cargo build -p lanyard-ssh)");
+        return None;
+    }
+    if Command::new("ssh").arg("-V").stderr(Stdio::null()).status().is_err() {
+        println!("skipped: no SSH client (package openssh-client)");
+        return None;
+    }
+    Some(Bed::new(plane, 2, &format!("{TWO}{config}")))
+}
+
+/// Makes a key pair in a file of the bed; returns the line of its public key.
+fn make_key(bed: &Bed, name: &str, kind: &str) -> String {
+    let file = bed.file(name);
+    let mut command = Command::new("ssh-keygen");
+    let made = command.args(["-q", "-t", kind, "-N", "", "-f"]).arg(&file).status().expect("ssh-keygen");
+    assert!(made.success());
+    let line = std::fs::read_to_string(file.with_extension("pub")).expect("a public key");
+    line.trim().to_owned()
+}
+
+fn permit_key(bed: &Bed, user: &str, line: &str) {
+    bed.configure(&format!("ip ssh pubkey-chain\n username {user}\n  key-string {line}"));
+}
+
+/// OpenSSH's client for a user, with the key in a file of the bed if there is one.
+fn client(bed: &Bed, user: &str, key: Option<&str>) -> Command {
+    let mut client = Command::new("ssh");
+    client.args(["-F", "none", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]);
+    client.args(["-o", "LogLevel=ERROR", "-o", "IdentityAgent=none"]);
+    match key {
+        Some(name) => {
+            client.args(["-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes", "-i"]).arg(bed.file(name));
+        }
+        None => {
+            client.args(["-o", "PubkeyAuthentication=no"]);
+        }
+    }
+    client.arg(format!("{user}@127.0.0.1"));
+    client
+}
+
+/// Runs a command over SSH; returns the exit status, the output, and the errors.
+fn run(bed: &Bed, user: &str, key: &str, command: &str) -> (Option<i32>, String, String) {
+    let output = bed.net.output(client(bed, user, Some(key)).arg(command));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+fn sessions(bed: &Bed) -> usize {
+    // One of them is the session that asks.
+    bed.ask("show users")["users"].as_array().map_or(0, |users| users.len() - 1)
+}
+
+fn keys_and_commands(plane: Plane) {
+    let Some(bed) = bed(plane, SSH) else { return };
+    for (name, kind) in [("user", "ed25519"), ("elliptic", "ecdsa"), ("old", "rsa")] {
+        let line = make_key(&bed, name, kind);
+        let (_, _, errors) = run(&bed, "ann", name, "show version");
+        assert!(errors.contains("Permission denied"), "{kind}: {errors}");
+        // The wrong key counts as no failed login, because the client has proved nothing with it.
+        permit_key(&bed, "ann", &line);
+        let (status, shown, errors) = run(&bed, "ann", name, "show version");
+        assert!(
+            status == Some(0) && shown.contains("Lanyard Software"),
+            "{kind}: {status:?} {shown} {errors}"
+        );
+    }
+    let (status, _, errors) = run(&bed, "bob", "user", "show version");
+    assert!(status == Some(255) && errors.contains("Permission denied"), "another user's key: {errors}");
+    let (status, shown, errors) = run(&bed, "ann", "user", "show nonsense");
+    assert!(status == Some(1) && errors.contains('%') && shown.is_empty(), "{status:?} {shown} {errors}");
+    let lines = "configure terminal\nhostname by-ssh\nend\nshow nonsense\nwrite memory";
+    assert_eq!(run(&bed, "ann", "user", lines).0, Some(1));
+    assert!(bed.exec(&["show running-config"]).contains("hostname by-ssh"));
+    permit_key(&bed, "bob", std::fs::read_to_string(bed.file("user.pub")).expect("a public key").trim());
+    assert_eq!(run(&bed, "bob", "user", "show running-config").0, Some(1), "bob has level 1");
+    let (status, _, errors) = run(&bed, "bob", "user", "enable 7");
+    assert!(status == Some(1) && errors.contains("needs a terminal"), "{errors}");
+    let audit = bed.ask("show archive log config all");
+    let commands = audit["commands"].as_array().expect("a list");
+    let entry = commands.iter().find(|entry| entry["command"] == "hostname by-ssh").expect("logged");
+    assert_eq!((&entry["user"], &entry["host"]), (&"ann".into(), &"127.0.0.1".into()));
+    let key = format!("/var/lib/lanyard/{}/ssh_host_ed25519_key", bed.instance);
+    assert_eq!(std::fs::metadata(key).expect("the host key").permissions().mode() & 0o777, 0o600);
+    // The key is kept: a client that knows it accepts the server after it has been turned off and on.
+    let known = bed.file("known");
+    let strict = |how: &str| {
+        let mut client = Command::new("ssh");
+        client
+            .args(["-F", "none", "-o", "BatchMode=yes", "-o", "IdentityAgent=none", "-i"])
+            .arg(bed.file("user"));
+        client.args(["-o", &format!("StrictHostKeyChecking={how}")]);
+        client.args([
+            "-o",
+            &format!("UserKnownHostsFile={}", known.display()),
+            "ann@127.0.0.1",
+            "show clock",
+        ]);
+        bed.net.output(&mut client).status.success()
+    };
+    assert!(strict("no"));
+    bed.configure("line vty 0 15\n transport input none");
+    bed.configure("line vty 0 15\n transport input ssh");
+    wait_for("the same key", || strict("yes").then_some(()));
+    bed.configure("no ip ssh pubkey-chain");
+    assert_eq!(run(&bed, "ann", "user", "show version").0, Some(255));
+}
+
+fn a_dialogue_over_ssh(plane: Plane) {
+    let Some(bed) = bed(plane, SSH) else { return };
+    let size = nix::pty::Winsize { ws_row: 60, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    let Pty { master, slave } = terminal(Some(&size));
+    let end = || Stdio::from(slave.try_clone().expect("a descriptor"));
+    let ssh = client(&bed, "ann", None);
+    let mut command = Command::new("setsid");
+    command.args(["--ctty", "--wait", "ssh"]).args(ssh.get_args()).env("TERM", "vt100");
+    command.stdin(end()).stdout(end()).stderr(end());
+    let mut child = bed.net.run(|| command.spawn()).expect("started");
+    drop(command);
+    let mut master = std::fs::File::from(master);
+    let shown = talk(
+        &mut master,
+        &[
+            ("password: ", "wrong\r"),
+            ("password: ", "tiger\r"),
+            ("authorised access only", ""),
+            ("Lanyard#", "show us\t\r"),
+            ("127.0.0.1", ""),
+            ("Lanyard#", "show interfaces\r"),
+            ("Lanyard#", ""),
+        ],
+    );
+    assert!(!shown.contains("--More--") && !shown.contains("tiger"), "{shown:?}");
+    assert!(Command::new("stty").args(["rows", "6"]).stdin(end()).status().expect("stty").success());
+    let (mut shown, mut seen) = (String::new(), 0);
+    wait_for("pages of six lines", || {
+        master.write_all(b"show interfaces\r").expect("typed");
+        read_until(&mut master, &mut shown, &mut seen, &["interfaces"]);
+        let is_page = read_until(&mut master, &mut shown, &mut seen, &["--More--", "Lanyard#"]) == 0;
+        is_page.then_some(())
+    });
+    let steps = [
+        ("", "q"),
+        ("Lanyard#", "monitor events link\r"),
+        ("monitor events link", "\x03"),
+        ("Lanyard#", "exit\r"),
+    ];
+    talk(&mut master, &steps);
+    assert!(child.wait().expect("ended").success());
+    let log = bed.exec(&["show logging"]);
+    assert!(log.contains("SEC_LOGIN-4-LOGIN_FAILED") && log.contains("SEC_LOGIN-5-LOGIN_SUCCESS"), "{log}");
+    wait_for("the line to be free", || (sessions(&bed) == 0).then_some(()));
+}
+
+fn a_connection_that_is_cut(plane: Plane) {
+    let Some(bed) = bed(plane, SSH) else { return };
+    let line = make_key(&bed, "user", "ed25519");
+    permit_key(&bed, "ann", &line);
+    for way in ["cut", "clear", "interrupt"] {
+        let mut command = client(&bed, "ann", Some("user"));
+        let command = command.args(if way == "interrupt" { &["monitor events"][..] } else { &["-tt"] });
+        let mut child = bed
+            .net
+            .run(|| command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn())
+            .expect("started");
+        wait_for("the session", || (sessions(&bed) == 1).then_some(()));
+        if way == "clear" {
+            let users = bed.ask("show users");
+            let of_ann = |user: &&serde_json::Value| user["user"] == "ann";
+            let ann = users["users"].as_array().and_then(|users| users.iter().find(of_ann)).expect("ann");
+            let line = ann["line"].as_str().expect("a line");
+            assert_eq!(bed.exec(&[&format!("clear line {line}")]), "[OK]\n");
+        } else {
+            child.kill().expect("cut");
+        }
+        child.wait().expect("ended");
+        wait_for("the line to be free", || (sessions(&bed) == 0).then_some(()));
+    }
+}
+
+/// Clients that send random bytes, at once or after an identification, and clients that send nothing.
+fn clients_that_send_anything(plane: Plane) {
+    let Some(bed) = bed(plane, SSH) else { return };
+    let line = make_key(&bed, "user", "ed25519");
+    permit_key(&bed, "ann", &line);
+    wait_for("the server", || (run(&bed, "ann", "user", "show clock").0 == Some(0)).then_some(()));
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut random = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let connect = || bed.net.run(|| TcpStream::connect("127.0.0.1:22")).expect("connected");
+    for n in 0..300u64 {
+        let mut stream = connect();
+        let _ = stream.set_read_timeout(Some(Duration::from_millis(50)));
+        if n % 3 > 0 {
+            let _ = stream.write_all(b"SSH-2.0-fuzz\r\n");
+        }
+        if n % 3 > 1 {
+            // A packet with a length that fits, and KEXINIT.
+            let _ = stream.write_all(&[0, 0, 0, 60, 4, 20]);
+        }
+        let bytes: Vec<u8> = (0..random() % 400).map(|_| (random() >> 32) as u8).collect();
+        let _ = stream.write_all(&bytes);
+        if n % 10 == 0 {
+            let _ = stream.read(&mut [0; 512]);
+        }
+    }
+    // As many clients as may be in their login say nothing; local users and spanning tree do not notice.
+    let silent: Vec<TcpStream> = (0..40).map(|_| connect()).collect();
+    assert!(bed.exec(&["show version"]).contains("Lanyard Software"));
+    drop(silent);
+    wait_for("the server", || (run(&bed, "ann", "user", "show clock").0 == Some(0)).then_some(()));
+    assert!(!bed.exec(&["show logging"]).contains("SSH-3-SERVER"));
+}
+
+fn ssh_is_off_unless_configured(plane: Plane) {
+    let Some(bed) = bed(plane, "username ann secret tiger\n") else { return };
+    let connects = || bed.net.run(|| TcpStream::connect("127.0.0.1:22").is_ok());
+    assert!(!connects());
+    bed.configure("line vty 0 4\n transport input ssh");
+    assert!(connects());
+    bed.configure("line vty 0 4\n transport input telnet");
+    wait_for("the port to close", || (!connects()).then_some(()));
+    let used = bed.net.run(|| std::net::TcpListener::bind("0.0.0.0:22")).expect("bound");
+    let refused = bed.try_configure("line vty 0 4\n transport input ssh").expect_err("in use");
+    assert!(refused.contains("port 22"), "{refused}");
+    drop(used);
+}
+
+/// Authorisation: the level of a user decides, and the way in does not.
+fn every_way_in_permits_the_same(plane: Plane) {
+    let Some(bed) =
+        bed(plane, "privilege exec level 7 clear counters\nline vty 0 15\n transport input all\n")
+    else {
+        return;
+    };
+    let line = make_key(&bed, "user", "ed25519");
+    let commands =
+        [("show version", 1), ("clear counters", 7), ("show running-config", 15), ("configure terminal", 15)];
+    for level in [1, 7, 15] {
+        let user = format!("u{level}");
+        bed.configure(&format!("username {user} privilege {level} secret tiger"));
+        permit_key(&bed, &user, &line);
+        bed.configure(&format!("platform socket group nogroup privilege {level}"));
+        for (command, needed) in commands {
+            let permitted = level >= needed;
+            let (status, _, errors) = run(&bed, &user, "user", command);
+            assert_eq!(status == Some(0), permitted, "{command} at {level} over SSH: {errors}");
+            let arguments = ["cli", "--instance", &bed.instance, "-c", command];
+            let result = as_user("nobody", "nogroup", &arguments);
+            assert_eq!(result.is_ok(), permitted, "{command} at {level} in the group: {result:?}");
+            assert!(cli(&bed.instance, &[command]).is_ok(), "{command} on the owner's socket");
+            let mut client = Client::login(&bed, &user, "tiger");
+            let prompt = if level > 1 { "Lanyard#" } else { "Lanyard>" };
+            client.until(prompt);
+            client.send(format!("terminal length 0\r\n{command}\r\nshow privilege\r\n").as_bytes());
+            let shown =
+                client.until(if permitted && command.starts_with("conf") { "config)#" } else { "level is" });
+            assert_eq!(
+                !shown.contains("Invalid input"),
+                permitted,
+                "{command} at {level} over telnet: {shown}"
+            );
+        }
+    }
+}
