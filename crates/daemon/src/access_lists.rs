@@ -110,3 +110,7 @@ impl AccessLists {
         self.reported = now.into_iter().map(|(rule, (count, _))| (rule, count)).collect();
     }
 }
+
+#[cfg(test)]
+#[path = "access_lists_tests.rs"]
+mod tests;

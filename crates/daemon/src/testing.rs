@@ -26,8 +26,8 @@ use lanyard_plane::{
 use lanyard_soft::{MemoryPorts, SoftPlane};
 use lanyard_switch::{Identity, Record, Switch};
 use lanyard_types::{
-    ChannelId, FrameCount, InstanceId, MacAddr, PortId, PortSet, StpState, TrapGroup, TrapReason, VlanId,
-    VrfId,
+    AclId, ChannelId, FrameCount, InstanceId, MacAddr, PortId, PortSet, StpState, TrapGroup, TrapReason,
+    VlanId, VrfId,
 };
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -320,6 +320,12 @@ impl Plane for FaultyPlane {
     }
     fn protocols(&mut self) -> std::result::Result<Box<dyn ProtocolPlane>, PlaneError> {
         Ok(Box::new(FaultyProtocols { soft: self.soft.protocols()?, faults: self.faults.clone() }))
+    }
+    fn acl_matches(&mut self, id: AclId) -> Vec<u64> {
+        self.soft.acl_matches(id)
+    }
+    fn clear_acl_matches(&mut self, id: AclId) {
+        self.soft.clear_acl_matches(id);
     }
     fn fdb_walk(&mut self, filter: &FdbFilter, visit: &mut dyn FnMut(FdbEntry)) {
         self.soft.fdb_walk(filter, visit);
