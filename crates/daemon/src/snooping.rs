@@ -107,3 +107,7 @@ pub(crate) fn listen(ctx: &Context) {
         ctx.protocols.with(|engine| engine.snooping_and_io().0.events = true);
     }
 }
+
+#[cfg(test)]
+#[path = "snooping_tests.rs"]
+mod tests;

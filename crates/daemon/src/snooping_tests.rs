@@ -1,0 +1,123 @@
+//! Multicast snooping of a whole switch, with a kernel and a plane in memory: messages pass through the plane's traps.
+
+use super::*;
+use crate::bus::Topics;
+use crate::core::Core;
+use crate::testing::{Bench, config, messages, received};
+use lanyard_cli::backend::{Configuration, Multicast};
+use lanyard_wire::ip::ones_complement_sum;
+
+const PORTS: &str = "interface eth1\n switchport\ninterface eth2\n switchport\ninterface eth3\n switchport";
+const REPORT: u8 = 0x16;
+const LEAVE: u8 = 0x17;
+
+/// A switch with three ports in VLAN 1.
+fn switch(lines: &str) -> (Bench, Core) {
+    let bench = Bench::new();
+    let mut core = bench.core();
+    for name in ["eth1", "eth2", "eth3"] {
+        bench.kernel.add(name);
+        let event = bench.kernel.change(name, |link| (link.admin_up, link.carrier) = (true, true));
+        core.netdev_events(vec![event]);
+    }
+    core.commit(config(&format!("{PORTS}\n{lines}"))).expect("taken");
+    (bench, core)
+}
+
+/// A host at a port sends an IGMP message about the group 239.1.1.`group`.
+fn send(bench: &Bench, core: &mut Core, name: &str, kind: u8, group: u8) {
+    let mut igmp = vec![kind, 0, 0, 0, 239, 1, 1, group];
+    let sum = !ones_complement_sum(&igmp);
+    igmp[2..4].copy_from_slice(&sum.to_be_bytes());
+    let mut packet =
+        vec![0x46, 0, 0, 32, 0, 0, 0, 0, 1, 2, 0, 0, 10, 0, 0, 9, 239, 1, 1, group, 0x94, 4, 0, 0];
+    let sum = !ones_complement_sum(&packet);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    let mut frame = vec![1, 0, 0x5e, 1, 1, group, 2, 0, 0, 0, 0, 9, 0x08, 0x00];
+    frame.extend(packet);
+    frame.extend(igmp);
+    frame.resize(60, 0);
+    let port = core.ctx.switch.ports().get(name).expect("a port");
+    bench.ports.borrow().as_ref().expect("a plane").push(port, &frame);
+    core.plane_events();
+    core.tick();
+}
+
+/// The groups of VLAN 1 with their ports.
+fn groups(core: &mut Core) -> Vec<(String, Vec<String>)> {
+    let vlans = core.snooping(Family::V4).vlans.into_iter();
+    vlans.flat_map(|vlan| vlan.groups).map(|group| (group.group.0.to_string(), group.ports)).collect()
+}
+
+fn group(last: u8, ports: &[&str]) -> (String, Vec<String>) {
+    (format!("239.1.1.{last}"), ports.iter().map(|port| (*port).to_owned()).collect())
+}
+
+#[test]
+fn members_come_and_go() {
+    let (bench, mut core) = switch("");
+    send(&bench, &mut core, "eth1", REPORT, 1);
+    send(&bench, &mut core, "eth2", REPORT, 1);
+    send(&bench, &mut core, "eth2", REPORT, 2);
+    assert_eq!(groups(&mut core), [group(1, &["eth1", "eth2"]), group(2, &["eth2"])]);
+    // A host that does not answer the queries after its leave is no member any more.
+    bench.clock.set(10);
+    send(&bench, &mut core, "eth2", LEAVE, 1);
+    for now in (100..5_000).step_by(100) {
+        bench.clock.set(now);
+        core.tick();
+    }
+    assert_eq!(groups(&mut core), [group(1, &["eth1"]), group(2, &["eth2"])]);
+    // A port without a link has no members.
+    let event = bench.kernel.change("eth1", |link| link.carrier = false);
+    core.netdev_events(vec![event]);
+    core.tick();
+    assert_eq!(groups(&mut core), [group(2, &["eth2"])]);
+    core.commit(config(&format!("no ip igmp snooping\n{PORTS}"))).expect("taken");
+    assert_eq!(groups(&mut core), []);
+}
+
+#[test]
+fn an_unchanged_configuration_leaves_the_plane_alone() {
+    let (bench, mut core) = switch("");
+    send(&bench, &mut core, "eth1", REPORT, 1);
+    let held =
+        |core: &Core| core.ctx.protocols.with(|engine| engine.snooping_and_io().1.plane.multicast_held());
+    let entries = held(&core);
+    assert!(!entries.is_empty());
+    // The same configuration again changes nothing in the plane.
+    core.commit(config(PORTS)).expect("taken");
+    assert_eq!(held(&core), entries);
+}
+
+#[test]
+fn a_limit_is_logged_once() {
+    let (bench, mut core) = switch("interface eth1\n ip igmp max-groups 1");
+    for last in 1..=3 {
+        send(&bench, &mut core, "eth1", REPORT, last);
+    }
+    assert_eq!(groups(&mut core), [group(1, &["eth1"])]);
+    let limits =
+        messages(&core.ctx).into_iter().filter(|line| line.starts_with("LIMIT: ")).collect::<Vec<_>>();
+    assert_eq!(
+        limits,
+        [
+            "LIMIT: Interface eth1: a host in VLAN 1 was refused a group, because the interface has as many as max-groups allows"
+        ]
+    );
+}
+
+#[test]
+fn events_are_made_only_for_a_listener() {
+    let (bench, mut core) = switch("");
+    send(&bench, &mut core, "eth1", REPORT, 1);
+    let mut listener = core.ctx.bus.subscribe(Topics::Events([EventKind::Multicast].into())).expect("room");
+    listen(&core.ctx);
+    send(&bench, &mut core, "eth2", REPORT, 1);
+    let events = received(&mut listener);
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert_eq!(
+        (&events[0]["event"], &events[0]["group"], &events[0]["ports"]),
+        (&json!("group"), &json!("239.1.1.1"), &json!(["eth1", "eth2"]))
+    );
+}
