@@ -400,7 +400,7 @@ fn key_type(bytes: &[u8]) -> Option<&str> {
 /// Decodes base64 with padding (RFC 4648, section 4).
 fn decode_base64(text: &str) -> Option<Vec<u8>> {
     let body = text.trim_end_matches('=');
-    if text.len() % 4 != 0 || text.len() - body.len() > 2 || body.is_empty() {
+    if !text.len().is_multiple_of(4) || text.len() - body.len() > 2 || body.is_empty() {
         return None;
     }
     let (mut out, mut bits, mut count) = (Vec::with_capacity(text.len() / 4 * 3), 0u32, 0);
