@@ -2,6 +2,7 @@
 //! operating system or contain `unsafe`, the stages are the same list in both pipelines, and few files know a stage.
 
 mod circles;
+mod limits;
 
 use lanyard_types::Stage;
 use std::collections::{BTreeMap, BTreeSet};
