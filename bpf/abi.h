@@ -10,7 +10,7 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 26
+#define LY_ABI 27
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
@@ -36,6 +36,11 @@
 enum ly_form { LY_UNTAGGED = 0, LY_DOT1Q = 1, LY_DOT1AD = 2, LY_FORMS = 4 };
 #define LY_RESTORED 3 /* in the journal only: untagged, and a customer's control frame whose own destination has been
                        * restored */
+
+/* The slots of the journal for bytes: the forms above, received frames copied for monitor sessions as they arrived, and the same
+ * without their tag. */
+enum { LY_MIRRORED = 4, LY_MIRRORED_BARE = 5, LY_JOURNAL_FORMS = 8 };
+#define LY_MIRRORED_SENT 0x80 /* ly_journal.egress_form: what a monitor session copies of a frame that is sent */
 
 /* ly_port.flags. The flag of a single stage is in the stage's header. */
 #define LY_PORT_ENABLED 0x01  /* admin up and link up; clear: dropped as port_down or egress_down */
@@ -503,10 +508,10 @@ struct ly_journal {
 		__u32 len;
 		__u16 tag_proto; /* the out-of-band tag when it was sent; 0: none */
 		__u16 tag_tci;
-	} form[LY_FORMS]; /* journal_bytes[form] holds the bytes */
+	} form[LY_JOURNAL_FORMS]; /* journal_bytes[form] holds the bytes */
 	__u16 egress_port[LY_PORTS]; /* in the order in which they were sent */
 	__u8 egress_form[LY_PORTS];
 };
-_Static_assert(sizeof(struct ly_journal) == 112 + 2 * LY_PORTS + LY_PORTS, "ly_journal");
+_Static_assert(sizeof(struct ly_journal) == 144 + 2 * LY_PORTS + LY_PORTS, "ly_journal");
 
 #endif

@@ -234,6 +234,13 @@ static __always_inline __u16 port_of_ifindex(__u32 ifindex)
 	return port ? *port & (LY_PORTS - 1) : 0;
 }
 
+/* Whether a frame of this length without tag fits the MTU of a port. The segments of a segmentation buffer are checked where it
+ * leaves (segments_tc.h). */
+static __always_inline bool egress_fits(__u32 bare_len, __u32 gso, struct ly_port *out)
+{
+	return bare_len <= out->max_len || gso;
+}
+
 static __always_inline __u8 port_vlan(__u32 port, __u32 vlan)
 {
 	return ROW(port_vlans, port)->bits[vlan & (LY_VLANS - 1)];

@@ -197,14 +197,14 @@ __noinline int tc_trap(struct __sk_buff *skb, __u32 port, __u32 reason, __u32 gr
 static __always_inline void tc_journal_emit(struct __sk_buff *skb, __u32 port, __u8 form)
 {
 	struct ly_journal *j = dry_journal();
-	struct ly_journal_frame *bytes = LOOKUP(journal_bytes, form & (LY_FORMS - 1));
+	struct ly_journal_frame *bytes = LOOKUP(journal_bytes, form & (LY_JOURNAL_FORMS - 1));
 
 	if (!j || !bytes || j->egress_count >= LY_PORTS)
 		return;
-	form &= LY_FORMS - 1;
 	j->egress_port[j->egress_count & (LY_PORTS - 1)] = port;
 	j->egress_form[j->egress_count & (LY_PORTS - 1)] = form;
 	j->egress_count++;
+	form &= LY_JOURNAL_FORMS - 1;
 	__u32 len = skb->len;
 	j->form[form].len = len;
 	j->form[form].tag_proto = skb->vlan_present ? bpf_ntohs(skb->vlan_proto) : 0;

@@ -25,6 +25,7 @@
 
 #include "stages/count.h" /* replicate counts the frames that it sends */
 #include "stages/parse.h"
+#include "stages/mirror.h"
 #include "stages/trap.h"
 #include "stages/port.h"
 #include "stages/vlan_ingress.h"
@@ -91,6 +92,8 @@ static __always_inline int tc_stages(struct __sk_buff *skb, struct frame *f)
 	int end;
 
 	if ((end = stage_parse(f)))
+		return end;
+	if ((end = stage_mirror(f, skb)))
 		return end;
 	if ((end = stage_trap(f, skb)))
 		return end;
@@ -162,7 +165,7 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 	}
 	if (xdp_leaves(&f))
 		return XDP_PASS;
-	if (stage_parse(&f) || f.port->flags & LY_PORT_XDP_ENDED)
+	if (stage_parse(&f) || f.port->flags & (LY_PORT_XDP_ENDED | LY_PORT_MIRROR_RX | LY_PORT_MIRROR_TO))
 		return XDP_PASS;
 	if (f.port->flags & LY_PORT_PARTIAL && checksum_missing(ctx, &f)) /* a property of the netdev, not of a port-channel */
 		return XDP_PASS;

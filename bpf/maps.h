@@ -50,7 +50,7 @@ TABLE(journal, struct ly_journal, 1, 0);
 struct ly_journal_frame {
 	__u8 byte[LY_JOURNAL_BYTES];
 };
-TABLE(journal_bytes, struct ly_journal_frame, LY_FORMS, 0);
+TABLE(journal_bytes, struct ly_journal_frame, LY_JOURNAL_FORMS, 0);
 
 /* The watchdogs, by enum ly_watchdog_kind. The kernel cancels a timer when the last descriptor and pin of its map are gone. */
 struct ly_watchdog_timer {

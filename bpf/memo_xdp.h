@@ -8,7 +8,7 @@
  * has to invalidate the memo: the control plane, the watchdog and other processors ignore it.
  *
  * The memo holds only known unicast that is bridged between ports in no port-channel, that no access list
- * judges, and that leaves in the form in which it came. A dry run does not use it.
+ * judges and no monitor session copies, and that leaves in the form in which it came. A dry run does not use it.
  */
 #ifndef LY_MEMO_XDP_H
 #define LY_MEMO_XDP_H
@@ -72,7 +72,8 @@ __noinline int memo_take(__u64 dst, __u64 src, __u32 port_id, __u32 tag, __u32 l
 {
 	struct memo *m = LOOKUP(memos, 0);
 	struct frame f = { .dst = dst, .src = src, .port_id = port_id & (LY_PORTS - 1), .len = len };
-	const __u32 excluded = LY_PORT_LAYER3 | LY_PORT_XDP_ENDED | LY_PORT_ACL_IN | LY_PORT_MEMBER;
+	const __u32 excluded = LY_PORT_LAYER3 | LY_PORT_XDP_ENDED | LY_PORT_ACL_IN | LY_PORT_MEMBER |
+			       LY_PORT_MIRROR_RX | LY_PORT_MIRROR_TO;
 
 	if (!m || !memo_near())
 		return 0;
@@ -92,7 +93,7 @@ __noinline int memo_take(__u64 dst, __u64 src, __u32 port_id, __u32 tag, __u32 l
 	struct memo_row out = memo_row(egress);
 	if (stage_vlan_egress(&f) || egress_form(egress, f.out_pv) != f.form || frame_stale(&f))
 		return 0;
-	if (!(egress->flags & LY_PORT_XDP_TX) || egress->flags & LY_PORT_ACL_OUT || !memo_same(in, ROW(ports, f.port_id)) || !memo_same(out, egress))
+	if (!(egress->flags & LY_PORT_XDP_TX) || egress->flags & (LY_PORT_ACL_OUT | LY_PORT_MIRROR_TX) || !memo_same(in, ROW(ports, f.port_id)) || !memo_same(out, egress))
 		return 0;
 	*m = (struct memo){
 		.src = src,

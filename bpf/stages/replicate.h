@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /* replicate: sends the frame with as few copies as possible. N ports cost N-1 clones, which share the data. Ports
  * that need the frame as it arrived come first; then the tag is changed once for each other form. The frame itself
- * goes to the last port. */
+ * goes to the last port. Behind each copy, monitor sessions take theirs of it. */
 
 /* The order in which forms are emitted, four bits each: the received form first. A stale tag
  * matches no form. */
@@ -220,8 +220,13 @@ static long flood_step(__u32 index, struct flood *s)
 		return 0;
 	if (channel)
 		balance_note(s->bucket);
-	if (s->pending)
-		s->sent |= tc_copy(s->skb, s->pending, s->pending_channel, flood_len(s), flood_form(s));
+	if (s->pending && tc_copy(s->skb, s->pending, s->pending_channel, flood_len(s), flood_form(s))) {
+		s->sent = 1 + s->zero;
+		if (mirror_sent(s->skb, s->pending, s->tci, flood_form(s)) < 0) {
+			s->failed = 1 + s->zero;
+			return 1;
+		}
+	}
 	s->pending = s->zero;
 	__u8 form = s->order & (LY_FORMS - 1);
 	if (!flood_retag(s, form) || (s->tunnelled && !flood_readdress(s, restore))) {
@@ -294,7 +299,9 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 		count_copy(s.pending, s.pending_channel, flood_len(&s), true);
 		if (dry)
 			tc_journal_emit(skb, s.pending, flood_form(&s));
-		else
+		if (mirror_sent(skb, s.pending, s.tci, flood_form(&s)) < 0)
+			return DROP(DROP_TRANSMIT_FAILED);
+		if (!dry)
 			f->action = bpf_redirect(ROW(ports, s.pending)->ifindex, 0);
 		return 0;
 	}
@@ -374,10 +381,12 @@ static __always_inline int tc_unicast(struct __sk_buff *skb, struct frame *f)
 		}
 	}
 	count_copy(id, channel, f->bare_len + (want ? 4 : 0), true);
-	if (dry) {
+	if (dry)
 		tc_journal_emit(skb, id, want);
+	if (mirror_sent(skb, id, (f->tci & PCP_DEI_MASK) | f->vlan, want) < 0)
+		return DROP(DROP_TRANSMIT_FAILED);
+	if (dry)
 		return 0;
-	}
 	if (flags & LY_PORT_PEER && peer_takes(skb, f, flags, peer_mac)) {
 		f->action = bpf_redirect_peer(ifindex, 0);
 	} else {
@@ -415,6 +424,8 @@ static __always_inline bool xdp_unicast(struct xdp_md *ctx, struct frame *f)
 		balance_note(bucket);
 		out = ROW(ports, id);
 	}
+	if (out->flags & LY_PORT_MIRROR_TX)
+		return false;
 	if (!dry) {
 		if (!(out->flags & (f->several ? LY_PORT_XDP_SG : LY_PORT_XDP_TX)) || !xdp_fits(f->bare_len, out->max_len))
 			return false;

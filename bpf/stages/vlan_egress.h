@@ -7,13 +7,6 @@ enum {
 	DROP_ISOLATED = 21,
 };
 
-
-/* The segments of a segmentation buffer are checked where it leaves (segments_tc.h). */
-static __always_inline bool egress_fits(__u32 bare_len, __u32 gso, struct ly_port *out)
-{
-	return bare_len <= out->max_len || gso;
-}
-
 static __always_inline int stage_vlan_egress(struct frame *f)
 {
 	struct ly_port *out = ROW(ports, f->out_id);

@@ -10,14 +10,14 @@ scenarios! {
 }
 
 /// tcpdump on one wire.
-struct Dump {
+pub(crate) struct Dump {
     child: Child,
     seen: Arc<Mutex<String>>,
 }
 
 impl Dump {
     /// Starts tcpdump, and returns when it captures.
-    fn start(net: &Net, device: &str) -> Self {
+    pub(crate) fn start(net: &Net, device: &str) -> Self {
         let mut command = Command::new("tcpdump");
         command.args(["--immediate-mode", "-lnnei", device]).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = net.spawn(&mut command);
@@ -43,12 +43,17 @@ impl Dump {
         this
     }
     /// The frames seen so far, one line each, without the marks; and the number of marks.
-    fn seen(&self) -> (Vec<String>, usize) {
+    pub(crate) fn seen(&self) -> (Vec<String>, usize) {
         let seen = self.seen.lock().unwrap();
         let (marks, frames): (Vec<&str>, Vec<&str>) =
             seen.lines().partition(|line| line.contains("02:ff:ff:ff:ff:ff"));
         (frames.into_iter().map(str::to_owned).collect(), marks.len())
     }
+}
+
+/// True if tcpdump is installed.
+pub(crate) fn has_tcpdump() -> bool {
+    Command::new("tcpdump").arg("--version").output().is_ok()
 }
 
 impl Drop for Dump {
@@ -60,7 +65,7 @@ impl Drop for Dump {
 }
 
 fn tcpdump_sees_no_leak(plane: Plane) {
-    if Command::new("tcpdump").arg("--version").output().is_err() {
+    if !has_tcpdump() {
         return println!("skipped: tcpdump is not installed");
     }
     let config = "vlan 10,20\ninterface range p1 - 2\n switchport access vlan 10\ninterface p3\n switchport access vlan 20\n\

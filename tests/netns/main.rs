@@ -23,6 +23,7 @@ mod hooks;
 mod hosts;
 mod layer3;
 mod life;
+mod monitor;
 mod multicast;
 mod oracle;
 mod overlay;

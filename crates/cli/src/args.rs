@@ -61,6 +61,8 @@ pub enum Kind {
     Interface,
     /// A range of interfaces, `swp1 - 4 , eth7`: the rest of the line.
     InterfaceRange,
+    /// Interfaces and ranges of them, `swp1 - 4 , eth7`, which more words may follow.
+    InterfaceList,
     /// Hexadecimal bytes: the rest of the line.
     Hex,
     /// A remote host: a name or an address that cannot be mistaken for an option of a program.
@@ -87,7 +89,7 @@ pub enum Value {
     Number(u64),
     /// `Kind::Word`, `Kind::Line`, `Kind::Host`.
     Text(String),
-    /// `Kind::Interface`, `Kind::InterfaceRange`.
+    /// `Kind::Interface`, `Kind::InterfaceRange`, `Kind::InterfaceList`.
     Interfaces(Vec<InterfaceName>),
     /// `Kind::Hex`.
     Bytes(Vec<u8>),
@@ -251,7 +253,7 @@ impl Kind {
             Self::Word(name, _) => name.into(),
             Self::Line(_) | Self::Rule(_) | Self::Command(_) => "LINE".into(),
             Self::Interface => "INTERFACE".into(),
-            Self::InterfaceRange => "RANGE".into(),
+            Self::InterfaceRange | Self::InterfaceList => "RANGE".into(),
             Self::Hex => "BYTES".into(),
             Self::Host => "HOST".into(),
         }
@@ -294,6 +296,13 @@ pub fn take(kind: Kind, words: &[&str], rest: &str, names: &dyn Names) -> Take {
             Ok(list) => Take::Value(Value::Interfaces(list), words.len()),
             Err(reason) => Take::Bad(reason),
         },
+        Kind::InterfaceList => {
+            let words = &words[..list_len(words)];
+            match range(words, names) {
+                Ok(list) => Take::Value(Value::Interfaces(list), words.len()),
+                Err(reason) => Take::Bad(reason),
+            }
+        }
         Kind::Hex => match hex(words) {
             Ok(bytes) => Take::Value(Value::Bytes(bytes), words.len()),
             Err(reason) => Take::Bad(reason),
@@ -531,6 +540,18 @@ pub fn netdev(name: &str) -> Result<InterfaceName, String> {
         ));
     }
     Ok(InterfaceName::Netdev(name.into()))
+}
+
+/// The number of words at the beginning of `words` that are a list of interfaces: a comma, a hyphen, and the number of a name
+/// written apart (`port-channel 1`) continue it.
+fn list_len(words: &[&str]) -> usize {
+    let joins = |c: char| c == ',' || c == '-';
+    let continued = |pair: &[&str]| {
+        let apart = pair[1].starts_with(|c: char| c.is_ascii_digit())
+            && !pair[0].contains(|c: char| c.is_ascii_digit());
+        pair[0].ends_with(joins) || pair[1].starts_with(joins) || apart
+    };
+    1 + words.windows(2).take_while(|pair| continued(pair)).count()
 }
 
 /// Parses a range: `swp1 - 4 , eth7`, `swp1-swp4`, `vlan 10 - 20`.

@@ -156,6 +156,7 @@ fn sample(kind: Kind, pick: Pick<'_>) -> String {
             "netdev 10.0.0.1",
         ],
         Kind::InterfaceRange => &["eth0 , eth1", "swp1 - 4"],
+        Kind::InterfaceList => &["eth0", "eth0 , eth1", "eth1,eth10", "swp1 - 4", "port-channel 1"],
         Kind::Hex => &["ff"],
         Kind::Host => &["192.0.2.1"],
     };

@@ -184,7 +184,7 @@ impl Helper<'_> {
             }
             Token::Word(_) => Vec::new(),
             Token::Arg(Kind::Interface) => interfaces(node.help, partial, self.names),
-            Token::Arg(Kind::InterfaceRange) => {
+            Token::Arg(Kind::InterfaceRange | Kind::InterfaceList) => {
                 let names = interfaces("Network device", partial, self.names);
                 names.into_iter().chain([Item::label(Kind::InterfaceRange.label(), node.help)]).collect()
             }

@@ -148,7 +148,6 @@ const GLOBAL: &[&str] = &[
     "logging source-interface",
     "login",
     "mls",
-    "monitor session",
     "ntp",
     "password",
     "power",

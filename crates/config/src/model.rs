@@ -7,6 +7,7 @@ use crate::appliance::Appliance;
 use crate::discovery::{Discovery, DiscoveryPort};
 use crate::fpm::FpmServer;
 use crate::layer3::{ForwardingPlane, Layer3, RelayInformation, StaticRoute, Track, Vrf};
+use crate::monitor::MonitorSession;
 use crate::port_security::PortSecurity;
 use crate::snooping::Snooping;
 use crate::spanning_tree::{ErrDisable, SpanningTree, SpanningTreePort};
@@ -51,6 +52,8 @@ pub struct Config {
     pub tag_native: bool,
     /// `spanning-tree ...`.
     pub spanning_tree: SpanningTree,
+    /// `monitor session N ...`, by number, 1..=[`MAX_MONITOR_SESSION`](crate::MAX_MONITOR_SESSION).
+    pub monitor: BTreeMap<u16, MonitorSession>,
     /// `errdisable recovery ...`.
     pub errdisable: ErrDisable,
     /// `lldp ...` and `cdp ...`.
@@ -116,6 +119,7 @@ impl Default for Config {
             reserved: BTreeMap::new(),
             tag_native: false,
             spanning_tree: SpanningTree::default(),
+            monitor: BTreeMap::new(),
             errdisable: ErrDisable::default(),
             discovery: Discovery::default(),
             snooping: Snooping::default(),

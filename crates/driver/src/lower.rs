@@ -6,7 +6,7 @@
 use lanyard_asic::sdk::operation::Operation;
 use lanyard_pipeline::state::{Aggregation, Delivery, HookChoice, PlaneState, PortKind, PortState};
 use lanyard_plane::{Change, PlaneError};
-use lanyard_types::PortId;
+use lanyard_types::{PortId, PortMirror};
 use std::collections::BTreeSet;
 
 /// The operations that carry out changes, in their order. Those of spanning tree are separate, because protocols write
@@ -94,6 +94,13 @@ pub(crate) fn check(state: &PlaneState, front: &BTreeSet<PortId>) -> Result<(), 
                 return Err(unsupported(format!(
                     "enforce port security at {}: a chip does not report violations yet; remove `switchport \
                      port-security`, or use the plane ebpf or soft",
+                    state.name
+                )));
+            }
+            PortKind::Netdev | PortKind::Routed if state.stages.mirror != PortMirror::default() => {
+                return Err(unsupported(format!(
+                    "copy frames at {} for a monitor session: a chip has none; remove `monitor session`, or use the plane \
+                     ebpf or soft",
                     state.name
                 )));
             }

@@ -407,13 +407,14 @@ impl EbpfPlane {
         let ended = watchdog::leases_ended(&self.tables);
         let takes =
             |id: &PortId| self.facts.get(id).is_some_and(|facts| facts.xdp_tx && !(facts.leased && ended));
-        // XDP floods without asking access lists.
-        let listless = |port: &PortState| port.acl_out.iter().all(Option::is_none);
+        // XDP floods without asking access lists, and makes no copies for monitor sessions.
+        let plain =
+            |port: &PortState| port.acl_out.iter().all(Option::is_none) && !port.stages.mirror.sends();
         let ports = self
             .state
             .ports
             .iter()
-            .filter(|(id, port)| id.index() < abi::XDP_FLOOD && takes(id) && listless(port));
+            .filter(|(id, port)| id.index() < abi::XDP_FLOOD && takes(id) && plain(port));
         let row = |(id, port): (&PortId, &PortState)| {
             lower::port_row(
                 port,

@@ -63,11 +63,31 @@ pub struct DryRun {
     /// The VLAN into which it was accepted.
     pub vlan: Option<VlanId>,
     /// The frames that would be sent, in emission order, tags in line.
-    pub egress: Vec<(PortId, Vec<u8>)>,
+    pub emitted: Vec<(PortId, EmissionKind, Vec<u8>)>,
     /// Clones made.
     pub clones: u16,
     /// Tag operations: each is a pop or a push.
     pub tag_operations: u16,
+}
+
+/// What a frame that is sent is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EmissionKind {
+    /// A copy that the pipeline forwards.
+    Copy,
+    /// The received frame, for a monitor session.
+    MirroredReceived,
+    /// What a monitor session takes of the copy before it.
+    MirroredSent,
+}
+
+impl DryRun {
+    /// The frames that the pipeline forwards, or (`true`) the copies for monitor sessions.
+    #[must_use]
+    pub fn sent(&self, mirrored: bool) -> Vec<(PortId, Vec<u8>)> {
+        let chosen = self.emitted.iter().filter(|(_, kind, _)| (*kind != EmissionKind::Copy) == mirrored);
+        chosen.map(|(port, _, bytes)| (*port, bytes.clone())).collect()
+    }
 }
 
 /// The programs, loaded with `dry` set.
@@ -189,11 +209,16 @@ fn read_journal(
         abi::DROPPED => Some(Verdict::Dropped(DropReason::from_u8(journal.reason).ok_or_else(nonsense)?)),
         _ => return Err(nonsense()),
     };
-    let mut forms: [Option<Vec<u8>>; abi::FORMS] = [const { None }; abi::FORMS];
-    let mut egress = Vec::new();
+    let mut forms: [Option<Vec<u8>>; abi::JOURNAL_FORMS] = [const { None }; abi::JOURNAL_FORMS];
+    let mut emitted = Vec::new();
     let count = usize::from(journal.egress_count);
     for (port, form) in journal.egress_port.iter().zip(&journal.egress_form).take(count) {
-        let form = usize::from(*form) % abi::FORMS;
+        let kind = match *form {
+            abi::MIRRORED | abi::MIRRORED_BARE => EmissionKind::MirroredReceived,
+            form if form & abi::MIRRORED_SENT != 0 => EmissionKind::MirroredSent,
+            _ => EmissionKind::Copy,
+        };
+        let form = usize::from(*form) % abi::JOURNAL_FORMS;
         let bytes = match (&out, &mut forms[form]) {
             (Some(bytes), _) => whole(hook, bytes.clone(), frame),
             (None, Some(bytes)) => bytes.clone(),
@@ -201,10 +226,10 @@ fn read_journal(
                 slot.insert(whole(hook, journal_frame(tables, form, &journal.form[form])?, frame)).clone()
             }
         };
-        egress.push((PortId::new(*port).ok_or_else(nonsense)?, bytes));
+        emitted.push((PortId::new(*port).ok_or_else(nonsense)?, kind, bytes));
     }
     let (clones, tag_operations) = (journal.clones, journal.tag_ops);
-    Ok(DryRun { verdict, vlan: VlanId::new(journal.vlan), egress, clones, tag_operations })
+    Ok(DryRun { verdict, vlan: VlanId::new(journal.vlan), emitted, clones, tag_operations })
 }
 
 /// The bytes of a form, with the out-of-band tag put back in line.

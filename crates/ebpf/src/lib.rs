@@ -65,7 +65,7 @@ mod watchdog;
 mod words;
 
 pub use cpuport::{Behind, CpuPort, Passed};
-pub use dry::{DryMode, DryRun};
+pub use dry::{DryMode, DryRun, EmissionKind};
 pub use open::Options;
 pub use plane::EbpfPlane;
 pub use probe::{available, support};

@@ -164,7 +164,7 @@ const OTHERS: &[(&str, Shape)] = &[
     (acl::KINDS[0], Shape::Elements(4, Some(acl::ACLS))),
     (acl::KINDS[1], Shape::Elements(4, Some(acl::ACLS))),
     ("journal", Shape::Elements(size_of::<abi::Journal>(), Some(1))),
-    ("journal_bytes", Shape::Elements(abi::JOURNAL_BYTES, Some(abi::FORMS))),
+    ("journal_bytes", Shape::Elements(abi::JOURNAL_BYTES, Some(abi::JOURNAL_FORMS))),
     (WATCHDOG_TIMER, Shape::Elements(16, Some(abi::WATCHDOGS))),
 ];
 

@@ -2,7 +2,7 @@
 //! the state. The specification reports the same facts; `lanyard_pipeline::trace` describes them in words.
 
 use crate::abi::{self, FdbValue, Journal};
-use crate::dry::DryRun;
+use crate::dry::{DryRun, EmissionKind};
 use crate::mdb;
 use crate::routing::{Routing, decode};
 use crate::tables::Tables;
@@ -66,7 +66,7 @@ pub(crate) fn trace(
             None => stages.push(TraceStep { stage: end, facts: vec![fact] }),
         }
     }
-    Trace { stages, verdict, egress: run.egress }
+    Trace { stages, verdict, egress: run.sent(false), mirrored: run.sent(true) }
 }
 
 /// The port-channel of which a port is a member, or the port itself.
@@ -99,6 +99,7 @@ impl Describer<'_> {
             // A frame that parse ends is not described.
             Stage::Parse if self.end == Stage::Parse => Vec::new(),
             Stage::Parse => vec![self.parse()],
+            Stage::Mirror => self.emissions(|kind| kind == EmissionKind::MirroredReceived),
             Stage::Trap => self.trap().into_iter().collect(),
             Stage::Port => self.port(),
             Stage::VlanIngress => self.vlan_ingress().into_iter().collect(),
@@ -108,13 +109,25 @@ impl Describer<'_> {
             Stage::Bridge => self.bridge().into_iter().collect(),
             Stage::VlanEgress => self.vlan_egress(),
             Stage::Replicate => {
-                let copies = self.run.egress.iter().map(|(port, bytes)| self.copy(*port, bytes));
+                let copies = self.emissions(|kind| kind != EmissionKind::MirroredReceived);
                 self.balanced().into_iter().chain(copies).collect()
             }
             Stage::Count => vec![self.count()],
             // The other stages have no facts: they pass or drop a frame, and `trace` adds the reason.
             _ => Vec::new(),
         }
+    }
+
+    /// The frames that are sent, of the kinds that `wanted` chooses.
+    fn emissions(&self, wanted: fn(EmissionKind) -> bool) -> Vec<Fact> {
+        let chosen = self.run.emitted.iter().filter(|(_, kind, _)| wanted(*kind));
+        let fact = |(port, kind, bytes): &(PortId, EmissionKind, Vec<u8>)| match kind {
+            EmissionKind::Copy => self.copy(*port, bytes),
+            EmissionKind::MirroredReceived | EmissionKind::MirroredSent => {
+                Fact::Mirrored { to: self.name(*port) }
+            }
+        };
+        chosen.map(fact).collect()
     }
 
     fn name(&self, port: PortId) -> String {
@@ -440,6 +453,7 @@ impl Describer<'_> {
 
     fn count(&self) -> Fact {
         let port = self.received.map_or_else(|| self.name(self.port), |port| port.name.clone());
-        Fact::Counted { port, copies: self.run.egress.len() }
+        let copies = self.run.sent(false).len();
+        Fact::Counted { port, copies }
     }
 }

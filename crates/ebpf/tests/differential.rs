@@ -32,6 +32,8 @@ struct AtXdp {
     routed: u64,
     /// Frames of groups that snooping limits to one port.
     snooped: u64,
+    /// Copies for monitor sessions, all of which TC makes.
+    mirrored: u64,
 }
 
 /// A dry run that makes all changes to the tables, of a frame with its tags in line.
@@ -67,11 +69,15 @@ fn both_planes_agree() {
         let frames = (frames - n * FRAMES_A_STATE).min(FRAMES_A_STATE);
         one_state(&mut plane, &mut pipeline, seed + n, frames, &mut at_xdp);
     }
-    let AtXdp { forwarded, routed, snooped } = at_xdp;
+    let AtXdp { forwarded, routed, snooped, mirrored } = at_xdp;
     println!(
-        "{frames} frames agreed, {forwarded} of them forwarded by XDP, {routed} of these routed, {snooped} of a group"
+        "{frames} frames agreed, {forwarded} of them forwarded by XDP, {routed} of these routed, {snooped} of a group; \
+         {mirrored} copies for monitor sessions"
     );
-    assert!(routed > 0 && snooped > 0 && forwarded > routed || frames < 10_000, "XDP did not do its part");
+    assert!(
+        routed > 0 && snooped > 0 && mirrored > 0 && forwarded > routed || frames < 10_000,
+        "XDP did not do its part"
+    );
 }
 
 /// Seeds whose frames were once treated differently. The plane's salt, by which flows choose next hops, differs in each
@@ -174,7 +180,11 @@ fn one_state(plane: &mut EbpfPlane, pipeline: &mut Pipeline, seed: u64, frames: 
             let mut want = Output::default();
             let verdict = pipeline.process_segments(now, port, &bytes, longest, &mut want);
             let dry = plane.dry_run(Hook::Tc, port, now.as_nanos(), mode, &bytes).expect(&what);
-            assert_eq!((dry.verdict, dry.egress), (Some(verdict), want.sent), "{what}: GSO {gso_size}");
+            assert_eq!(
+                (dry.verdict, dry.sent(false), dry.sent(true)),
+                (Some(verdict), want.sent, want.mirrored),
+                "{what}: GSO {gso_size}"
+            );
             continue;
         }
         traces_agree(plane, pipeline, port, &bytes, &what);
@@ -256,11 +266,12 @@ fn frames_agree(
     let mut dry = plane.dry_run(hook, port, now.as_nanos(), mode, bytes).expect(what);
     let passed = dry.verdict.is_none();
     if passed {
-        assert!(dry.egress.is_empty(), "{what}: XDP passed it up and sent it");
+        assert!(dry.emitted.is_empty(), "{what}: XDP passed it up and sent it");
         dry = plane.dry_run(Hook::Tc, port, now.as_nanos(), mode, bytes).expect(what);
     }
     assert_eq!(dry.verdict, Some(verdict), "{what}: verdict");
-    assert_eq!(dry.egress, want.sent, "{what}: egress");
+    at_xdp.mirrored += want.mirrored.len() as u64;
+    assert_eq!((dry.sent(false), dry.sent(true)), (want.sent.clone(), want.mirrored), "{what}: egress");
     if passed || hook == Hook::Tc {
         let clones = pipeline.work().clones - work.clones;
         assert_eq!(u64::from(dry.clones), clones, "{what}: clones");

@@ -333,6 +333,7 @@ fn one_state(
         }
         let mut want = Output::default();
         pipeline.process(Timestamp::from_secs(1000), port, &bytes, &mut want);
+        want.sent.append(&mut want.mirrored);
         let received = pipeline.counters().port(port).rx.frames;
         let (mut got, end) = (Vec::new(), Instant::now() + PATIENCE);
         loop {

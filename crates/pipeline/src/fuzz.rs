@@ -40,7 +40,7 @@ pub fn fuzz(data: &[u8]) {
         assert_ne!(verdict, Verdict::Dropped(DropReason::TrapPoliced));
         if !matches!(verdict, Verdict::Dropped(reason) if reason.is_over_rate()) {
             assert_eq!(trace.verdict, verdict);
-            assert_eq!(trace.egress, output.sent);
+            assert_eq!((trace.egress, trace.mirrored), (output.sent.clone(), output.mirrored));
         }
         match verdict {
             Verdict::Forwarded => assert!(!output.sent.is_empty()),

@@ -117,6 +117,12 @@ impl State {
         self.plane.vlans.values_mut().for_each(|vlan| vlan.acl = Default::default());
         self
     }
+    /// The same state without monitor sessions, for planes that have none.
+    #[must_use]
+    pub fn without_monitor_sessions(mut self) -> Self {
+        self.plane.ports.values_mut().for_each(|port| port.stages.mirror = Default::default());
+        self
+    }
     /// The same state without port-channels.
     #[must_use]
     pub fn without_channels(mut self) -> Self {

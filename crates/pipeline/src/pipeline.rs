@@ -4,7 +4,8 @@
 //! what they decided: it polices, learns, sends and counts.
 
 use crate::route::{RifState, RouteChange};
-use crate::stages::{Arrival, Memory, count, decide, learn, replicate, trap};
+use crate::stages::replicate::Emission;
+use crate::stages::{Arrival, Memory, count, decide, learn, mirror, replicate, trap};
 use crate::state::{ChannelMembers, FdbTarget, GlobalState, PlaneState, PortState, StpState, VlanState};
 use crate::tables::Tables;
 use crate::tables::counters::Counters;
@@ -83,6 +84,9 @@ impl Pipeline {
         if let Some((port, vlan, mac)) = self.memory.violation(&decision, now) {
             out.violation(port, vlan, mac);
         }
+        for copy in &decision.mirrored {
+            mirror::emit(*copy, frame, &mut |copy, bytes| self.send_mirrored(copy, bytes, out));
+        }
         let mut verdict = trap::police(&mut self.tables.trap, decision.verdict, decision.port, now);
         match verdict {
             Verdict::Trapped(reason) if reason.stage() != Stage::Route => {
@@ -111,33 +115,59 @@ impl Pipeline {
         let mut notes = Notes::kept();
         let decision =
             decide(&self.tables, &Arrival { port, bytes: frame, longest: frame.len() }, &mut notes);
-        let mut egress = Vec::new();
-        let mut keep = |port: PortId, bytes: &[u8]| egress.push((port, bytes.to_vec()));
-        replicate::emit(&decision.plan, frame, &mut Vec::new(), &mut keep);
+        let (mut egress, mut mirrored) = (Vec::new(), Vec::new());
+        let mut keep = |copy: mirror::Copy, bytes: &[u8]| {
+            if !copy.lost {
+                mirrored.push((copy.to, bytes.to_vec()));
+            }
+        };
+        decision.mirrored.iter().for_each(|copy| mirror::emit(*copy, frame, &mut keep));
+        replicate::emit(&decision.plan, frame, &mut Vec::new(), &mut |emission, bytes| {
+            match emission {
+                Emission::Copy(port) => egress.push((port, bytes.to_vec())),
+                Emission::Mirrored(copy) => keep(copy, bytes),
+            }
+            true
+        });
         if decision.verdict == Verdict::Forwarded {
             notes.say(Stage::Count, || Fact::Counted {
                 port: self.tables.ports.name(port),
                 copies: egress.len(),
             });
         }
-        Trace { stages: notes.into_steps(), verdict: decision.verdict, egress }
+        Trace { stages: notes.into_steps(), verdict: decision.verdict, egress, mirrored }
     }
 
     /// Sends the copies; returns how many were accepted.
     fn replicate(&mut self, plan: &replicate::Plan, frame: &[u8], out: &mut impl Sink) -> u64 {
         let counters = &mut self.counters;
         let mut taken = 0;
-        let mut send = |port: PortId, bytes: &[u8]| {
+        let mut send = |emission: Emission, bytes: &[u8]| {
+            let port = match emission {
+                Emission::Copy(port) => port,
+                Emission::Mirrored(copy) => {
+                    let sent = !copy.lost && out.mirror(copy.to, bytes);
+                    count::copy(counters, copy.to, bytes.len(), sent);
+                    return sent;
+                }
+            };
             let sent = out.send(port, bytes);
             taken += u64::from(sent);
             count::copy(counters, port, bytes.len(), sent);
             if let Some(channel) = plan.channel(port) {
                 count::copy(counters, channel, bytes.len(), sent);
             }
+            sent
         };
         self.work.tag_operations += replicate::emit(plan, frame, &mut self.scratch, &mut send);
         self.work.clones += (plan.copies.len() as u64).saturating_sub(1);
         taken
+    }
+
+    /// Sends a copy of a received frame for a monitor session.
+    fn send_mirrored(&mut self, copy: mirror::Copy, bytes: &[u8], out: &mut impl Sink) {
+        let sent = !copy.lost && out.mirror(copy.to, bytes);
+        count::copy(&mut self.counters, copy.to, bytes.len(), sent);
     }
 
     /// The tables, read-only.

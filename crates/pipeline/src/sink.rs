@@ -8,6 +8,10 @@ use lanyard_types::{MacAddr, PortId, TrapReason, VlanId, VrfId};
 pub trait Sink {
     /// Sends `frame` out of `port`; false when it could not be sent.
     fn send(&mut self, port: PortId, frame: &[u8]) -> bool;
+    /// Sends a copy for a monitor session out of `port`; false when it could not be sent.
+    fn mirror(&mut self, port: PortId, frame: &[u8]) -> bool {
+        self.send(port, frame)
+    }
     /// Passes a frame that `port` received to the control plane.
     fn trap(&mut self, port: PortId, reason: TrapReason, frame: &[u8]);
     /// Reports a change to the FDB.
@@ -23,6 +27,8 @@ pub trait Sink {
 pub struct Output {
     /// Frames sent, in emission order.
     pub sent: Vec<(PortId, Vec<u8>)>,
+    /// Copies sent for monitor sessions.
+    pub mirrored: Vec<(PortId, Vec<u8>)>,
     /// Frames trapped.
     pub trapped: Vec<(PortId, TrapReason, Vec<u8>)>,
     /// Changes to the FDB.
@@ -34,6 +40,10 @@ pub struct Output {
 impl Sink for Output {
     fn send(&mut self, port: PortId, frame: &[u8]) -> bool {
         self.sent.push((port, frame.to_vec()));
+        true
+    }
+    fn mirror(&mut self, port: PortId, frame: &[u8]) -> bool {
+        self.mirrored.push((port, frame.to_vec()));
         true
     }
     fn trap(&mut self, port: PortId, reason: TrapReason, frame: &[u8]) {

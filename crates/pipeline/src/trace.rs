@@ -32,6 +32,8 @@ pub enum Fact {
     /// `parse`: the tag that the port recognises, the EtherType on the wire and behind that tag, and
     /// the length in bytes.
     Frame { tag: Option<Tag>, outer: u16, inner: u16, len: usize },
+    /// `mirror`, `replicate`: a copy for a monitor session.
+    Mirrored { to: String },
     /// `trap`: the frame is not for the control plane.
     NotTrapped,
     /// `trap`: the frame goes to the control plane.
@@ -140,6 +142,7 @@ impl fmt::Display for Fact {
                     "tag {outer:#06x} vlan {vid} priority {pcp}{dei}, EtherType {inner:#06x}, {len} bytes"
                 )
             }
+            Self::Mirrored { to } => write!(f, "copy for a monitor session to {to}"),
             Self::NotTrapped => f.write_str("not for the control plane"),
             Self::Trapped { dst, reason } => write!(f, "{dst} is {reason}: to the control plane"),
             Self::TrapAtDownPort(reason) => write!(f, "{reason}, but the port is down"),
@@ -224,6 +227,8 @@ pub struct Trace {
     pub verdict: Verdict,
     /// The frames sent, in emission order: port and bytes, tags in line.
     pub egress: Vec<(PortId, Vec<u8>)>,
+    /// The copies sent for monitor sessions, likewise.
+    pub mirrored: Vec<(PortId, Vec<u8>)>,
 }
 
 /// Collects the facts of the stages if a trace is wanted. Forwarding passes `None` and pays one branch.

@@ -11,6 +11,7 @@ use crate::aggregation;
 use crate::discovery;
 use crate::facts::{Facts, LinkFacts};
 use crate::identity::Identity;
+use crate::monitor;
 use crate::ports::PortIds;
 use crate::snooping;
 
@@ -37,6 +38,14 @@ pub fn compile(config: &Config, facts: &Facts, ports: &PortIds, identity: &Ident
             compiled = aggregation::channel_port(config, facts, channel, compiled);
         }
         state.ports.insert(port, compiled);
+    }
+    for name in monitor::destinations(config) {
+        let name = name.to_string();
+        if let (Some(port), Some(interface)) =
+            (ports.get(&name), config.interfaces.get(&InterfaceName::Netdev(name.clone())))
+        {
+            state.ports.insert(port, switchport(&name, interface, facts, config.tag_native));
+        }
     }
     for (name, channel, _, interface) in members(config) {
         let key = InterfaceName::of_channel(channel);

@@ -67,7 +67,8 @@ pub fn lower(
     let shared = vlan_addresses(config, facts);
     for (name, interface) in &config.interfaces {
         let InterfaceName::Netdev(name) = name else { continue };
-        if !matches!(interface.role, Role::Switchport | Role::Routed) {
+        let key = InterfaceName::Netdev(name.clone());
+        if !matches!(interface.role, Role::Switchport | Role::Routed) || config.is_monitor_destination(&key) {
             continue;
         }
         if let (Some(id), Some(link)) = (ports.get(name), facts.usable(name)) {

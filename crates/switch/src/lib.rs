@@ -25,6 +25,7 @@ mod identity;
 pub mod layer3;
 mod leftovers;
 pub mod links;
+pub mod monitor;
 mod names;
 mod packet_filter;
 pub mod port_security;

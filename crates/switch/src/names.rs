@@ -33,9 +33,11 @@ fn switched_names(config: &Config) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// The switch ports of `config`, in natural order: port-channels, and netdevs that are no member of one.
+/// The switch ports of `config`, in natural order: port-channels, and netdevs that are no member of one. The destinations of
+/// monitor sessions are left out: they are in no VLAN and no tree.
 pub fn switchports(config: &Config) -> impl Iterator<Item = (&str, &Interface)> {
-    config.interfaces.iter().filter_map(|(name, interface)| match name {
+    let switched = config.interfaces.iter().filter(|(name, _)| !config.is_monitor_destination(name));
+    switched.filter_map(|(name, interface)| match name {
         InterfaceName::Netdev(name)
             if interface.role == Role::Switchport && interface.aggregation.group.is_none() =>
         {

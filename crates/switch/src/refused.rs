@@ -74,6 +74,44 @@ pub enum Refused {
         /// The other port.
         other: String,
     },
+    /// A monitor session with both kinds of sources.
+    #[error("monitor session {session} has interfaces and VLANs as sources: remove one of the two kinds")]
+    MonitorSources {
+        /// The session.
+        session: u16,
+    },
+    /// A destination of two monitor sessions.
+    #[error("{interface} is the destination of monitor session {session} already")]
+    MonitorTwice {
+        /// The port.
+        interface: String,
+        /// The other session.
+        session: u16,
+    },
+    /// A destination that is no ordinary switch port.
+    #[error(
+        "{interface} cannot be a destination of a monitor session: name a switch port that is in no port-channel"
+    )]
+    MonitorDestination {
+        /// The interface.
+        interface: String,
+    },
+    /// A port that is source and destination.
+    #[error("{interface} is a source of a monitor session and cannot be a destination")]
+    MonitorSourceAndDestination {
+        /// The port.
+        interface: String,
+    },
+    /// A port whose frames would be copied too often.
+    #[error("frames of {interface} would have {count} copies for monitor sessions: at most {most}")]
+    MonitorCopies {
+        /// The port.
+        interface: String,
+        /// The copies.
+        count: usize,
+        /// The most that a plane makes.
+        most: usize,
+    },
     /// A subinterface whose parent is in a VRF.
     #[error("the parent of {0} is in a VRF: give the subinterfaces their VRFs, and leave the parent in none")]
     ParentInVrf(String),

@@ -13,6 +13,7 @@ use crate::host_routes::Route;
 use crate::identity::Identity;
 use crate::leftovers;
 use crate::links::{self, Action, Actions, Record};
+use crate::monitor;
 use crate::names::switchports;
 use crate::port_security::{self, Learned, SecureAddresses};
 use crate::ports::PortIds;
@@ -299,6 +300,7 @@ impl Switch {
         if let Some(spanning) = &plan.spanning {
             spanning.overlay(&mut state);
         }
+        monitor::overlay(&plan.config, &plan.ports, &mut state);
         self.err_disabled.overlay(&plan.ports, &mut state);
         let mut secure = self.secure.clone();
         secure.configure(&plan.config);
@@ -340,6 +342,7 @@ impl Switch {
         if let Some(spanning) = &self.spanning {
             spanning.overlay(&mut state);
         }
+        monitor::overlay(&self.config, &self.ports, &mut state);
         self.err_disabled.overlay(&self.ports, &mut state);
         self.secure.overlay(&self.config, &self.ports, &mut state);
         state

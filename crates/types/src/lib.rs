@@ -8,6 +8,7 @@ mod addr;
 mod balance;
 mod err_cause;
 mod id;
+mod mirror;
 mod reason;
 mod rng;
 mod set;
@@ -20,6 +21,7 @@ pub use id::{
     AclId, AdjacencyId, ChannelId, GroupId, InstanceId, MAX_PORTS, MAX_VLANS, PortId, RifId, StpState,
     VlanId, VlanIdError, VrfId,
 };
+pub use mirror::{MirrorCopy, PortMirror};
 pub use reason::*;
 pub use rng::Rng;
 pub use set::{ParseVlanSetError, PortSet, VlanSet};

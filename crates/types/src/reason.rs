@@ -1,6 +1,7 @@
 //! Stages, their configuration at a port, drop reasons, trap reasons and trap groups. Each name is defined here and
 //! nowhere else.
 
+use crate::PortMirror;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -54,33 +55,35 @@ named! {
     Stage {
         /// Checks length and source address, and finds tags and headers.
         Parse = 1, "parse";
+        /// Copies received frames for monitor sessions; drops those that a destination port of a session receives.
+        Mirror = 2, "mirror";
         /// Sends control frames to the control plane.
-        Trap = 2, "trap";
+        Trap = 3, "trap";
         /// Checks the port's own state; maps a member of a port-channel to the port-channel.
-        Port = 3, "port";
+        Port = 4, "port";
         /// Classifies the frame into a VLAN; checks membership and spanning-tree state.
-        VlanIngress = 4, "vlan_ingress";
+        VlanIngress = 5, "vlan_ingress";
         /// Judges the frame by the inbound access lists of its port, its VLAN and its VLAN interface.
-        AclIngress = 5, "acl_ingress";
+        AclIngress = 6, "acl_ingress";
         /// Limits the rate of frames that would be flooded.
-        Storm = 6, "storm";
+        Storm = 7, "storm";
         /// Enters the source address into the FDB.
-        Learn = 7, "learn";
+        Learn = 8, "learn";
         /// Routes frames for the router: header checks, longest match, next hop, rewrite.
-        Route = 8, "route";
+        Route = 9, "route";
         /// Multicast snooping: sends membership messages to the control plane, and limits a group's frames to the ports of
         /// its members.
-        Snoop = 9, "snoop";
+        Snoop = 10, "snoop";
         /// Looks the destination up: one port, or a flood set.
-        Bridge = 10, "bridge";
+        Bridge = 11, "bridge";
         /// Checks what each egress port allows.
-        VlanEgress = 11, "vlan_egress";
+        VlanEgress = 12, "vlan_egress";
         /// Judges the frame by the outbound access lists of its egress VLAN and of each egress port.
-        AclEgress = 12, "acl_egress";
+        AclEgress = 13, "acl_egress";
         /// Rewrites tags and sends the copies in minimum-copy order.
-        Replicate = 13, "replicate";
+        Replicate = 14, "replicate";
         /// Updates counters.
-        Count = 14, "count";
+        Count = 15, "count";
     }
 }
 
@@ -180,6 +183,8 @@ named! {
         NotCollecting = 42, "not_collecting";
         /// learn: the port has port security, and the source is not one of its secure addresses.
         PortSecurity = 43, "port_security";
+        /// mirror: received at a port that is the destination of a monitor session.
+        MirrorDestination = 44, "mirror_destination";
     }
 }
 
@@ -237,6 +242,8 @@ pub struct PortSettings {
     pub storm: [Option<StormLevel>; StormKind::SLOTS],
     /// `learn`: port security. Frames whose source is not, and cannot become, an address of this port are dropped.
     pub secure: bool,
+    /// `mirror`: the port's part in monitor sessions. The configuration has the sessions in a place of their own.
+    pub mirror: PortMirror,
     /// `storm`: what management does when the stage drops frames; the planes ignore it.
     pub storm_action: StormAction,
 }
@@ -427,6 +434,7 @@ impl DropReason {
     pub const fn stage(self) -> Stage {
         match self {
             Self::Truncated | Self::SourceGroup | Self::SourceZero => Stage::Parse,
+            Self::MirrorDestination => Stage::Mirror,
             Self::Pause
             | Self::ReservedAddress
             | Self::TrapPoliced

@@ -2,8 +2,8 @@
 
 use super::{
     access, access_list, access_parts, aggregation, banner, discovery, errdisable, forwarding, fpm,
-    interface, interface_names, line, logging, mac, need, platform, route, snooping, spanning_tree, ssh,
-    track, vlan, vrf,
+    interface, interface_names, line, logging, mac, monitor, need, platform, route, snooping, spanning_tree,
+    ssh, track, vlan, vrf,
 };
 use crate::args::{Args, Form, Kind, MAX_WORD, short};
 use crate::backend::Refusal;
@@ -36,7 +36,7 @@ pub const BEFORE: &[&[Line<Config>]] = &[
 
 /// The sections that follow: they refer to VLANs, VRFs, tracked objects and interfaces.
 pub const AFTER: &[&[Line<Config>]] =
-    &[access_parts::FILTERS, route::ROUTES, route::ARPS, fpm::LINES, banner::LINES];
+    &[access_parts::FILTERS, monitor::LINES, route::ROUTES, route::ARPS, fpm::LINES, banner::LINES];
 
 /// The help texts of keywords that do not end a line.
 pub const GROUPS: &[(&str, &str)] = &[

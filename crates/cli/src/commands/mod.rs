@@ -23,6 +23,7 @@ mod layer3;
 pub(crate) mod line;
 mod logging;
 mod mac;
+mod monitor;
 mod platform;
 mod port_security;
 mod route;
@@ -111,6 +112,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         snooping::GROUPS,
         ssh::GROUPS,
         logging::GROUPS,
+        monitor::GROUPS,
         accepted::GROUPS,
     ]
     .concat();

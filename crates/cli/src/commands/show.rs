@@ -3,7 +3,7 @@
 
 use super::shared::{get_interfaces, unknown};
 use super::{
-    access, access_list, aggregation, archive, discovery, errdisable, fpm, need, platform as chip,
+    access, access_list, aggregation, archive, discovery, errdisable, fpm, monitor, need, platform as chip,
     port_security, show_access, show_ip, show_stp, system,
 };
 use crate::args::{Args, Kind, short};
@@ -42,6 +42,7 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
     discovery::SHOW_LLDP,
     kw("logging", "Show the contents of logging buffers").exec(logging),
     kw("mac", "MAC configuration").then(&[MAC]),
+    monitor::SHOW,
     show_access::OBJECT_GROUP,
     PLATFORM,
     port_security::SHOW,

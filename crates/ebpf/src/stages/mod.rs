@@ -12,6 +12,7 @@
 //! * `CONSTANTS` and `STRUCTURES`: the header, for the test that compares them.
 
 mod learn;
+mod mirror;
 mod storm;
 
 use crate::error::Result;
@@ -86,4 +87,4 @@ macro_rules! stages {
     };
 }
 
-stages! { storm learn }
+stages! { storm learn mirror }

@@ -12,6 +12,7 @@ pub mod acl_ingress;
 pub mod bridge;
 pub mod count;
 pub mod learn;
+pub mod mirror;
 pub mod parse;
 pub mod port;
 pub mod replicate;
@@ -52,6 +53,7 @@ pub(crate) fn randomise(seed: u64, plane: &mut PlaneState) {
         port.stages.storm = storm::random(&mut storm);
         port.stages.secure = learn.percent(20);
     }
+    mirror::randomise(&mut rng(Stage::Mirror), plane);
     snoop::randomise(&mut rng(Stage::Snoop), plane);
     acl_ingress::randomise(&mut rng(Stage::AclIngress), plane);
 }
@@ -70,6 +72,7 @@ impl Memory {
             *decision = Decision {
                 vlan: decision.vlan,
                 storm: decision.storm,
+                mirrored: std::mem::take(&mut decision.mirrored),
                 // Nothing has judged it after this stage.
                 hits: decision.hits.drain(..decision.ingress_hits).collect(),
                 ..Decision::new(decision.port, Verdict::Dropped(DropReason::Storm))
@@ -112,6 +115,8 @@ pub struct Decision {
     pub port: PortId,
     /// The verdict, unless policing or transmission change it.
     pub verdict: Verdict,
+    /// The copies of the frame as it was received, for monitor sessions.
+    pub mirrored: Vec<mirror::Copy>,
     /// The VLAN that it was admitted to.
     pub vlan: Option<VlanId>,
     /// The rate of its ingress port that it is counted against.
@@ -139,6 +144,7 @@ impl Decision {
         Self {
             port,
             verdict,
+            mirrored: Vec::new(),
             vlan: None,
             storm: None,
             learn: learn::Learn::Nothing,
@@ -171,6 +177,7 @@ fn run(
     notes: &mut Notes,
 ) -> Result<(), Verdict> {
     let mut frame = parse::run(tables, arrival, notes)?;
+    decision.mirrored = mirror::run(tables, arrival, &frame, notes)?;
     trap::run(tables, arrival, &mut frame, notes)?;
     let (port, ingress) = port::run(tables, arrival, notes)?;
     decision.port = port;

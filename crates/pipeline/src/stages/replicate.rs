@@ -6,9 +6,11 @@
 //! VLAN (priority-tagged, or routed) is sent to no port as it arrived. A routed frame is rewritten once, before all
 //! copies. A customer's control frame in a tunnel has its protocol's destination at tunnel ports and the tunnel's
 //! elsewhere; changing that is not counted as a tag operation. A copy for a port-channel leaves by the member to which the
-//! frame's bucket is assigned.
+//! frame's bucket is assigned. Behind each copy come those that monitor sessions take of it; they count neither as clones
+//! nor as tag operations.
 
 use super::bridge::Egress;
+use super::mirror;
 use super::parse::Parsed;
 use super::route::Rewrite;
 use super::trap::Tunnelled;
@@ -46,12 +48,36 @@ pub struct Plan {
     pub tunnelled: Option<Tunnelled>,
     /// The members by which copies for port-channels leave: port-channel and member.
     pub members: Vec<(PortId, PortId)>,
+    /// What monitor sessions copy: the index of a copy above, and the copy of it.
+    pub mirrored: Vec<(usize, mirror::Copy)>,
 }
 
 impl Plan {
     /// The port whose netdev sends the copy for `port`.
     fn sender(&self, port: PortId) -> PortId {
         self.members.iter().find(|(channel, _)| *channel == port).map_or(port, |(_, member)| *member)
+    }
+    /// Adds the copies that monitor sessions take of frames in `vlan`.
+    fn mirror(mut self, tables: &Tables, vlan: Option<VlanId>, untagged_len: usize) -> Self {
+        for (at, (form, port)) in self.copies.iter().enumerate() {
+            let Some(state) = tables.ports.get(self.sender(*port)).filter(|port| port.stages.mirror.sends())
+            else {
+                continue;
+            };
+            let tagged = *form != Form::Untagged;
+            let made = mirror::copies(tables, state, |copy| copy.sent, vlan, tagged, untagged_len);
+            self.mirrored.extend(made.into_iter().map(|copy| (at, copy)));
+        }
+        self
+    }
+    /// Notes the copies: each is followed by those that monitor sessions take of it.
+    fn note(&self, tables: &Tables, notes: &mut Notes) {
+        for (at, (form, port)) in self.copies.iter().enumerate() {
+            notes.say(Stage::Replicate, || fact(tables, self.sender(*port), *form, self.tag));
+            for (_, copy) in self.mirrored.iter().filter(|(of, copy)| *of == at && !copy.lost) {
+                notes.say(Stage::Replicate, || Fact::Mirrored { to: tables.ports.name(copy.to) });
+            }
+        }
     }
     /// The port-channel for which `sender` sends a copy.
     pub(crate) fn channel(&self, sender: PortId) -> Option<PortId> {
@@ -93,13 +119,12 @@ pub(super) fn run(
         tag: class.tag,
         ..Plan::default()
     };
+    let plan = plan.mirror(tables, Some(class.vlan), frame.untagged_len);
     if let Some(bucket) = bucket {
         let by = tables.trap.global().load_balance.keyword();
         notes.say(Stage::Replicate, || Fact::Balanced { bucket, by });
     }
-    for (form, port) in &plan.copies {
-        notes.say(Stage::Replicate, || fact(tables, plan.sender(*port), *form, class.tag));
-    }
+    plan.note(tables, notes);
     plan
 }
 
@@ -118,9 +143,12 @@ pub(super) fn straight(
         Some(_) if tpid != Tpid::None => Form::Tagged(tpid),
         _ => Form::Untagged,
     };
-    notes.say(Stage::Replicate, || fact(tables, port, form, tag));
     let arrived = arrived(ingress, frame, tag);
-    Plan { copies: vec![(form, port)], arrived, has_tag: frame.tag.is_some(), tag, ..Plan::default() }
+    let plan =
+        Plan { copies: vec![(form, port)], arrived, has_tag: frame.tag.is_some(), tag, ..Plan::default() };
+    let plan = plan.mirror(tables, vlan, frame.untagged_len);
+    plan.note(tables, notes);
+    plan
 }
 
 /// The copy for the host's end of an interface: the frame as received, without the tag.
@@ -163,13 +191,22 @@ fn fact(tables: &Tables, port: PortId, form: Form, tag: Tag) -> Fact {
     Fact::Copy { port: tables.ports.name(port), tag }
 }
 
-/// Makes the copies and passes each to `send`; returns the number of tag operations. `scratch` is a buffer
-/// that the caller keeps, so that forwarding does not allocate.
+/// What [`emit`] passes on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Emission {
+    /// A copy for this port, which is a member of a port-channel or no port-channel.
+    Copy(PortId),
+    /// What a monitor session takes of the copy before it.
+    Mirrored(mirror::Copy),
+}
+
+/// Makes the copies and passes each to `send`, which returns false when the copy could not be sent; returns the number of
+/// tag operations. `scratch` is a buffer that the caller keeps, so that forwarding does not allocate.
 pub(crate) fn emit(
     plan: &Plan,
     bytes: &[u8],
     scratch: &mut Vec<u8>,
-    send: &mut dyn FnMut(PortId, &[u8]),
+    send: &mut dyn FnMut(Emission, &[u8]) -> bool,
 ) -> u64 {
     let mut now = plan.arrived;
     let mut has_tag = plan.has_tag;
@@ -181,7 +218,7 @@ pub(crate) fn emit(
         rewrite.apply(scratch, plan.has_tag);
         changed = true;
     }
-    for (form, port) in &plan.copies {
+    for (at, (form, port)) in plan.copies.iter().enumerate() {
         if now != Some(*form) {
             if !changed {
                 scratch.clear();
@@ -209,7 +246,14 @@ pub(crate) fn emit(
                 }
             }
         }
-        send(plan.sender(*port), if changed { scratch } else { bytes });
+        let copy = if changed { scratch.as_slice() } else { bytes };
+        if send(Emission::Copy(plan.sender(*port)), copy) {
+            for (_, mirrored) in plan.mirrored.iter().filter(|(of, _)| *of == at) {
+                mirror::emit(*mirrored, copy, &mut |mirrored, bytes| {
+                    send(Emission::Mirrored(mirrored), bytes);
+                });
+            }
+        }
     }
     operations
 }

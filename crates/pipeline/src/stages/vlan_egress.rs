@@ -15,7 +15,7 @@ use lanyard_types::{DropReason, PortId, Stage};
 use lanyard_wire::{HEADER_LEN, TAG_LEN};
 
 /// True when a frame of `untagged_len` bytes fits the MTU; one tag inside the payload is not counted.
-fn fits(port: &PortState, untagged_len: usize) -> bool {
+pub(super) fn fits(port: &PortState, untagged_len: usize) -> bool {
     untagged_len <= port.mtu as usize + HEADER_LEN + TAG_LEN
 }
 

@@ -97,7 +97,7 @@ proptest! {
             let mut out = Output::default();
             let verdict = pipeline.process(now, port, bytes, &mut out);
             received += 1;
-            sent += out.sent.len() as u64;
+            sent += (out.sent.len() + out.mirrored.len()) as u64;
             trapped += out.trapped.len() as u64;
             assert_eq!(verdict == Verdict::Forwarded, !out.sent.is_empty());
             assert_eq!(matches!(verdict, Verdict::Trapped(_)), !out.trapped.is_empty());
@@ -191,7 +191,7 @@ proptest! {
                 assert!(trapped || reason != lanyard_types::DropReason::TrapPoliced);
                 return;
             }
-            assert_eq!((trace.verdict, &trace.egress), (verdict, &out.sent));
+            assert_eq!((trace.verdict, &trace.egress, &trace.mirrored), (verdict, &out.sent, &out.mirrored));
             assert!(trace.stages.is_sorted_by(|a, b| a.stage < b.stage), "{:?}", trace.stages);
             let last = trace.stages.last().unwrap().stage;
             match verdict {

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* mirror: copies received frames for monitor sessions (SPAN), and drops frames that the destination port of a session
+ * receives. `replicate` calls tc_mirror for the frames that a port sends.
+ *
+ * XDP passes all frames of such ports to TC. Other ports pay for a branch on their flags. */
+enum { DROP_MIRROR_DESTINATION = 44 };
+/* ly_port.flags: received frames are copied, sent frames are copied, the port is a destination */
+#define LY_PORT_MIRROR_RX 0x4000000
+#define LY_PORT_MIRROR_TX 0x8000000
+#define LY_PORT_MIRROR_TO 0x10000000
+
+/* mirror[LY_MIRROR(n, port)]: the copies of a port's frames */
+#define LY_MIRRORS 4
+#define LY_MIRROR(n, port) ((n) * LY_PORTS + (port))
+
+/* ly_mirror.how */
+#define LY_MIRROR_RX 0x01
+#define LY_MIRROR_TX 0x02
+#define LY_MIRROR_KEEP_TAG 0x04
+#define LY_MIRROR_ALL 0x08 /* frames of every VLAN, and of none */
+
+struct ly_mirror {
+	__u32 to; /* the port that sends the copies */
+	__u32 how; /* 0: no copy */
+	__u64 vlans[LY_VLANS / 64]; /* without LY_MIRROR_ALL: the VLANs whose frames are copied */
+};
+_Static_assert(sizeof(struct ly_mirror) == 8 + LY_VLANS / 8, "ly_mirror");
+TABLE(mirror, struct ly_mirror, LY_MIRRORS * LY_PORTS, BPF_F_MMAPABLE);
+
+/* The slot of the journal for a copy. */
+static __always_inline __u8 mirror_slot(__u32 direction, __u32 form, bool strip)
+{
+	if (direction == LY_MIRROR_RX)
+		return strip ? LY_MIRRORED_BARE : LY_MIRRORED;
+	return (strip ? LY_UNTAGGED : form) | LY_MIRRORED_SENT;
+}
+
+/* Sends a copy of the frame, which is in the form `form` and has `bare_len` bytes without its tag. */
+static __always_inline void mirror_send(struct __sk_buff *skb, __u32 id, __u32 bare_len, __u32 tag_len, __u8 slot)
+{
+	bool sent = true;
+
+	if (dry)
+		tc_journal_emit(skb, id, slot);
+	else
+		sent = !bpf_clone_redirect(skb, ROW(ports, id)->ifindex, 0);
+	if (sent)
+		count_tx(id, bare_len + tag_len);
+	else
+		count_tx_dropped(id);
+}
+
+/* Copies a frame that `port` receives or sends in the form `form`; its tag is the low half of `tag`, and its VLAN the high
+ * half. Returns < 0 when memory ran out while the frame's own tag was put back. A global function: it is called only for
+ * sources of sessions. */
+__noinline int tc_mirror(struct __sk_buff *skb, __u32 port, __u32 direction, __u32 tag, __u32 form)
+{
+	bool tagged = form == LY_DOT1Q || form == LY_DOT1AD;
+	__u32 vlan = tag >> 16 & (LY_VLANS - 1);
+	__u32 bare_len = skb->len + (skb->vlan_present ? 4 : 0) - (tagged ? 4 : 0) + dry_extra();
+
+	for (__u32 n = 0; n < LY_MIRRORS; n++) {
+		struct ly_mirror *m = LOOKUP(mirror, LY_MIRROR(n, port & (LY_PORTS - 1)));
+		if (!m || !(m->how & direction))
+			continue;
+		if (!(m->how & LY_MIRROR_ALL) && !(m->vlans[vlan / 64] >> (vlan & 63) & 1))
+			continue;
+		__u32 id = m->to & (LY_PORTS - 1);
+		bool strip = tagged && !(m->how & LY_MIRROR_KEEP_TAG);
+		struct ly_port *to = ROW(ports, id);
+		if (!(to->flags & LY_PORT_ENABLED) || !egress_fits(bare_len, skb->gso_size, to) ||
+		    (strip && tc_retag(skb, form, LY_UNTAGGED, 0) < 0)) {
+			count_tx_dropped(id);
+			continue;
+		}
+		mirror_send(skb, id, bare_len, tagged && !strip ? 4 : 0, mirror_slot(direction, form, strip));
+		if (strip && tc_retag(skb, LY_UNTAGGED, form, tag & 0xffff) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static __always_inline int stage_mirror(struct frame *f, struct __sk_buff *skb)
+{
+	if (!f->port || !(f->port->flags & (LY_PORT_MIRROR_RX | LY_PORT_MIRROR_TO)) || !(f->port->flags & LY_PORT_ENABLED))
+		return 0;
+	if (f->port->flags & LY_PORT_MIRROR_TO)
+		return DROP(DROP_MIRROR_DESTINATION);
+	__u32 vlan = f->tci & VID_MASK ?: f->port->pvid;
+	return tc_mirror(skb, f->port_id, LY_MIRROR_RX, f->tci | vlan << 16, f->form) ? DROP(DROP_TRANSMIT_FAILED) : 0;
+}
+
+/* Copies a frame that `port` is about to send; see tc_mirror. */
+static __always_inline int mirror_sent(struct __sk_buff *skb, __u32 port, __u32 tci, __u32 form)
+{
+	if (!(ROW(ports, port)->flags & LY_PORT_MIRROR_TX))
+		return 0;
+	return tc_mirror(skb, port, LY_MIRROR_TX, tci | (tci & VID_MASK) << 16, form);
+}

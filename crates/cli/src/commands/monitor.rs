@@ -1,0 +1,349 @@
+//! Monitor sessions (SPAN): `monitor session ...`, `show monitor`.
+
+use super::need;
+use crate::args::{Args, Form, Kind};
+use crate::backend::Refusal;
+use crate::edit::Edit;
+use crate::exec::Exec;
+use crate::outcome::Outcome;
+use crate::render::ios_name;
+use crate::setting::Line;
+use crate::tree::{Node, arg, kw, number};
+use lanyard_config::{Config, InterfaceName, MAX_MONITOR_SESSION, MonitorDirection, MonitorSession};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// Help for keywords that end no line.
+pub const GROUPS: &[(&str, &str)] = &[("monitor", "Monitor sessions (SPAN)")];
+
+/// In global configuration. The sessions refer to interfaces, so they follow them.
+pub const LINES: &[Line<Config>] = &[Line::own(
+    "monitor",
+    kw("session", "Configure a SPAN session").then(&[
+        kw("all", "Remove all SPAN sessions").no(remove_all),
+        number(1, MAX_MONITOR_SESSION as u64, "SPAN session number").no(remove).then(&[
+            SOURCE,
+            DESTINATION,
+            kw("filter", "SPAN filter").no(no_filter).then(&[kw("vlan", "SPAN filter VLAN")
+                .no(no_filter)
+                .then(&[arg(Kind::VlanList, "VLAN IDs").run(filter)])]),
+        ]),
+    ]),
+    print,
+)];
+
+const SOURCE: Node = kw("source", "SPAN source interface, VLAN").no(no_sources).then(&[
+    kw("interface", "SPAN source interface").then(&[arg(Kind::InterfaceList, "Interfaces")
+        .run(source_interfaces)
+        .then(&[
+            kw("both", "Monitor received and transmitted traffic").run(source_interfaces),
+            kw("rx", "Monitor received traffic only").run(source_interfaces),
+            kw("tx", "Monitor transmitted traffic only").run(source_interfaces),
+        ])]),
+    kw("vlan", "SPAN source VLAN").then(&[arg(Kind::VlanList, "VLAN IDs").run(source_vlans).then(&[
+        kw("both", "Monitor received and transmitted traffic").run(source_vlans),
+        kw("rx", "Monitor received traffic only").run(source_vlans),
+        kw("tx", "Monitor transmitted traffic only").run(source_vlans),
+    ])]),
+]);
+
+const DESTINATION: Node = kw("destination", "SPAN destination interface").no(no_destinations).then(&[kw(
+    "interface",
+    "SPAN destination interface",
+)
+.then(&[arg(Kind::InterfaceList, "Interfaces").run(destination).then(&[kw(
+    "encapsulation",
+    "Set encapsulation for destination interface",
+)
+.then(&[kw("replicate", "Copies keep the tags of the frames").run(destination_replicate)])])])]);
+
+const DIRECTIONS: &[(&str, MonitorDirection)] =
+    &[("both", MonitorDirection::Both), ("rx", MonitorDirection::Rx), ("tx", MonitorDirection::Tx)];
+
+/// Changes the session that the line names. A session without any setting does not exist.
+fn session(
+    edit: &mut Edit<'_>,
+    args: &Args,
+    change: impl FnOnce(&mut MonitorSession) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    let number = need(args.number().and_then(|number| u16::try_from(number).ok()))?;
+    let mut session = edit.config.monitor.get(&number).cloned().unwrap_or_default();
+    change(&mut session)?;
+    if session == MonitorSession::default() {
+        edit.config.monitor.remove(&number);
+    } else {
+        edit.config.monitor.insert(number, session);
+    }
+    Ok(())
+}
+
+fn remove_all(edit: &mut Edit<'_>, _: &Args) -> Result<(), Refusal> {
+    edit.config.monitor.clear();
+    Ok(())
+}
+
+fn remove(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    session(edit, args, |session| {
+        *session = MonitorSession::default();
+        Ok(())
+    })
+}
+
+fn no_sources(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    session(edit, args, |session| {
+        session.interfaces.clear();
+        session.vlans.clear();
+        Ok(())
+    })
+}
+
+fn no_destinations(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    session(edit, args, |session| {
+        session.destinations.clear();
+        session.keep_tag = false;
+        Ok(())
+    })
+}
+
+fn source_interfaces(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let names = netdevs(args)?;
+    let direction = args.among(DIRECTIONS).unwrap_or_default();
+    session(edit, args, |session| {
+        for name in names {
+            match args.form {
+                Form::Set => _ = session.interfaces.insert(name, direction),
+                Form::No | Form::Default => _ = session.interfaces.remove(&name),
+            }
+        }
+        Ok(())
+    })
+}
+
+fn source_vlans(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let vlans = need(args.vlans())?;
+    let direction = args.among(DIRECTIONS).unwrap_or_default();
+    session(edit, args, |session| {
+        for vlan in vlans.iter() {
+            match args.form {
+                Form::Set => _ = session.vlans.insert(vlan, direction),
+                Form::No | Form::Default => _ = session.vlans.remove(&vlan),
+            }
+        }
+        Ok(())
+    })
+}
+
+fn destination(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    destinations(edit, args, false)
+}
+
+fn destination_replicate(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    destinations(edit, args, true)
+}
+
+/// The encapsulation is the same at all destinations of a session: that of the last line.
+fn destinations(edit: &mut Edit<'_>, args: &Args, keep_tag: bool) -> Result<(), Refusal> {
+    let names = netdevs(args)?;
+    session(edit, args, |session| {
+        for name in names {
+            match args.form {
+                Form::Set => _ = session.destinations.insert(name),
+                Form::No | Form::Default => _ = session.destinations.remove(&name),
+            }
+        }
+        session.keep_tag = match args.form {
+            Form::Set => keep_tag,
+            Form::No | Form::Default => session.keep_tag && !session.destinations.is_empty(),
+        };
+        Ok(())
+    })
+}
+
+fn netdevs(args: &Args) -> Result<Vec<InterfaceName>, Refusal> {
+    let names = need(args.interfaces())?;
+    match names.iter().find(|name| matches!(name, InterfaceName::Vlan(_))) {
+        Some(name) => {
+            let name = ios_name(name);
+            Err(format!("{name} is no port: enter source vlan to monitor the frames of a VLAN").into())
+        }
+        None => Ok(names),
+    }
+}
+
+fn filter(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let vlans = need(args.vlans())?;
+    session(edit, args, |session| {
+        let held = session.filter.take().unwrap_or(lanyard_types::VlanSet::EMPTY);
+        let next = match args.form {
+            Form::Set => held.union(&vlans),
+            Form::No | Form::Default => held.difference(&vlans),
+        };
+        session.filter = (!next.is_empty()).then_some(next);
+        Ok(())
+    })
+}
+
+fn no_filter(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    session(edit, args, |session| {
+        session.filter = None;
+        Ok(())
+    })
+}
+
+fn print(config: &Config) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (number, session) in &config.monitor {
+        let mut line = |text: String| lines.push(format!("monitor session {number} {text}"));
+        let direction = |direction: MonitorDirection| match direction {
+            MonitorDirection::Both => String::new(),
+            one => format!(" {}", one.name()),
+        };
+        for (name, way) in &session.interfaces {
+            line(format!("source interface {name}{}", direction(*way)));
+        }
+        for (vlan, way) in &session.vlans {
+            line(format!("source vlan {vlan}{}", direction(*way)));
+        }
+        if let Some(vlans) = &session.filter {
+            line(format!("filter vlan {vlans}"));
+        }
+        let keep = if session.keep_tag { " encapsulation replicate" } else { "" };
+        for name in &session.destinations {
+            line(format!("destination interface {name}{keep}"));
+        }
+    }
+    lines
+}
+
+/// Under `show`.
+pub const SHOW: Node = kw("monitor", "SPAN information").exec(show).then(&[kw("session", "SPAN session")
+    .then(&[
+        kw("all", "All SPAN sessions").exec(show),
+        kw("local", "Local SPAN sessions").exec(show),
+        number(1, MAX_MONITOR_SESSION as u64, "SPAN session number").exec(show),
+    ])]);
+
+#[derive(Debug, Serialize)]
+struct Sessions {
+    sessions: Vec<Session>,
+}
+
+#[derive(Debug, Serialize)]
+struct Session {
+    session: u16,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// Ports, or VLANs.
+    sources: Vec<Source>,
+    /// `filter vlan`; null without one.
+    filter_vlans: Option<String>,
+    destinations: Vec<Destination>,
+    /// `native`: copies have no tag; `replicate`: copies keep the tags of the frames.
+    encapsulation: &'static str,
+    /// True when frames that a destination receives are forwarded.
+    ingress: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Source {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interface: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vlan: Option<u16>,
+    /// `both`, `rx` or `tx`.
+    direction: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct Destination {
+    interface: String,
+}
+
+fn show(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let config = exec.backend.running();
+    let only = args.number();
+    if let Some(number) = only.filter(|only| !config.monitor.keys().any(|held| u64::from(*held) == *only)) {
+        return Err(format!("no monitor session {number} is configured").into());
+    }
+    let chosen = config.monitor.iter().filter(|(held, _)| only.is_none_or(|only| only == u64::from(**held)));
+    let view = Sessions { sessions: chosen.map(|(number, session)| view(*number, session)).collect() };
+    Ok(exec.present(&view, text))
+}
+
+fn view(session: u16, from: &MonitorSession) -> Session {
+    let interfaces = from.interfaces.iter().map(|(name, direction)| Source {
+        interface: Some(name.to_string()),
+        vlan: None,
+        direction: direction.name(),
+    });
+    let vlans = from.vlans.iter().map(|(vlan, direction)| Source {
+        interface: None,
+        vlan: Some(vlan.get()),
+        direction: direction.name(),
+    });
+    let destinations = from.destinations.iter().map(|name| Destination { interface: name.to_string() });
+    Session {
+        session,
+        kind: "local",
+        sources: interfaces.chain(vlans).collect(),
+        filter_vlans: from.filter.as_ref().map(ToString::to_string),
+        destinations: destinations.collect(),
+        encapsulation: if from.keep_tag { "replicate" } else { "native" },
+        ingress: false,
+    }
+}
+
+fn text(view: &Sessions) -> String {
+    let mut out = String::new();
+    for session in &view.sessions {
+        let head = format!("Session {}", session.session);
+        let _ = writeln!(out, "{head}\n{}", "-".repeat(head.len()));
+        let mut line = |head: &str, value: &str| _ = writeln!(out, "{head:<23}: {value}");
+        line("Type", "Local Session");
+        for (head, of) in
+            [("Source Ports", source_port as fn(&Source) -> Option<String>), ("Source VLANs", source_vlan)]
+        {
+            let mut first = true;
+            for (direction, label) in [("both", "    Both"), ("rx", "    RX Only"), ("tx", "    TX Only")] {
+                let names: Vec<String> = session
+                    .sources
+                    .iter()
+                    .filter(|source| source.direction == direction)
+                    .filter_map(of)
+                    .collect();
+                if names.is_empty() {
+                    continue;
+                }
+                if std::mem::take(&mut first) {
+                    line(head, "");
+                }
+                line(label, &names.join(","));
+            }
+        }
+        if let Some(vlans) = &session.filter_vlans {
+            line("Filter VLANs", vlans);
+        }
+        let names: Vec<&str> = session.destinations.iter().map(|to| to.interface.as_str()).collect();
+        if !names.is_empty() {
+            line("Destination Ports", &names.join(","));
+            line(
+                "    Encapsulation",
+                if session.encapsulation == "replicate" { "Replicate" } else { "Native" },
+            );
+            line("          Ingress", "Disabled");
+        }
+        out.push('\n');
+    }
+    if view.sessions.is_empty() {
+        out.push_str("No SPAN configuration is present in the system.\n");
+    }
+    out.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+fn source_port(source: &Source) -> Option<String> {
+    source.interface.clone()
+}
+
+fn source_vlan(source: &Source) -> Option<String> {
+    source.vlan.map(|vlan| vlan.to_string())
+}
