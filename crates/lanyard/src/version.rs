@@ -14,7 +14,7 @@ pub fn print() -> Result<ExitCode, String> {
     let planes = [
         ("ebpf", lanyard_ebpf::support()),
         ("soft", vec![soft]),
-        ("asic", vec!["not available in this version".into()]),
+        ("asic", vec!["available: a virtual switch chip, with the limits of --platform".into()]),
     ];
     for (name, lines) in planes {
         for (at, line) in lines.iter().enumerate() {
