@@ -40,6 +40,8 @@ static void disturb(void);
 #define __sync_fetch_and_add(place, n) (disturb(), __atomic_fetch_add(place, n, __ATOMIC_SEQ_CST))
 #define __sync_fetch_and_sub(place, n) __atomic_fetch_sub(place, n, __ATOMIC_SEQ_CST)
 
+#define TABLE(name_, value_, entries_, flags_) static value_ name_[entries_]
+
 #define BUCKETS (4 * LY_FDB_NEAR)
 
 static const __u32 fdb_mask = BUCKETS - 1, dry = 0;
@@ -48,6 +50,7 @@ static __u64 jiffies;
 
 static struct ly_if_slot if_slots[LY_IFMAP];
 static __u32 if_ports[1];
+static struct ly_port ports[LY_PORTS]; /* no port has port security */
 static struct ly_port_vlans port_vlans[1];
 static struct ly_journal journal[1];
 static struct ly_lost lost[1];
@@ -88,6 +91,14 @@ static void bpf_ringbuf_submit(void *record, __u64 flags)
 
 #include "frame.h"
 #include "fdb.h"
+
+/* The policer of reports about violations, which do not occur here. */
+static int trap_take(__u64 *clock, __u64 interval_ns, __u64 tolerance_ns, __u64 now)
+{
+	(void)clock, (void)interval_ns, (void)tolerance_ns, (void)now;
+	return 0;
+}
+
 #include "stages/learn.h"
 #include "fdb_control.h"
 
@@ -135,10 +146,10 @@ static __u64 random_key(__u64 *seed)
 }
 
 /* The treatment of a source address by lanyard_tc. */
-static void learn(__u64 key, __u16 port)
+static void learn_source(__u64 key, __u16 port)
 {
 	struct frame f = { .src = key & KEY_MAC_MASK, .vlan = key >> KEY_VLAN_SHIFT, .port_id = port,
-			   .pv = LY_PV_LEARN | LY_PV_FORWARD };
+			   .port = &ports[port], .pv = LY_PV_LEARN | LY_PV_FORWARD };
 
 	stage_learn(&f);
 }
@@ -151,7 +162,7 @@ static void *learner(void *number)
 		if (n % 8 == 7)
 			fdb_remove(random_key(&seed));
 		/* Mostly at the thread's own port, so that entries move between threads. */
-		learn(random_key(&seed), random_next(&seed) >> 60 ? 1 + id : 1 + (random_next(&seed) >> 40) % 4);
+		learn_source(random_key(&seed), random_next(&seed) >> 60 ? 1 + id : 1 + (random_next(&seed) >> 40) % 4);
 		if (id == 0 && n % 64 == 0)
 			(*(volatile __u64 *)&jiffies)++;
 	}
