@@ -14,7 +14,9 @@ printf 'out: ; touch $(DESTDIR)$(PREFIX)/libbpf.a\n' > inner.mk
 mkdir -p built/lib
 DESTDIR=$PWD/built PREFIX=/lib make -s -f inner.mk out
 [ -e built/lib/libbpf.a ]
-echo '#!/bin/sh' > target/release/lanyard
+for program in lanyard lanyard-sshd; do
+    echo '#!/bin/sh' > target/release/$program
+done
 "#;
 
 fn copy(name: &str, to: &Path) {
@@ -56,9 +58,10 @@ fn below_another_root_and_prefix_twice() {
         let unit = unit.expect("the unit");
         assert!(unit.contains("ExecStart=/opt/lanyard/bin/lanyard run "), "{unit}");
         assert!(!unit.contains("@BINDIR@"), "{unit}");
-        let mode =
-            fs::metadata(root.join("opt/lanyard/bin/lanyard")).expect("the program").permissions().mode();
-        assert_eq!(mode & 0o777, 0o755);
+        for program in ["bin/lanyard", "lib/lanyard/lanyard-sshd"] {
+            let meta = fs::metadata(root.join("opt/lanyard").join(program));
+            assert_eq!(meta.expect(program).permissions().mode() & 0o777, 0o755, "{program}");
+        }
         assert!(root.join("etc/lanyard").is_dir());
     }
 }
