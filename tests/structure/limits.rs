@@ -26,7 +26,7 @@ fn value(expression: &str) -> Option<u64> {
     if let Some((left, right)) = last.split_once("<<") {
         return Some(number(left)? << number(right)?);
     }
-    last.split('*').map(|factor| number(factor)).product()
+    last.split('*').map(number).product()
 }
 
 /// The value of a name in a file: a constant, a macro of C, the highest number of an index, or a field of a table of limits.
