@@ -168,7 +168,8 @@ fn talk(bed: &Bed) {
         let ping = |count: u32| bed.host(from).ping(&format!("-c {count} -W 1 -I {source} {to}"));
         wait_for(&what, || ping(2).then_some(()));
         wait_fate(bed, from, &datagram(bed, from, source, to, 64), "forwarded");
-        bed.by_the_plane(from, 20, &what, || assert!(ping(20), "{what}"));
+        // An echo may be lost on a busy machine; what counts is that the kernel routes none of them.
+        bed.by_the_plane(from, 20, &what, || assert!(ping(25), "{what}"));
         bed.by_the_plane(from, 50, &what, || bed.host(from).tcp(bed.host(at), to, 4 << 20));
     }
 }

@@ -316,7 +316,8 @@ impl Bed {
         let (forwarded, up) = (after.0 - before.0, after.1 - before.1);
         assert!(
             forwarded >= at_least && up <= FEW,
-            "{what}: the plane forwarded {forwarded} frames, {up} went up"
+            "{what}: the plane forwarded {forwarded} of {at_least} frames, {up} went up; all drops: {}",
+            self.ask("show interfaces counters drops")
         );
     }
 
