@@ -32,12 +32,19 @@ pub const LINES: &[Line<Config>] = &[
         "ip domain",
         kw("lookup", "Look up commands that are not known as names of hosts").no(never),
     ),
-    Line::unprinted("ip http", kw("server", "Enable an HTTP server").no(never)),
-    Line::unprinted("ip http", kw("secure-server", "Enable an HTTPS server").no(never)),
+    Line::unprinted("ip http", kw("server", "Enable an HTTP server").run(absent)),
+    Line::unprinted("ip http", kw("secure-server", "Enable an HTTPS server").run(absent)),
     Line::unprinted("service", kw("pad", "Accept X.25 PAD commands").no(never)),
     Line::unprinted("service", kw("config", "Load configurations from the network").no(never)),
     Line::unprinted("service timestamps", kw("log", "Messages of the log").run(always).then(&[TIMESTAMPS])),
     Line::unprinted("spanning-tree extend", kw("system-id", "Put the VLAN into the bridge ID").run(always)),
+    // Catalysts print these lines into every configuration.
+    Line::unprinted("", kw("boot-start-marker", "Begin of the boot commands").run(always)),
+    Line::unprinted("", kw("boot-end-marker", "End of the boot commands").run(always)),
+    Line::unprinted(
+        "vlan internal allocation policy",
+        kw("ascending", "Allocate internal VLANs from 1006 upwards; Lanyard needs none").run(always),
+    ),
 ];
 
 /// Under an interface.
@@ -55,6 +62,9 @@ pub const GROUPS: &[(&str, &str)] = &[
     ("service", "Services of the switch"),
     ("service timestamps", "Times of messages"),
     ("spanning-tree extend", "Spanning Tree 802.1t extensions"),
+    ("vlan internal", "Internal VLANs"),
+    ("vlan internal allocation", "Allocation of internal VLANs"),
+    ("vlan internal allocation policy", "Order of allocation"),
 ];
 
 /// The same under an interface.
@@ -68,6 +78,14 @@ fn always(_: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     match args.form {
         Form::Set | Form::Default => Ok(()),
         Form::No => Err(format!("{} can't be turned off", args.words.join(" ")).into()),
+    }
+}
+
+/// A line for something that Lanyard does not have: only its `no` form asks for what is so.
+fn absent(_: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    match args.form {
+        Form::No | Form::Default => Ok(()),
+        Form::Set => Err(format!("{} is not supported by Lanyard", args.words.join(" ")).into()),
     }
 }
 

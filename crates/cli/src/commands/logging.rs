@@ -39,7 +39,7 @@ const SEVERITIES: &[(&str, u8)] = &[
 ];
 
 macro_rules! levels {
-    ($handler:ident) => {
+    ($handler:ident $(, $more:expr)?) => {
         &[
             kw("alerts", "Immediate action needed").run($handler),
             kw("critical", "Critical conditions").run($handler),
@@ -50,12 +50,19 @@ macro_rules! levels {
             kw("notifications", "Normal but significant conditions").run($handler),
             kw("warnings", "Warning conditions").run($handler),
             number(0, 7, "Highest severity").run($handler),
+            $($more,)?
         ]
     };
 }
 
-const BUFFERED: Node =
-    kw("buffered", "Set the severities that the log's buffer gets").run(buffered).then(levels!(buffered));
+/// IOS's size of the buffer in bytes. Lanyard's buffer holds 1,000 messages, whatever the size.
+const BUFFER_SIZE: Node =
+    number(4096, 2_147_483_647, "Size in bytes; accepted, the buffer holds 1000 messages")
+        .run(buffered)
+        .then(levels!(buffered));
+const BUFFERED: Node = kw("buffered", "Set the severities that the log's buffer gets")
+    .run(buffered)
+    .then(levels!(buffered, BUFFER_SIZE));
 const TRAP: Node =
     kw("trap", "Set the severities that receivers of the log get").run(trap).then(levels!(trap));
 const PORT: Node = number(1, 65_535, "Port number");
@@ -84,7 +91,11 @@ const TIMEZONE: Node = kw("timezone", "Configure time zone").no(timezone).then(&
 /// The severity of a line, or `default` where it names none.
 fn level(args: &Args, default: u8) -> u8 {
     args.among(SEVERITIES)
-        .or_else(|| args.number().and_then(|level| u8::try_from(level).ok()))
+        .or_else(|| {
+            args.numbers()
+                .into_iter()
+                .find_map(|level| u8::try_from(level).ok().filter(|level| *level <= LOWEST_SEVERITY))
+        })
         .unwrap_or(default)
 }
 
