@@ -187,6 +187,25 @@ static __always_inline bool fdb_carry(__u64 key, struct fdb_hit place, struct fd
 	return done;
 }
 
+/* The steps of fdb_migrate_way that may be repeated: global functions, so that the verifier checks each of them once
+ * and not once for every try. */
+__noinline int fdb_take_out_way(__u64 key, __u64 word, __u32 bucket, __u32 way)
+{
+	return fdb_take_out((struct fdb_hit){ word, bucket, way & (LY_FDB_WAYS - 1) }, key);
+}
+
+enum { CARRY_NO_COPY, CARRY_DONE, CARRY_AGAIN };
+__noinline int fdb_carry_way(__u64 key, __u64 word, __u32 bucket, __u32 way, __u32 now)
+{
+	struct fdb_hit place = fdb_find_under(fdb_hash(key), now);
+
+	if (!place.word)
+		return CARRY_NO_COPY;
+	if (fdb_kind(place.word) != LY_FDB_DYNAMIC || fdb_carry(key, place, (struct fdb_hit){ word, bucket, way & (LY_FDB_WAYS - 1) }))
+		return CARRY_DONE;
+	return CARRY_AGAIN;
+}
+
 /* Moves the entry of one way. Returns true when the way is empty. A global function, so that the
  * verifier checks it once. */
 __noinline int fdb_migrate_way(__u32 bucket, __u32 way, __u32 now)
@@ -210,13 +229,13 @@ __noinline int fdb_migrate_way(__u32 bucket, __u32 way, __u32 now)
 		return 0;
 	for (int tries = 0; tries < 8; tries++) {
 		if (!current) {
-			place = fdb_find_under(hash, now);
-			if (!place.word)
+			int carried = fdb_carry_way(key, old.word, bucket, way, now);
+			if (carried == CARRY_NO_COPY)
 				return 0;
-			current = fdb_kind(place.word) != LY_FDB_DYNAMIC || fdb_carry(key, place, old);
+			current = carried == CARRY_DONE;
 			continue;
 		}
-		if (fdb_take_out(old, key))
+		if (fdb_take_out_way(key, old.word, bucket, way))
 			return 1;
 		old.word = *(volatile __u64 *)&b->way[way];
 		if (old.word == 0)

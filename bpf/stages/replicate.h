@@ -21,8 +21,8 @@ static __always_inline __u32 form_order(struct frame *f, __u8 own)
 struct flood {
 	struct __sk_buff *skb;
 	struct ly_vlan_ports *sets;
-	struct ly_mdb_row *members;  /* a group's frame: the entry that limits it, */
-	struct ly_snoop_vlan *snoop; /* and the ports of routers; NULL: it is not limited */
+	struct ly_mdb_row *members;  /* if `limited`: the ports of the group's members, */
+	struct ly_snoop_vlan *snoop; /* and those of routers */
 	__u64 bits;     /* ports left in this word */
 	__u32 order;    /* forms left, four bits each; the lowest is the current one */
 	__u32 word;     /* next word of this form */
@@ -33,6 +33,7 @@ struct flood {
 	__u16 pending_channel; /* the port-channel for which it sends; 0: none */
 	__u16 port_id;  /* the ingress port, */
 	__u8 isolated;  /* and whether it is protected */
+	__u8 limited;   /* a group's frame, which only some ports get */
 	__u8 family;    /* of a group's frame */
 	__u16 tci;
 	__u8 unicast, multicast; /* leave out ports that block unknown unicast, or multicast */
@@ -68,7 +69,7 @@ static __always_inline __u64 flood_word(struct flood *s)
 		bits &= ~ROW(global, 0)->no_unicast[w];
 	if (s->multicast)
 		bits &= ~ROW(global, 0)->no_multicast[w];
-	if (s->members && s->snoop)
+	if (s->limited && s->members && s->snoop)
 		bits &= s->members->ports[w] | s->snoop->routers[s->family & 1][w];
 	return bits;
 }
@@ -122,7 +123,7 @@ static __always_inline bool flood_retag(struct flood *s, __u8 want)
 }
 
 /* A customer's control frame has its own destination at the tunnel ports that carry it, and TUNNEL elsewhere. */
-static __always_inline bool flood_readdress(struct flood *s, bool restore)
+static __always_inline bool flood_readdress(struct flood *s, __u8 restore)
 {
 	if (restore == s->restored)
 		return true;
@@ -194,7 +195,7 @@ static long flood_step(__u32 index, struct flood *s)
 	s->bits &= s->bits - 1;
 	struct ly_port *out = ROW(ports, id);
 	__u32 flags = out->flags, sender = id, channel = s->zero;
-	bool restore = s->tunnelled && is_tunnel(out);
+	__u8 restore = (s->tunnelled && is_tunnel(out)) + s->zero;
 	if (restore && !(flags & s->carries))
 		return 0;
 	if (!egress_fits(s->bare_len, s->gso, out)) {
@@ -251,6 +252,12 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 	struct flood s = {
 		.skb = skb,
 		.sets = LOOKUP(vlan_ports, f->vlan),
+		.members = LOOKUP(mdb, SNOOPED_ROW(f->members)),
+		.snoop = LOOKUP(snoop_vlans, f->vlan),
+		.limited = !!f->members + zero,
+		.family = (f->members & SNOOPED_IPV6 ? LY_IPV6 : LY_IPV4) + zero,
+		.address = zero,
+		.carries = zero,
 		.bits = zero,
 		.order = form_order(f, in->form) + zero,
 		.at = zero,
@@ -278,15 +285,8 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 		.type = flood_type(skb, f->form, f->outer),
 	};
 
-	if (!s.sets)
+	if (!s.sets || !s.members || !s.snoop)
 		return DROP(DROP_NO_EGRESS);
-	if (f->members) {
-		s.members = LOOKUP(mdb, SNOOPED_ROW(f->members));
-		s.snoop = LOOKUP(snoop_vlans, f->vlan);
-		s.family = (f->members & SNOOPED_IPV6 ? LY_IPV6 : LY_IPV4) + zero;
-		if (!s.members || !s.snoop)
-			return DROP(DROP_NO_EGRESS);
-	}
 	if (f->dst == TUNNEL) {
 		s.address = tunnel_address(skb, f->form) + zero;
 		s.carries = tunnel_flag(s.address) + zero;

@@ -33,6 +33,9 @@ const PROGRAMS_ALONE: &[&str] = &[
     // acl.h, acl_egress.h
     "ACL_ASKED",
     "ACL_DENIED",
+    "CARRY_AGAIN",
+    "CARRY_DONE",
+    "CARRY_NO_COPY",
     "ACL_FOUND_PERMIT",
     "ACL_MARKS",
     "ACL_NO_LIST",
