@@ -33,9 +33,6 @@ const PROGRAMS_ALONE: &[&str] = &[
     // acl.h, acl_egress.h
     "ACL_ASKED",
     "ACL_DENIED",
-    "CARRY_AGAIN",
-    "CARRY_DONE",
-    "CARRY_NO_COPY",
     "ACL_FOUND_PERMIT",
     "ACL_MARKS",
     "ACL_NO_LIST",
@@ -52,6 +49,9 @@ const PROGRAMS_ALONE: &[&str] = &[
     "UDP_VXLAN",
     "UDP_VXLAN_LINUX",
     // fdb.h and fdb_control.h
+    "CARRY_AGAIN",
+    "CARRY_DONE",
+    "CARRY_NO_COPY",
     "EAGAIN",
     "EBUSY",
     "ENOENT",
