@@ -1,6 +1,7 @@
 //! Ways in: users of a Unix group, telnet, the console; levels, wrong secrets, many sessions, a flood of logins.
 
 use crate::harness::daemon::{LANYARD, cli};
+use crate::harness::net::Net;
 use crate::harness::{Bed, Plane, scenarios, wait_for};
 use nix::poll::{PollFd, PollFlags, poll};
 use std::collections::VecDeque;
@@ -94,7 +95,10 @@ pub(crate) struct Client {
 
 impl Client {
     fn connect(bed: &Bed) -> Self {
-        let stream = bed.net.run(|| TcpStream::connect("127.0.0.1:23")).expect("connected");
+        Self::connect_from(&bed.net, "127.0.0.1:23")
+    }
+    fn connect_from(net: &Net, address: &str) -> Self {
+        let stream = net.run(|| TcpStream::connect(address)).expect("connected");
         stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
         Self { stream, shown: String::new() }
     }
@@ -123,7 +127,10 @@ impl Client {
         std::mem::take(&mut self.shown) + &String::from_utf8_lossy(&bytes)
     }
     pub(crate) fn login(bed: &Bed, name: &str, secret: &str) -> Self {
-        let mut client = Self::connect(bed);
+        Self::login_from(&bed.net, "127.0.0.1:23", name, secret)
+    }
+    pub(crate) fn login_from(net: &Net, address: &str, name: &str, secret: &str) -> Self {
+        let mut client = Self::connect_from(net, address);
         client.until("Username: ");
         client.send(format!("{name}\r\n").as_bytes());
         client.until("Password: ");

@@ -34,14 +34,14 @@ scenarios! {
 }
 
 /// Numbered frames from one host to another, several thousand per second, until the stream is ended.
-struct Stream {
+pub(crate) struct Stream {
     stop: Arc<AtomicBool>,
     sender: JoinHandle<u32>,
     next: u32,
 }
 
 impl Stream {
-    fn start(from: &Host, to: &Host) -> Self {
+    pub(crate) fn start(from: &Host, to: &Host) -> Self {
         let index = from.net.index("eth0");
         let socket = from.net.run(|| PacketSocket::sender(index)).unwrap();
         let head = [&to.mac[..], &from.mac[..], &PRIVATE.to_be_bytes(), b"numb"].concat();
@@ -62,7 +62,7 @@ impl Stream {
         Self { stop, sender: std::thread::spawn(send), next: 0 }
     }
     /// Processes the frames that have arrived: their numbers must be consecutive.
-    fn take(&mut self, to: &Host) {
+    pub(crate) fn take(&mut self, to: &Host) {
         while let Some(frame) = to.next() {
             let Some(number) = frame.0.get(14..).and_then(|rest| rest.strip_prefix(b"numb")) else {
                 continue;
@@ -72,7 +72,7 @@ impl Stream {
         }
     }
     /// Waits until another `count` frames have arrived.
-    fn flows(&mut self, to: &Host, count: u32) {
+    pub(crate) fn flows(&mut self, to: &Host, count: u32) {
         let wanted = self.next + count;
         wait_for("traffic to flow", || {
             self.take(to);
@@ -80,7 +80,7 @@ impl Stream {
         });
     }
     /// Ends the stream, and waits until everything that was sent has arrived.
-    fn end(mut self, to: &Host) {
+    pub(crate) fn end(mut self, to: &Host) {
         self.stop.store(true, Ordering::Relaxed);
         let sent = self.sender.join().unwrap();
         (self.sender, self.stop) = (std::thread::spawn(|| 0), Arc::default());

@@ -8,6 +8,7 @@
 
 mod harness;
 
+mod aaa;
 mod access;
 mod access_lists;
 mod capture;
@@ -17,6 +18,7 @@ mod dhcp;
 mod discovery;
 mod etherchannel;
 mod fdb;
+mod figures;
 mod flood;
 mod follow;
 mod hooks;

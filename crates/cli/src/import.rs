@@ -61,7 +61,7 @@ const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("line aux", "there is no auxiliary port"),
     ("load-interval", "no rates are averaged"),
     ("memory", "there is no hardware of a Catalyst"),
-    ("no aaa new-model", "there is no AAA"),
+    ("no aaa new-model", "logins are verified by aaa authentication login in any case"),
     ("no ip route-cache", "the plane forwards by its tables in any case"),
     ("no errdisable detect", "the causes that Lanyard has are always detected"),
     ("no logging console", "the console gets no log"),

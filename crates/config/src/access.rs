@@ -19,8 +19,8 @@ pub const MAX_SECRET: usize = 127;
 /// The maximum length of a user's name, in bytes.
 pub const MAX_NAME: usize = 64;
 
-/// `username`, `enable secret`, `privilege`, `platform socket group`, `line`, `ip ssh pubkey-chain`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// `username`, `enable secret`, `privilege`, `platform socket group`, `line`, `ip ssh pubkey-chain`, `aaa authentication login`.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
     /// `username`, by name.
     pub users: BTreeMap<String, User>,
@@ -34,6 +34,51 @@ pub struct Access {
     pub lines: Lines,
     /// `ip ssh pubkey-chain`: the keys by which each user may log in over SSH.
     pub ssh_keys: BTreeMap<String, Vec<PublicKey>>,
+    /// `aaa authentication login default`: who verifies names and secrets, in order; at least one.
+    pub login_methods: Vec<LoginMethod>,
+}
+
+impl Default for Access {
+    fn default() -> Self {
+        Self {
+            users: BTreeMap::new(),
+            enable: BTreeMap::new(),
+            privileges: Privileges::default(),
+            socket_group: None,
+            lines: Lines::default(),
+            ssh_keys: BTreeMap::new(),
+            login_methods: default_login_methods(),
+        }
+    }
+}
+
+/// The maximum length of the name of a group of login servers, in bytes.
+pub const MAX_LOGIN_GROUP: usize = 32;
+
+/// Who verifies the name and the secret of a login.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoginMethod {
+    /// The users of the configuration. Where there is no user of this name with a secret, the next method decides.
+    Local,
+    /// The service `lanyard-NAME` of PAM. Where it cannot be asked, the next method decides.
+    Group(String),
+}
+
+impl LoginMethod {
+    /// Its words in a configuration line.
+    #[must_use]
+    pub fn words(&self) -> String {
+        match self {
+            Self::Local => "local".into(),
+            Self::Group(name) => format!("group {name}"),
+        }
+    }
+}
+
+/// The methods where none are configured.
+#[must_use]
+pub fn default_login_methods() -> Vec<LoginMethod> {
+    vec![LoginMethod::Local]
 }
 
 /// `username NAME`.

@@ -20,6 +20,22 @@ pub struct Appliance {
     pub log_trap: Option<u8>,
     /// `logging host`, at most [`MAX_LOG_HOSTS`], each address once.
     pub log_hosts: Vec<LogHost>,
+    /// `ntp server`, at most [`MAX_NTP_SERVERS`], each host once.
+    pub ntp_servers: Vec<NtpServer>,
+}
+
+/// The maximum number of NTP servers.
+pub const MAX_NTP_SERVERS: usize = 8;
+
+/// `ntp server HOST [iburst] [prefer]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NtpServer {
+    /// Its name or address.
+    pub host: String,
+    /// The first requests follow each other quickly.
+    pub iburst: bool,
+    /// It is preferred to the others.
+    pub prefer: bool,
 }
 
 impl Appliance {
@@ -38,6 +54,7 @@ impl Default for Appliance {
             log_buffered: Some(LOWEST_SEVERITY),
             log_trap: Some(TRAP_SEVERITY),
             log_hosts: Vec::new(),
+            ntp_servers: Vec::new(),
         }
     }
 }
@@ -64,6 +81,8 @@ pub enum LogTransport {
     Udp,
     /// RFC 6587.
     Tcp,
+    /// RFC 5425.
+    Tls,
 }
 
 impl LogTransport {
@@ -73,11 +92,12 @@ impl LogTransport {
         match self {
             Self::Udp => "udp",
             Self::Tcp => "tcp",
+            Self::Tls => "tls",
         }
     }
 }
 
-/// `logging host ADDRESS [transport udp|tcp] [port N]`.
+/// `logging host ADDRESS [transport udp|tcp|tls] [port N] [name HOST]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogHost {
     /// The receiver.
@@ -86,13 +106,19 @@ pub struct LogHost {
     pub transport: LogTransport,
     /// The port, if it is not the transport's own.
     pub port: Option<u16>,
+    /// For TLS: the name in the receiver's certificate, if it is not the address.
+    pub name: Option<String>,
 }
 
 impl LogHost {
-    /// The port: by default 514 for UDP and 601 for TCP (RFC 3195, 9.2), as in IOS.
+    /// The port: by default 514 for UDP, 601 for TCP (RFC 3195, 9.2), 6514 for TLS (RFC 5425, 4.1), as in IOS.
     #[must_use]
     pub fn port(&self) -> u16 {
-        let default = if self.transport == LogTransport::Udp { 514 } else { 601 };
+        let default = match self.transport {
+            LogTransport::Udp => 514,
+            LogTransport::Tcp => 601,
+            LogTransport::Tls => 6514,
+        };
         self.port.unwrap_or(default)
     }
 }

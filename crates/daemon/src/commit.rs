@@ -547,6 +547,7 @@ impl Core {
         let mut failures: Vec<DetachFailure> =
             self.ctx.plane.detach().err().map(DetachFailure::from).into_iter().collect();
         self.children.end_all(&mut self.ctx);
+        self.time_servers.end(&mut self.ctx);
         self.layer3.withdraw(&mut self.ctx);
         self.ctx.switch.facts_mut().shared_knobs = shared_knobs(&self.ctx.paths);
         for action in self.ctx.switch.release() {

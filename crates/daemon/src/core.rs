@@ -34,6 +34,7 @@ use crate::resources::{self, Resources};
 use crate::routing::{Following, Turn};
 use crate::snooping::Snooping;
 use crate::storm_control::StormControl;
+use crate::time_servers::TimeServers;
 use crate::tracking::{self, Tracking};
 use crate::users::Users;
 use lanyard_access::throttle::Throttle;
@@ -58,6 +59,7 @@ pub(crate) struct Core {
     pub(crate) layer3: Layer3,
     pub(crate) relaying: Relaying,
     pub(crate) children: Children,
+    pub(crate) time_servers: TimeServers,
     pub(crate) discovery: LinkDiscovery,
     pub(crate) snooping: Snooping,
     pub(crate) err_disabling: ErrDisabling,
@@ -141,6 +143,7 @@ impl Core {
             layer3: Layer3::default(),
             relaying: Relaying::default(),
             children: Children::default(),
+            time_servers: TimeServers::default(),
             discovery: LinkDiscovery::default(),
             snooping: Snooping::default(),
             storm_control: StormControl::default(),
@@ -176,6 +179,7 @@ impl Core {
         self.layer3.configure(&mut self.ctx);
         self.relaying.configure(&mut self.ctx);
         self.children.configure(&mut self.ctx);
+        self.time_servers.configure(&mut self.ctx);
         self.discovery.configure(&mut self.ctx);
         self.snooping.configure(&mut self.ctx);
         self.err_disabling.configure(&mut self.ctx);
@@ -431,6 +435,9 @@ impl Core {
             self.err_disabling.tick(&mut self.ctx);
         }
         self.children.tick(&mut self.ctx);
+        if is_due(self.time_servers.next_ms(&self.ctx)) {
+            self.time_servers.tick(&mut self.ctx);
+        }
         if is_due(self.resources.next_ms(&self.ctx)) {
             self.resources.tick(&mut self.ctx);
         }
@@ -471,6 +478,7 @@ impl Core {
             self.storm_control.next_ms(ctx),
             self.port_security.next_ms(ctx),
             self.children.next_ms(ctx),
+            self.time_servers.next_ms(ctx),
             self.resources.next_ms(ctx),
             self.confirmation.next_ms(),
             self.reload_at_ms(),

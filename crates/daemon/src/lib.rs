@@ -53,6 +53,8 @@ mod machine;
 mod netdevs;
 mod os;
 mod packet_filter;
+mod pam;
+mod pam_logins;
 pub mod paths;
 mod pending;
 pub mod planes;
@@ -84,6 +86,7 @@ mod static_routes;
 mod stderr;
 mod storm_control;
 mod syslog;
+mod syslog_tls;
 mod system_views;
 mod systemd;
 mod telnet_sessions;
@@ -94,6 +97,7 @@ mod testing;
 #[cfg(test)]
 #[allow(clippy::panic)]
 mod tests;
+mod time_servers;
 mod tracking;
 mod users;
 mod vrrp;
@@ -102,6 +106,7 @@ pub use commit::DetachError;
 pub use files::FileError;
 pub use instance::LockError;
 pub use kernel::KernelError;
+pub use pam::main as pam_login;
 pub use run::{Options, check_file, detach, read_config, run};
 pub use run_error::RunError;
 

@@ -138,7 +138,8 @@ mod tests {
     fn severities_and_receivers_follow_the_configuration() {
         let mut log = Log::new(true);
         let address = std::net::Ipv4Addr::LOCALHOST.into();
-        let host = lanyard_config::LogHost { address, transport: Default::default(), port: Some(9) };
+        let host =
+            lanyard_config::LogHost { address, transport: Default::default(), port: Some(9), name: None };
         let mut settings = Appliance { log_buffered: Some(4), log_hosts: vec![host], ..Appliance::default() };
         log.configure(0, "sw1", &settings);
         for severity in [3, 4, 5] {

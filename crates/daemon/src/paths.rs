@@ -104,6 +104,11 @@ impl Paths {
     pub fn below(directory: &Path) -> Self {
         Self { run: directory.join("run"), state: directory.join("state") }
     }
+    /// The name of the instance.
+    #[must_use]
+    pub fn instance(&self) -> String {
+        self.run.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
     /// The control socket.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
@@ -112,7 +117,7 @@ impl Paths {
     /// The control socket of `platform socket group`, in a directory that every user may enter.
     #[must_use]
     pub fn group_socket(&self) -> PathBuf {
-        let instance = self.run.file_name().unwrap_or_default().to_string_lossy();
+        let instance = self.instance();
         let directory = match self.run.parent().filter(|root| root.ends_with("lanyard")) {
             Some(root) => root.with_file_name("lanyard-cli"),
             None => self.run.with_file_name("lanyard-cli"),

@@ -6,8 +6,10 @@
 //!
 //! Invariant: nothing of the switch is read or changed before the login has succeeded, except banners and the limits on logins.
 //! Everything here runs as tasks of management and waits for the client only between commands; hashes are computed on
-//! threads of their own, [`HASHES`] at a time.
+//! threads of their own, [`HASHES`] at a time, and other servers are asked by processes ([`crate::pam_logins`]).
 
+use crate::pam::{self, Verdict};
+use crate::pam_logins;
 use crate::protocol::{Done, Reply, Request, line};
 use crate::server::{self, Shared};
 use crate::terminal::{Gone, Reader, Terminal, Writer};
@@ -15,7 +17,7 @@ use crate::users::{LineName, Origin, Protocol};
 use lanyard_access::editor::Key;
 use lanyard_access::secret;
 use lanyard_cli::Login;
-use lanyard_config::access::{PublicKey, TerminalLine, User};
+use lanyard_config::access::{LoginMethod, PublicKey, TerminalLine, User};
 use lanyard_config::{Banner, Config};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -126,7 +128,9 @@ async fn login(terminal: &mut Terminal, origin: &Origin, shared: &Shared) -> Res
         let core = shared.core.borrow();
         let config = core.ctx.switch.config();
         let text = banner(config, Banner::Motd) + &banner(config, Banner::Login);
-        (text, !config.access.users.is_empty())
+        let access = &config.access;
+        let asks_others = access.login_methods.iter().any(|method| *method != LoginMethod::Local);
+        (text, asks_others || !access.users.is_empty())
     };
     terminal.print(&text).await?;
     if line.no_login {
@@ -177,25 +181,61 @@ async fn refuse_blocked(terminal: &mut Terminal, origin: &Origin, shared: &Share
     Err(Ended::NoLogin)
 }
 
-/// The user of this name and secret. The result goes to the log and to the limits.
+/// The user of this name and secret, by the methods of `aaa authentication login default`. The result goes to the log and to the
+/// limits.
 pub(crate) async fn verify(shared: &Shared, origin: &Origin, name: &str, given: String) -> Option<User> {
-    let user = shared.core.borrow().ctx.switch.config().access.users.get(name).cloned();
-    let secret = user.as_ref().and_then(|user| user.secret.clone());
-    let right = match WAITING.clone().try_acquire_owned() {
-        Err(_) => false,
-        Ok(_waiting) => {
-            let _turn = HASHING.clone().acquire_owned().await.ok()?;
-            let checked = tokio::task::spawn_blocking(move || match secret {
-                Some(secret) => secret::matches(&secret, &given),
-                None => {
-                    secret::match_nobody(&given);
-                    false
-                }
-            });
-            checked.await.unwrap_or(false)
-        }
+    let (user, methods) = {
+        let core = shared.core.borrow();
+        let access = &core.ctx.switch.config().access;
+        (access.users.get(name).cloned(), access.login_methods.clone())
     };
-    record(shared, origin, name, user.filter(|_| right))
+    let mut found = None;
+    for method in &methods {
+        let verdict = match method {
+            LoginMethod::Local => local(user.as_ref(), given.clone()).await,
+            LoginMethod::Group(group) => {
+                let login = pam::Login {
+                    service: pam_logins::service(group),
+                    user: name.to_owned(),
+                    secret: given.clone(),
+                    host: origin.host.clone(),
+                    line: origin.line.kind().to_owned(),
+                };
+                Some(pam_logins::verify(login).await)
+            }
+        };
+        match verdict {
+            Some(Verdict::Accepted(level)) => {
+                let own = user.clone().unwrap_or_default();
+                found = Some(User { level: level.unwrap_or(own.level), ..own });
+                break;
+            }
+            Some(Verdict::Rejected) => break,
+            Some(Verdict::Unavailable(reason)) => {
+                let text = format!("login {}: {reason}", method.words());
+                shared.core.borrow_mut().ctx.log("AAA", 4, "UNAVAILABLE", &text);
+            }
+            None => {}
+        }
+    }
+    record(shared, origin, name, found)
+}
+
+/// Compares with the secret of a user of the configuration; `None` when there is no such user, or the user has no secret.
+async fn local(user: Option<&User>, given: String) -> Option<Verdict> {
+    let secret = user.and_then(|user| user.secret.clone());
+    let is_known = secret.is_some();
+    let Ok(_waiting) = WAITING.clone().try_acquire_owned() else { return Some(Verdict::Rejected) };
+    let _turn = HASHING.clone().acquire_owned().await.ok()?;
+    let checked = tokio::task::spawn_blocking(move || match secret {
+        Some(secret) => secret::matches(&secret, &given),
+        None => {
+            secret::match_nobody(&given);
+            false
+        }
+    });
+    let right = checked.await.unwrap_or(false);
+    is_known.then_some(if right { Verdict::Accepted(None) } else { Verdict::Rejected })
 }
 
 /// The user of this name, if they may log in with a public key. The result goes to the log and to the limits.

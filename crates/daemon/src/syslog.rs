@@ -1,17 +1,18 @@
-//! `logging host`: sends the log to other machines in the format of RFC 5424, over UDP (RFC 5426) or TCP (RFC 6587, with octet
-//! counting).
+//! `logging host`: sends the log to other machines in the format of RFC 5424, over UDP (RFC 5426), TCP (RFC 6587, with octet
+//! counting) or TLS (RFC 5425; [`crate::syslog_tls`]).
 //!
 //! Invariant: [`Receivers::send`] never waits. Each receiver has a thread and a queue of [`QUEUE`] messages; a message beyond the
 //! queue or the rate is counted and lost, for that receiver alone.
 
+use crate::syslog_tls::Tls;
 use jiff::Timestamp;
 use lanyard_cli::view::LogReceiver;
 use lanyard_config::{LogHost, LogTransport};
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The maximum number of messages that wait for a receiver.
@@ -66,6 +67,8 @@ struct Shared {
     /// Messages that the system refused to send.
     failed: AtomicU64,
     is_connected: AtomicBool,
+    /// Why the last attempt has failed; empty after one that has not.
+    error: Mutex<String>,
     /// True when the receiver is no longer configured.
     has_ended: AtomicBool,
 }
@@ -131,6 +134,7 @@ impl Receivers {
             transport: host.to.transport.name(),
             port: host.to.port(),
             connected: host.shared.is_connected.load(Ordering::Relaxed),
+            error: host.shared.error.lock().ok().map(|text| text.clone()).filter(|text| !text.is_empty()),
             sent: host.shared.sent.load(Ordering::Relaxed),
             dropped: host.dropped + host.shared.failed.load(Ordering::Relaxed),
             rate_limited: host.limited,
@@ -172,6 +176,7 @@ fn format(message: Message<'_>, time: Timestamp) -> String {
 enum Way {
     Udp(UdpSocket),
     Tcp(TcpStream),
+    Tls(Tls),
 }
 
 impl Way {
@@ -192,16 +197,23 @@ impl Way {
                 stream.set_write_timeout(Some(PATIENCE))?;
                 Ok(Self::Tcp(stream))
             }
+            LogTransport::Tls => Tls::connect(to, PATIENCE).map(Self::Tls),
         }
     }
-    /// Sends a message. An error of TCP leaves it open whether part of the message has been sent, so the connection must not be
+    /// Sends a message. An error of a connection leaves it open whether part of the message has been sent, so the connection must not be
     /// used any more.
     fn send(&mut self, text: &str) -> io::Result<()> {
         match self {
             Self::Udp(socket) => socket.send(text.as_bytes()).map(drop),
-            Self::Tcp(stream) => stream.write_all(format!("{} {text}", text.len()).as_bytes()),
+            Self::Tcp(stream) => stream.write_all(counted(text).as_bytes()),
+            Self::Tls(tls) => tls.send(counted(text).as_bytes(), PATIENCE),
         }
     }
+}
+
+/// A message with the number of its octets before it.
+fn counted(text: &str) -> String {
+    format!("{} {text}", text.len())
 }
 
 /// Sends what is queued until the receiver is no longer configured.
@@ -215,6 +227,9 @@ fn work(to: &LogHost, messages: &Receiver<String>, shared: &Shared) {
                 None => Way::open(to).and_then(|opened| way.insert(opened).send(&text)),
             };
             shared.is_connected.store(result.is_ok(), Ordering::Relaxed);
+            if let Ok(mut error) = shared.error.lock() {
+                *error = result.as_ref().err().map_or_else(String::new, ToString::to_string);
+            }
             if result.is_ok() {
                 shared.sent.fetch_add(1, Ordering::Relaxed);
                 break;
@@ -258,7 +273,7 @@ mod tests {
     };
 
     fn host(transport: LogTransport, port: u16) -> LogHost {
-        LogHost { address: Ipv4Addr::LOCALHOST.into(), transport, port: Some(port) }
+        LogHost { address: Ipv4Addr::LOCALHOST.into(), transport, port: Some(port), name: None }
     }
 
     #[test]

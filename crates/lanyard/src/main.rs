@@ -48,6 +48,9 @@ enum Command {
         #[arg(long, value_name = "NAME", env = INSTANCE_VARIABLE, default_value = "default", value_parser = instance)]
         instance: String,
     },
+    /// Verify a login that the daemon writes to the standard input, by PAM
+    #[command(hide = true)]
+    PamLogin,
     /// Remove a switch's plane and the netdevs it made; ports are left as they were found
     Detach {
         /// Name of the switch
@@ -168,6 +171,7 @@ fn main() -> ExitCode {
         Command::Asic(args) => asic::run(&args).map_err(Failure::from),
         Command::Cli(args) => cli(args),
         Command::Console { instance } => login::run(&instance),
+        Command::PamLogin => lanyard_daemon::pam_login().map(|()| ExitCode::SUCCESS).map_err(Failure::from),
         Command::Config(command) => config::run(&command),
         Command::Detach { instance } => {
             lanyard_daemon::detach(&instance).map(|()| ExitCode::SUCCESS).map_err(Failure::from)

@@ -36,6 +36,7 @@ pub use filter::{FilterWatch, Hook, HookPoint};
 pub use follow::{Follower, Notification};
 pub use link::{LinkChange, NAME_MAX, Veth, is_valid_name};
 pub use model::*;
+pub use mounts::in_init as in_init_mounts;
 pub use packet::{Packet, PacketRing, PacketSocket, RingFrame, RingShape, VNET_HEADER_LEN};
 use socket::Channel;
 use std::cell::RefCell;

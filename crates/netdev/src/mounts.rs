@@ -35,7 +35,7 @@ fn is_slave(table: &str, path: &Path) -> bool {
 ///
 /// # Errors
 /// When that namespace cannot be entered (`work` has then not run), and the error of `work`.
-pub(crate) fn in_init<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+pub fn in_init<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     let init = File::open("/proc/1/ns/mnt")?;
     thread::scope(|scope| {
         let enter = move || {

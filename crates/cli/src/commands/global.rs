@@ -1,9 +1,9 @@
 //! Global configuration: the tables of its lines, in the order in which the running configuration has them.
 
 use super::{
-    access, access_list, access_parts, aggregation, banner, discovery, errdisable, forwarding, fpm,
-    interface, interface_names, line, logging, mac, monitor, need, platform, route, snooping, spanning_tree,
-    ssh, track, vlan, vrf,
+    aaa, access, access_list, access_parts, aggregation, banner, discovery, errdisable, forwarding, fpm,
+    interface, interface_names, line, logging, mac, monitor, need, ntp, platform, route, snooping,
+    spanning_tree, ssh, track, vlan, vrf,
 };
 use crate::args::{Args, Form, Kind, MAX_WORD, short};
 use crate::backend::Refusal;
@@ -19,9 +19,11 @@ use lanyard_pipeline::state::{GlobalState, ReservedAction};
 pub const BEFORE: &[&[Line<Config>]] = &[
     HOSTNAME,
     access::LINES,
+    aaa::LINES,
     GENERAL,
     interface_names::LINES,
     logging::LINES,
+    ntp::LINES,
     platform::LINES,
     ssh::LINES,
     mac::LINES,

@@ -71,9 +71,14 @@ const HOST: Node = kw("host", "Send the log to another machine, in the format of
     arg(Kind::Ipv6, "IPv6 address of the receiver").run(host).options(HOST_OPTIONS),
 ]);
 const HOST_OPTIONS: &[Node] = &[
-    kw("port", "Another port; by default 514 for UDP and 601 for TCP").then(&[PORT]),
-    kw("transport", "Protocol; by default UDP")
-        .then(&[kw("tcp", "Transport Control Protocol"), kw("udp", "User Datagram Protocol")]),
+    kw("name", "The name in the receiver's certificate; by default its address")
+        .then(&[arg(Kind::Host, "Name of the receiver")]),
+    kw("port", "Another port; by default 514 for UDP, 601 for TCP, 6514 for TLS").then(&[PORT]),
+    kw("transport", "Protocol; by default UDP").then(&[
+        kw("tcp", "Transport Control Protocol"),
+        kw("tls", "Transport Layer Security"),
+        kw("udp", "User Datagram Protocol"),
+    ]),
 ];
 
 const HOURS: Kind = Kind::Word("HOURS", 3);
@@ -137,8 +142,13 @@ fn host(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     if address.is_unspecified() || address.is_multicast() {
         return Err(format!("{address} is not the address of a host").into());
     }
-    let transport = args.among(&[("tcp", LogTransport::Tcp), ("udp", LogTransport::Udp)]).unwrap_or_default();
-    let mut host = LogHost { address, transport, port: None };
+    let transports = [("tcp", LogTransport::Tcp), ("tls", LogTransport::Tls), ("udp", LogTransport::Udp)];
+    let transport = args.among(&transports).unwrap_or_default();
+    let name = args.text();
+    if name.is_some() && transport != LogTransport::Tls {
+        return Err("name is for transport tls: only there the receiver has a certificate".into());
+    }
+    let mut host = LogHost { address, transport, port: None, name };
     host.port = args.number().and_then(|port| u16::try_from(port).ok()).filter(|port| *port != host.port());
     if let Some(other) = hosts.iter_mut().find(|other| other.address == address) {
         *other = host;
@@ -158,6 +168,9 @@ fn print_hosts(config: &Config) -> Vec<String> {
         let mut line = format!("logging host {}", host.address);
         if host.transport != LogTransport::Udp {
             line += &format!(" transport {}", host.transport.name());
+        }
+        if let Some(name) = &host.name {
+            line += &format!(" name {name}");
         }
         if let Some(port) = host.port {
             line += &format!(" port {port}");

@@ -1,6 +1,7 @@
 //! The commands: one tree for each mode, composed of one file for each topic. A configuration line is an entry of its
 //! mode's table ([`crate::setting`]); see docs/adding.md.
 
+mod aaa;
 mod accepted;
 mod access;
 mod access_list;
@@ -24,6 +25,7 @@ pub(crate) mod line;
 mod logging;
 mod mac;
 mod monitor;
+mod ntp;
 mod platform;
 mod port_security;
 mod route;
@@ -105,6 +107,7 @@ pub struct Trees {
 pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
     let groups = [
         global::GROUPS,
+        aaa::GROUPS,
         access::GROUPS,
         aggregation::GROUPS,
         discovery::GROUPS,
@@ -112,6 +115,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         snooping::GROUPS,
         ssh::GROUPS,
         logging::GROUPS,
+        ntp::GROUPS,
         monitor::GROUPS,
         accepted::GROUPS,
     ]

@@ -38,7 +38,8 @@ pub fn log_receivers(list: &[LogReceiver]) -> String {
     let mut out = String::new();
     for receiver in list {
         let LogReceiver { host, transport, port, sent, dropped, rate_limited, .. } = receiver;
-        let state = if receiver.connected { "" } else { ", not connected" };
+        let reason = receiver.error.as_ref().map_or_else(String::new, |error| format!(": {error}"));
+        let state = if receiver.connected { String::new() } else { format!(", not connected{reason}") };
         let _ = writeln!(
             out,
             "Logging to {host} ({transport} port {port}{state}): {sent} messages sent, {dropped} dropped, \

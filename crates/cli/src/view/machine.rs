@@ -68,12 +68,14 @@ pub struct Part {
 pub struct LogReceiver {
     /// Its address.
     pub host: String,
-    /// `udp` or `tcp`.
+    /// `udp`, `tcp` or `tls`.
     pub transport: &'static str,
     /// The port.
     pub port: u16,
     /// True after a message was sent without an error.
     pub connected: bool,
+    /// Why the last attempt to send has failed.
+    pub error: Option<String>,
     /// Messages that were sent.
     pub sent: u64,
     /// Messages that were lost because too many waited, or the system refused to send them.
