@@ -39,7 +39,7 @@ test-kernels:
 
 test-install:
 	tools/need build
-	$(CARGO) build --locked --bin lanyard
+	$(CARGO) build --locked --bin lanyard --bin lanyard-sshd
 	tests/install/run
 
 bench:
