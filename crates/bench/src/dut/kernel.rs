@@ -15,10 +15,11 @@ pub struct Bridge;
 
 impl Bridge {
     /// Makes it. The bridge limits groups only while there is a querier: with [`PortMode::Snooped`] it is one itself, and
-    /// counts as present 10 ms later.
+    /// counts as present 10 ms later. That delay is fixed when the bridge becomes the querier, so
+    /// the response interval has to be there before; with the default one the bridge floods for ten seconds.
     pub fn up(bed: &Bed, ports: PortMode) -> Result<Self> {
         let snooping = match ports {
-            PortMode::Snooped => "mcast_snooping 1 mcast_querier 1 mcast_query_response_interval 1",
+            PortMode::Snooped => "mcast_snooping 1 mcast_query_response_interval 1",
             _ => "mcast_snooping 0",
         };
         let mut batch = format!("link add br0 type bridge stp_state 0 {snooping}\n");
@@ -26,6 +27,9 @@ impl Bridge {
             let _ = writeln!(batch, "link set {port} master br0");
         }
         batch.push_str("link set br0 up\n");
+        if ports == PortMode::Snooped {
+            batch.push_str("link set br0 type bridge mcast_querier 1\n");
+        }
         bed.switch.ip(&batch)?;
         if ports == PortMode::Snooped {
             let entry = ["mdb", "add", "dev", "br0", "port", "p1", "grp", GROUP, "permanent"];

@@ -85,6 +85,8 @@ pub enum PortMode {
     Mixed,
     /// As [`PortMode::Access`], with multicast snooping; the first one is a member of a group.
     Snooped,
+    /// As [`PortMode::Snooped`], while hosts at the second one join 10,000 groups during each measurement.
+    Joined,
     /// Each is an access port of its own VLAN, which has an interface with addresses: the switch
     /// routes.
     Routed,
@@ -392,8 +394,10 @@ fn startup_config(bed: &Bed, hook: Hook, ports: PortMode) -> String {
         return router_config(bed, how);
     }
     let mut text = format!("hostname bench\nvlan {VLAN}\n");
-    if ports == PortMode::Snooped {
+    if matches!(ports, PortMode::Snooped | PortMode::Joined) {
         let _ = writeln!(text, "ip igmp snooping vlan {VLAN} static {} interface p1", super::kernel::GROUP);
+        // Leaves end memberships at once, so that each measurement begins without them.
+        let _ = writeln!(text, "ip igmp snooping vlan {VLAN} immediate-leave");
     }
     for (number, port) in bed.ports().iter().enumerate() {
         let trunk = ports == PortMode::Mixed && number > 0 && number % 2 == 0;

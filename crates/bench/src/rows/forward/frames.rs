@@ -1,10 +1,11 @@
 //! Frames that pass a device at the greatest rate, with generator, switch and receiver on one core. (Open vSwitch
 //! polls in a thread of its own, on another core.)
 
+use super::joins::Joiner;
 use super::rig::{Rig, Settings};
 use crate::bed::{Bed, Traffic};
 use crate::dut::{Device, Kind, PortMode};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use lanyard_netdev::PacketSocket;
 use lanyard_tester::os::{Netns, Pinned, check_interrupted, wait_until};
 use lanyard_tester::traffic::{CountAt, Generator, Hosts, Receiver, SIZE_MAX, SIZE_MIN, Stream};
@@ -20,6 +21,7 @@ pub struct FrameRig {
     device: Box<dyn Device>,
     generators: Vec<Generator>,
     socket: Option<PacketSocket>,
+    joiner: Option<Joiner>,
     receiver: Receiver,
     bed: Bed,
     stream: Stream,
@@ -58,6 +60,12 @@ pub enum Sinks {
     /// After the device came up: the device has to notice it.
     Late,
 }
+
+/// Frames by which a rig sees that a group is limited to its member.
+const SNOOPED_PROBE: u32 = 256;
+
+/// How long a switch may take to forget the groups that hosts have left.
+const LEAVE_TIME: Duration = Duration::from_millis(300);
 
 /// Bytes of a frame besides its payload: addresses, EtherType and FCS.
 const FRAMING: usize = 18;
@@ -111,10 +119,12 @@ impl FrameRig {
             |stream: &Stream| Ok(Generator::new(&bed.sender, "tx0", stream)?.with_copies(load.outputs));
         let generators = loads.iter().map(generator).collect::<Result<Vec<_>>>()?;
         let socket = (load.source == Source::Socket).then(|| socket(&bed)).transpose()?;
+        let joiner = (load.ports == PortMode::Joined).then(|| Joiner::new(&bed)).transpose()?;
         let mut rig = Self {
             device,
             generators,
             socket,
+            joiner,
             receiver,
             bed,
             stream: load.stream,
@@ -130,6 +140,15 @@ impl FrameRig {
             rig.generators[0].send(256)?;
             Ok(rig.receiver.arrivals()?.frames > before)
         })?;
+        if matches!(load.ports, PortMode::Snooped | PortMode::Joined) {
+            // The receiver counts the frames of all ports: a device that floods would deliver sixteen times as many.
+            wait_until("a group that goes to its member alone", Duration::from_secs(20), || {
+                let before = rig.receiver.arrivals()?.frames;
+                rig.generators[0].send(SNOOPED_PROBE)?;
+                let arrived = rig.receiver.arrivals()?.frames - before;
+                Ok(arrived > 0 && arrived <= u64::from(SNOOPED_PROBE))
+            })?;
+        }
         Ok(rig)
     }
 
@@ -183,6 +202,28 @@ impl Rig for FrameRig {
         // Only the senders send during a measurement. Let the receivers send too, or the device forgets them
         // in a long run.
         self.learn()?;
+        // On the other cores: this thread's core is the switch's.
+        let joining = self.joiner.as_ref().map(|joiner| joiner.start(self.window));
+        let rate = self.rate()?;
+        if let (Some(joiner), Some(joining)) = (&self.joiner, joining) {
+            joining.join().map_err(|_| anyhow!("the thread that joins groups has panicked"))??;
+            joiner.leave(LEAVE_TIME)?;
+        }
+        Ok(rate)
+    }
+
+    fn prepared(&self) -> Vec<String> {
+        self.bed.prepared()
+    }
+
+    fn detail(&self) -> String {
+        self.device.detail()
+    }
+}
+
+impl FrameRig {
+    /// The rate of the frames that arrive.
+    fn rate(&mut self) -> Result<f64> {
         let _core = Pinned::to(self.core)?;
         if let Some(socket) = &self.socket {
             let before = self.receiver.arrivals()?.frames;
@@ -202,13 +243,5 @@ impl Rig for FrameRig {
             most = most.max(arrived as f64 / sent_for.as_secs_f64());
         }
         Ok(most)
-    }
-
-    fn prepared(&self) -> Vec<String> {
-        self.bed.prepared()
-    }
-
-    fn detail(&self) -> String {
-        self.device.detail()
     }
 }

@@ -5,6 +5,7 @@
 
 mod frames;
 mod hosts;
+mod joins;
 mod life;
 mod rig;
 mod routed;

@@ -362,7 +362,24 @@ fn snooped() -> Vec<RowPlan> {
             Target::RatioAtLeast(1.3),
         )
     };
-    vec![row("snooped", AUTO, CountAt::Tc), row("snooped-xdp", XDP, CountAt::Xdp)]
+    let joins = |id: &str, kind: Kind, count_at| {
+        let arm = |ports, note| Arm { note, ..arm(kind, frames(stream, count_at, 16, ports)) };
+        RowPlan {
+            id: id.to_owned(),
+            place: None,
+            title: "64 B to a group, while 10,000 groups are joined within the measurement, against none"
+                .to_owned(),
+            unit: Unit::FramesPerSecond,
+            arms: vec![arm(PortMode::Joined, "10,000 joins"), arm(PortMode::Snooped, "no joins")],
+            target: Target::RatioAtLeast(0.95),
+        }
+    };
+    vec![
+        row("snooped", AUTO, CountAt::Tc),
+        row("snooped-xdp", XDP, CountAt::Xdp),
+        joins("joins", AUTO, CountAt::Tc),
+        joins("joins-xdp", XDP, CountAt::Xdp),
+    ]
 }
 
 /// Frames routed between VLANs.
