@@ -63,11 +63,13 @@ fn give(ctx: &mut Context, config: &Config) {
     refresh(ctx);
 }
 
-/// Reads which port-channels can send. Returns true if that has changed.
+/// Reads which port-channels can send, and which members are in use. Returns true if the former has changed.
 pub(crate) fn refresh(ctx: &mut Context) -> bool {
-    let up = ctx.protocols.with(|engine| engine.aggregation.up());
+    let (up, bundled) =
+        ctx.protocols.with(|engine| (engine.aggregation.up(), engine.aggregation.machines().bundled()));
     let changed = ctx.facts().channels != up;
-    ctx.switch.facts_mut().channels = up;
+    let facts = ctx.switch.facts_mut();
+    (facts.channels, facts.bundled) = (up, bundled);
     changed
 }
 

@@ -437,9 +437,13 @@ impl Core {
     pub(crate) fn protocol_reports(&mut self) -> bool {
         let mut reports = self.ctx.protocols.reports();
         let any = !reports.is_empty();
+        let mut bundles = false;
         for report in std::mem::take(&mut reports.waiting) {
             match report {
-                Report::Aggregation(event) => aggregation::announce(&mut self.ctx, &event),
+                Report::Aggregation(event) => {
+                    bundles = true;
+                    aggregation::announce(&mut self.ctx, &event);
+                }
                 Report::ChannelRefused(channel, reason) => {
                     aggregation::refused(&mut self.ctx, channel, &reason);
                 }
@@ -454,6 +458,9 @@ impl Core {
         if aggregation::refresh(&mut self.ctx) {
             // A port-channel came up or went down; once settled, nothing has changed.
             self.settle();
+        } else if bundles {
+            // Neighbours are told which links are in use.
+            self.discovery.configure(&mut self.ctx);
         }
         any
     }

@@ -116,9 +116,11 @@ impl Context {
         match self.kernel.facts() {
             Ok(facts) => {
                 // The kernel knows nothing of port-channels.
-                let channels = std::mem::take(&mut self.switch.facts_mut().channels);
-                *self.switch.facts_mut() = facts;
-                self.switch.facts_mut().channels = channels;
+                let known = self.switch.facts_mut();
+                let (channels, bundled) =
+                    (std::mem::take(&mut known.channels), std::mem::take(&mut known.bundled));
+                *known = facts;
+                (known.channels, known.bundled) = (channels, bundled);
             }
             Err(error) => self.log("LINK", 3, "NETLINK", &error.to_string()),
         }

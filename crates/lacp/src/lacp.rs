@@ -256,6 +256,12 @@ impl Lacp {
         self.reported.get(&channel).map_or(PortSet::EMPTY, |reported| reported.distributing.clone())
     }
 
+    /// The ports that are in use in their channels.
+    #[must_use]
+    pub fn bundled(&self) -> BTreeSet<PortId> {
+        self.reported.values().flat_map(|reported| reported.distributing.iter().collect::<Vec<_>>()).collect()
+    }
+
     /// Sets the statistics of all ports to 0.
     pub fn clear_counters(&mut self) {
         self.ports.values_mut().for_each(|port| port.counters = Counters::default());

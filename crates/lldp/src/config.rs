@@ -60,6 +60,8 @@ pub enum Tlv {
     VlanName,
     /// MAC/PHY configuration and status (802.3).
     MacPhy,
+    /// Link aggregation (802.1AX).
+    LinkAggregation,
     /// The maximum frame size (802.3).
     MaxFrameSize,
     /// LLDP-MED, sent at ports that have an LLDP-MED endpoint as neighbour (TIA-1057, 11.2.1).
@@ -68,7 +70,8 @@ pub enum Tlv {
 
 impl Tlv {
     /// All TLVs, in the order of the command's help.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
+        Self::LinkAggregation,
         Self::MacPhy,
         Self::ManagementAddress,
         Self::MaxFrameSize,
@@ -93,6 +96,7 @@ impl Tlv {
             Self::PortVlan => "port-vlan",
             Self::VlanName => "vlan-name",
             Self::MacPhy => "mac-phy-cfg",
+            Self::LinkAggregation => "link-aggregation",
             Self::MaxFrameSize => "max-frame-size",
             Self::Med => "med",
         }
@@ -175,6 +179,8 @@ pub struct PortConfig {
     pub full_duplex: Option<bool>,
     /// True if the link negotiates, if known.
     pub autoneg: Option<bool>,
+    /// The number of the port-channel in which the link is in use.
+    pub bundle: Option<u32>,
     /// The longest frame in bytes with its FCS.
     pub max_frame: u16,
     /// Addresses by which the system is managed, each with its interface number.

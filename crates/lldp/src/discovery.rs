@@ -426,6 +426,10 @@ impl Discovery {
         if let Some(autoneg) = settings.autoneg.filter(|_| with(Tlv::MacPhy)) {
             pdu.mac_phy = Some(mac_phy(settings, autoneg));
         }
+        if with(Tlv::LinkAggregation) && settings.switchport {
+            // 802.1AX-2014, annex D: capable, in an aggregation, and the identifier of the aggregator's port, or 0.
+            pdu.aggregation = Some((true, settings.bundle.is_some(), settings.bundle.unwrap_or(0)));
+        }
         if with(Tlv::MaxFrameSize) {
             pdu.max_frame = Some(settings.max_frame);
         }

@@ -75,8 +75,11 @@ pub fn lower(
             let medium = medium(name);
             let settings = &interface.discovery;
             // A member carries the VLANs of its port-channel.
-            let channel = interface.aggregation.group.map(|(channel, _)| InterfaceName::of_channel(channel));
-            let layer2 = channel.and_then(|name| config.interfaces.get(&name)).unwrap_or(interface);
+            let channel = interface.aggregation.group.map(|(channel, _)| channel);
+            let layer2 = channel
+                .map(InterfaceName::of_channel)
+                .and_then(|name| config.interfaces.get(&name))
+                .unwrap_or(interface);
             let port = PortConfig {
                 lldp: AdminStatus::new(settings.lldp_transmit, settings.lldp_receive),
                 cdp: settings.cdp,
@@ -89,6 +92,7 @@ pub fn lower(
                 speed_mbps: medium.speed_mbps,
                 full_duplex: medium.full_duplex,
                 autoneg: medium.autoneg,
+                bundle: channel.filter(|_| facts.bundled.contains(&id)).map(|channel| channel.get().into()),
                 max_frame: u16::try_from(link.mtu.saturating_add(OVERHEAD)).unwrap_or(u16::MAX),
                 management: if interface.role == Role::Routed {
                     addresses(interface, link.ifindex)

@@ -82,6 +82,20 @@ fn what_each_port_says() {
 }
 
 #[test]
+fn members_in_use_say_so() {
+    let (mut config, mut facts, ports, identity) = given();
+    let channel = lanyard_types::ChannelId::new(7).expect("a number");
+    for (name, mode) in [("eth1", lanyard_lacp::Mode::Active), ("eth2", lanyard_lacp::Mode::Active)] {
+        let member = config.interfaces.get_mut(&InterfaceName::Netdev(name.into())).expect("a port");
+        member.aggregation.group = Some((channel, mode));
+    }
+    let of = |name: &str| ports.get(name).expect("a port");
+    facts.bundled.insert(of("eth2"));
+    let all = lowered(&config, &facts, &ports, &identity);
+    assert_eq!((all.ports[&of("eth1")].bundle, all.ports[&of("eth2")].bundle), (None, Some(7)));
+}
+
+#[test]
 fn links_follow_carrier_and_state() {
     let (config, mut facts, ports, identity) = given();
     facts.set(LinkFacts { carrier: false, ..link("eth1", 1) });

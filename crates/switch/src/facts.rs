@@ -2,7 +2,7 @@
 //!
 //! Invariant: [`Facts`] is what the kernel last reported, never what was requested of it.
 
-use lanyard_types::{ChannelId, MacAddr};
+use lanyard_types::{ChannelId, MacAddr, PortId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -159,6 +159,8 @@ pub struct Facts {
     pub modes: BTreeMap<u32, LinkMode>,
     /// The port-channels that can send: enough of their members are in use.
     pub channels: BTreeSet<ChannelId>,
+    /// The members of port-channels that are in use.
+    pub bundled: BTreeSet<PortId>,
     /// The speeds in Mbit/s of the ports of which a setting is a share, by name; those that report none are left out.
     pub speeds: BTreeMap<String, u32>,
     by_name: BTreeMap<String, LinkFacts>,

@@ -57,6 +57,7 @@ pub const GLOBAL: &[Line<Config>] = &[
         &Number::any(field!(Config, discovery.lldp.reinit_s), 2, 5, "Delay (in sec)"),
     )
     .line(),
+    tlv!("link-aggregation", LinkAggregation, "Link Aggregation TLV"),
     tlv!("mac-phy-cfg", MacPhy, "IEEE 802.3 MAC/Phy Configuration/status TLV"),
     tlv!("management-address", ManagementAddress, "Management Address TLV"),
     tlv!("max-frame-size", MaxFrameSize, "IEEE 802.3 Maximum Frame Size TLV"),
