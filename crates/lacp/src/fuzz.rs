@@ -1,10 +1,12 @@
 //! The entry point for fuzzers: arbitrary bytes drive two channels of four ports through their public inputs.
 //!
-//! Invariant: no input panics, and every call leaves a bounded number of actions.
+//! Invariant: no input panics, every call leaves a bounded number of actions, and a frame that is refused is counted and changes
+//! nothing else.
 
 use crate::config::{ChannelConfig, Config, Mode, PortConfig};
-use crate::lacp::Lacp;
+use crate::lacp::{Lacp, PortView};
 use crate::pdu::{self, Lacpdu};
+use crate::port::Counters;
 use lanyard_types::{MacAddr, PortId};
 
 const PORTS: u16 = 4;
@@ -33,8 +35,11 @@ pub fn fuzz(data: &[u8]) {
         rest = after;
         let Some(id) = PortId::new(u16::from(*port) % PORTS + 1) else { continue };
         match op % 5 {
-            0 => drop(lacp.handle_frame(now, id, bytes)),
-            1 => drop(lacp.handle_frame(now, id, &answer(&lacp, id, bytes))),
+            0 => receive(&mut lacp, now, id, bytes),
+            1 => {
+                let frame = answer(&lacp, id, bytes);
+                receive(&mut lacp, now, id, &frame);
+            }
             2 => lacp.handle_link(now, id, length % 4 != 0),
             3 => {
                 now += u64::from(*length) * 100;
@@ -52,6 +57,25 @@ pub fn fuzz(data: &[u8]) {
         }
         let actions = std::iter::from_fn(|| lacp.poll_action()).take(MAX_ACTIONS + 1).count();
         assert!(actions <= MAX_ACTIONS, "unbounded actions");
+    }
+}
+
+/// Hands over a frame; one that is refused must not change anything but its counter.
+fn receive(lacp: &mut Lacp, now: u64, id: PortId, frame: &[u8]) {
+    let errors = |of: &Lacp| of.port(id).map_or(0, |port| port.counters.errors.iter().sum::<u64>());
+    let state = |of: &Lacp| {
+        let ports = (1..=PORTS).filter_map(PortId::new).filter_map(|id| of.port(id));
+        let plain = |mut port: PortView| {
+            port.counters = Counters { errors: Default::default(), ..port.counters };
+            port
+        };
+        (ports.map(plain).collect::<Vec<_>>(), of.bundled(), of.next_timeout())
+    };
+    let (before, counted) = (state(lacp), errors(lacp));
+    let refused = lacp.handle_frame(now, id, frame).err();
+    assert_eq!(errors(lacp), counted + u64::from(refused.is_some()), "{refused:?} is counted once");
+    if refused.is_some() {
+        assert!(state(lacp) == before, "{refused:?} has changed the state");
     }
 }
 

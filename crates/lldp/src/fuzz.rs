@@ -1,10 +1,12 @@
 //! The entry point for fuzzers: arbitrary bytes drive discovery on three ports through its public inputs.
 //!
-//! Invariant: no input panics, and every call leaves a bounded number of actions.
+//! Invariant: no input panics, every call leaves a bounded number of actions, and a frame that is refused is counted and changes
+//! nothing else.
 
 use crate::config::{Cdp, Config, Lldp, PortConfig};
 use crate::discovery::Discovery;
-use crate::neighbours::MAX_NEIGHBOURS;
+use crate::neighbours::{MAX_NEIGHBOURS, Neighbour, Protocol};
+use crate::receive::Counters;
 use lanyard_types::{MacAddr, PortId};
 
 const PORTS: u16 = 3;
@@ -34,9 +36,9 @@ pub fn fuzz(data: &[u8]) {
         rest = after;
         let Some(id) = PortId::new(u16::from(*port) % PORTS + 1) else { continue };
         match op % 6 {
-            0 => drop(discovery.handle_frame(now, id, bytes)),
-            1 => drop(discovery.handle_frame(now, id, &lldp_frame(bytes))),
-            2 => drop(discovery.handle_frame(now, id, &cdp_frame(bytes))),
+            0 => receive(&mut discovery, now, id, bytes),
+            1 => receive(&mut discovery, now, id, &lldp_frame(bytes)),
+            2 => receive(&mut discovery, now, id, &cdp_frame(bytes)),
             3 => discovery.handle_link(now, id, length % 4 != 0),
             4 => {
                 now += u64::from(*length) * 500;
@@ -50,6 +52,25 @@ pub fn fuzz(data: &[u8]) {
         }
         let actions = std::iter::from_fn(|| discovery.poll_action()).take(MAX_ACTIONS + 1).count();
         assert!(actions <= MAX_ACTIONS, "unbounded actions");
+    }
+}
+
+/// Hands over a frame; one that is refused must not change anything but its counters.
+fn receive(discovery: &mut Discovery, now: u64, id: PortId, frame: &[u8]) {
+    let errors = |of: &Discovery| -> u64 {
+        let counters = [Protocol::Lldp, Protocol::Cdp].map(|protocol| of.counters(id, protocol));
+        counters.iter().flatten().map(Counters::in_error).sum()
+    };
+    let state = |of: &Discovery| {
+        let known: Vec<Neighbour> = of.neighbours().cloned().collect();
+        let states: Vec<_> = (1..=PORTS).filter_map(PortId::new).map(|id| of.states(id)).collect();
+        (known, states, of.next_timeout())
+    };
+    let (before, counted) = (state(discovery), errors(discovery));
+    let refused = discovery.handle_frame(now, id, frame).err();
+    assert_eq!(errors(discovery), counted + u64::from(refused.is_some()), "{refused:?} is counted once");
+    if refused.is_some() {
+        assert!(state(discovery) == before, "{refused:?} has changed the state");
     }
 }
 

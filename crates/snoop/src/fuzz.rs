@@ -1,6 +1,7 @@
 //! The entry point for fuzzers: arbitrary bytes drive snooping in one VLAN through its public inputs.
 //!
-//! Invariant: no input panics, and every call leaves a bounded number of actions.
+//! Invariant: no input panics, every call leaves a bounded number of actions, and a frame that is refused is counted and changes
+//! nothing else.
 
 use crate::config::{Config, Querier, VlanConfig};
 use crate::message::Family;
@@ -29,18 +30,23 @@ pub fn fuzz(data: &[u8]) {
         let (bytes, after) = tail.split_at(tail.len().min(usize::from(*length)));
         rest = after;
         let Some(id) = PortId::new(u16::from(*port) % PORTS + 1) else { continue };
-        match op % 7 {
-            0 => drop(snooping.handle_frame(now, VlanId::DEFAULT, id, bytes)),
-            1 => drop(snooping.handle_frame(now, VlanId::DEFAULT, id, &igmp(bytes))),
-            2 => drop(snooping.handle_frame(now, VlanId::DEFAULT, id, &mld(bytes))),
+        match op % 8 {
+            0 => receive(&mut snooping, now, id, bytes),
+            1 => receive(&mut snooping, now, id, &igmp(bytes)),
+            2 => receive(&mut snooping, now, id, &mld(bytes)),
             3 => {
                 now += u64::from(*length) * 500;
                 snooping.handle_timer(now);
             }
             4 => snooping.handle_link_down(id),
             5 => snooping.handle_topology_change(now, VlanId::DEFAULT),
+            6 => {
+                let frame = if length % 2 == 0 { igmp(bytes) } else { mld(bytes) };
+                receive(&mut snooping, now, id, &spoil(frame, bytes));
+            }
             _ => {
                 let mut settings = settings.clone();
+                settings.proxy = length % 5 < 2;
                 settings.immediate_leave = length % 2 == 0;
                 settings.limits.insert(id, u32::from(*length % 8));
                 settings.querier = (length % 3 == 0)
@@ -52,6 +58,41 @@ pub fn fuzz(data: &[u8]) {
         let actions = std::iter::from_fn(|| snooping.poll_action()).take(MAX_ACTIONS + 1).count();
         assert!(actions <= MAX_ACTIONS, "unbounded actions");
     }
+}
+
+/// Hands over a frame; one that is refused must not change anything but its counter.
+fn receive(snooping: &mut Snooping, now: u64, id: PortId, frame: &[u8]) {
+    let state = |of: &Snooping| {
+        let family = |family| {
+            let vlan = VlanId::DEFAULT;
+            (
+                of.groups(vlan, family),
+                of.routers(vlan, family),
+                of.querier(vlan, family),
+                of.flooded(vlan, family),
+            )
+        };
+        (family(Family::V4), family(Family::V6), of.memberships(), of.next_timeout())
+    };
+    let errors = |of: &Snooping| -> u64 {
+        let counters = [Family::V4, Family::V6].map(|family| of.counters(VlanId::DEFAULT, family));
+        counters.iter().flatten().flat_map(|counters| counters.errors).sum()
+    };
+    let (before, counted) = (state(snooping), errors(snooping));
+    let refused = snooping.handle_frame(now, VlanId::DEFAULT, id, frame).err();
+    assert_eq!(errors(snooping), counted + u64::from(refused.is_some()), "{refused:?} is counted once");
+    if refused.is_some() {
+        assert!(state(snooping) == before, "{refused:?} has changed the state");
+    }
+}
+
+/// Changes one bit of a frame; the first bytes of `by` say which.
+fn spoil(mut frame: Vec<u8>, by: &[u8]) -> Vec<u8> {
+    if let [high, low, bit, ..] = by {
+        let at = usize::from(u16::from_be_bytes([*high, *low])) % frame.len();
+        frame[at] ^= 1 << (bit % 8);
+    }
+    frame
 }
 
 /// Puts headers with right checksums in front of an IGMP message, so that a fuzzer gets past them. The destination is

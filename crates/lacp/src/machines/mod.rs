@@ -4,3 +4,6 @@ pub(crate) mod churn;
 pub(crate) mod mux;
 pub(crate) mod periodic;
 pub(crate) mod receive;
+
+#[cfg(test)]
+mod tests;
