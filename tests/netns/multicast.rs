@@ -4,10 +4,11 @@ use crate::harness::frame::Mac;
 use crate::harness::{Bed, Frame, Host, Plane, mac, scenarios, wait_for};
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 scenarios! {
     a_stream_goes_to_the_members_alone: ebpf soft;
@@ -16,6 +17,7 @@ scenarios! {
     static_members_and_routers: ebpf soft;
     settings_take_effect_and_go: ebpf soft;
     a_kernel_bridge_is_the_querier: ebpf soft;
+    a_kernel_bridge_hears_the_switch_instead_of_hosts: ebpf soft;
     a_restart_keeps_the_members: ebpf;
     without_a_daemon_groups_are_flooded_in_the_end: ebpf;
     a_port_that_goes_down_has_no_members: ebpf soft;
@@ -316,6 +318,48 @@ fn a_kernel_bridge_is_the_querier(plane: Plane) {
     });
 }
 
+/// Proxy reporting: the bridge learns the switch's groups from the switch's reports, and sees no host's.
+fn a_kernel_bridge_hears_the_switch_instead_of_hosts(plane: Plane) {
+    let bed = bed(
+        plane,
+        "ip igmp snooping proxy\nip igmp snooping vlan 1 immediate-leave\nip igmp snooping vlan 1 mrouter interface p4",
+    );
+    let igmp = |frame: &Frame| frame.0[12..14] == [8, 0] && frame.0[23] == 2;
+    let sources = |frames: &[Frame]| -> BTreeSet<[u8; 4]> {
+        let source = |frame: &Frame| <[u8; 4]>::try_from(&frame.0[26..30]).expect("four bytes");
+        frames.iter().filter(|frame| igmp(frame)).map(source).collect()
+    };
+    let (two, three) = (join(bed.host(2), GROUP), join(bed.host(3), GROUP));
+    has_ports(&bed, "ip igmp", GROUP, &["p2", "p3"]);
+    let mut seen = BTreeSet::new();
+    wait_for("the switch's report at the router's port", || {
+        seen.extend(sources(&bed.arrivals()[3]));
+        seen.contains(&[0; 4]).then_some(())
+    });
+    // The hosts repeat their reports within a second (RFC 3376, 8.11); the switch's second one follows a second later.
+    wait_for("the reports of both hosts are counted", || {
+        seen.extend(sources(&bed.arrivals()[3]));
+        let counters = bed.show("show ip igmp snooping")["vlans"][0]["counters"].clone();
+        let count = |name: &str| counters[name].as_u64().unwrap_or(0);
+        (count("reports_received") >= 4 && count("reports_sent") >= 2).then_some(())
+    });
+    assert_eq!(seen, [[0; 4]].into(), "no report of a host reaches the router");
+    let bridge = &bed.host(4).net;
+    bridge.ip(
+        "address del 10.0.1.4/24 dev eth0\nlink add br0 type bridge mcast_snooping 1 mcast_igmp_version 3 mcast_query_use_ifaddr 1 \
+         mcast_startup_query_interval 100\nlink set eth0 master br0\naddress add 10.0.1.4/24 dev br0\nlink set br0 up\n\
+         link set br0 type bridge mcast_querier 1",
+    );
+    let knows = || {
+        let shown = bridge.output(Command::new("bridge").args(["-d", "mdb", "show"]));
+        String::from_utf8_lossy(&shown.stdout).contains("grp 239.1.1.1")
+    };
+    wait_for("the bridge's query is answered", || knows().then_some(()));
+    drop((two, three));
+    has_ports(&bed, "ip igmp", GROUP, &[]);
+    wait_for("the bridge has heard that the last member has left", || (!knows()).then_some(()));
+}
+
 fn a_restart_keeps_the_members(plane: Plane) {
     let bed = bed(plane, "ip igmp snooping vlan 1 mrouter interface p4");
     let _member = join(bed.host(2), GROUP);
@@ -428,12 +472,15 @@ fn ten_thousand_groups_are_joined_and_left(plane: Plane) {
             all["tables"].as_array().and_then(|all| all.iter().find(|table| table["name"] == "mdb")).cloned();
         mdb.expect("the table")["used"].as_u64().expect("a number")
     };
+    let mut quickest = Duration::MAX;
     for round in ["first", "second"] {
         let begin = Instant::now();
         // CHANGE_TO_EXCLUDE_MODE without sources joins, CHANGE_TO_INCLUDE_MODE leaves.
         send(4);
         wait_for("every group has an entry", || (used() == u64::from(GROUPS)).then_some(()));
-        println!("{round}: {GROUPS} groups joined in {} ms", begin.elapsed().as_millis());
+        let joined = begin.elapsed();
+        println!("{round}: {GROUPS} groups joined in {} ms", joined.as_millis());
+        quickest = quickest.min(joined);
         for last in [0, 77, 9999_u16] {
             let [high, low] = last.to_be_bytes();
             bed.expect_at(1, &from_1(Ipv4Addr::new(239, 3, high, low)), &[2]);
@@ -443,6 +490,8 @@ fn ten_thousand_groups_are_joined_and_left(plane: Plane) {
         wait_for("no group has an entry", || (used() == 0).then_some(()));
         println!("{round}: {GROUPS} groups left in {} ms", begin.elapsed().as_millis());
     }
+    // docs/multicast.md, "Tables". Other work on the machine may delay one of the rounds.
+    assert!(quickest < Duration::from_secs(1), "10,000 groups joined in {quickest:?}");
     // The time from a leave to the last frame at the member's port.
     let stream = from_1(Ipv4Addr::new(239, 3, 0, 1));
     let mut times = Vec::new();
@@ -461,4 +510,5 @@ fn ten_thousand_groups_are_joined_and_left(plane: Plane) {
     }
     times.sort_unstable();
     println!("leave to the change of forwarding: median {} us, most {} us", times[10], times[19]);
+    assert!(times[10] < 10_000, "from leaves to the change of forwarding: {times:?} us");
 }

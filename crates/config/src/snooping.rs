@@ -51,6 +51,8 @@ pub struct FamilySnooping {
     pub off_vlans: VlanSet,
     /// `report-suppression`, `listener-message-suppression`: on by default.
     pub report_suppression: bool,
+    /// `proxy`: the switch reports to routers for its hosts. Lanyard's own.
+    pub proxy: bool,
     /// `tcn flood query count`, 1..=10: general queries after a change of topology until whose end groups are flooded.
     pub tcn_flood_count: u8,
     /// `tcn query solicit`: a switch that is not the querier solicits a general query after a change of topology.
@@ -67,6 +69,7 @@ impl Default for FamilySnooping {
             on: false,
             off_vlans: VlanSet::EMPTY,
             report_suppression: true,
+            proxy: false,
             tcn_flood_count: 2,
             tcn_solicit: false,
             common: SnoopingSettings::default(),

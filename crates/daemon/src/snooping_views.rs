@@ -44,6 +44,7 @@ impl backend::Multicast for Core {
             enabled: settings.on,
             supported: self.ctx.plane.capabilities().multicast,
             report_suppression: settings.report_suppression,
+            proxy: settings.proxy,
             tcn_flood_query_count: settings.tcn_flood_count,
             tcn_query_solicit: settings.tcn_solicit,
             memberships,
@@ -134,6 +135,7 @@ fn counters(counters: &Counters) -> BTreeMap<&'static str, u64> {
         ("leaves_received", counters.leaves),
         ("router_messages_received", counters.routers),
         ("queries_sent", counters.sent),
+        ("reports_sent", counters.proxied),
         ("refused_no_room", counters.refused),
     ]);
     all.extend(MessageError::ALL.iter().zip(counters.errors).map(|(error, count)| (error.name(), count)));

@@ -23,6 +23,8 @@ pub struct VlanConfig {
     pub immediate_leave: bool,
     /// `report-suppression`: routers get one report of each group for each query.
     pub report_suppression: bool,
+    /// `proxy`: the switch reports for its hosts, and no report of theirs reaches a router.
+    pub proxy: bool,
     /// Robustness variable, 1 to 7. Default 2.
     pub robustness: u8,
     /// Seconds between two general queries, 1 to 18000. Default 125.
@@ -57,6 +59,7 @@ impl Default for VlanConfig {
             querier: None,
             immediate_leave: false,
             report_suppression: true,
+            proxy: false,
             robustness: 2,
             query_interval_s: 125,
             max_response_ms: 10_000,

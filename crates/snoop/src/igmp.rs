@@ -12,6 +12,7 @@ const IGMP: u8 = 2;
 const PIM: u8 = 103;
 const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 const ALL_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 2);
+const ALL_IGMP_3_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 22);
 
 mod types {
     pub(super) const QUERY: u8 = 0x11;
@@ -233,6 +234,35 @@ pub(crate) fn encode_query(
         list.iter().for_each(|source| igmp.extend(source));
     }
     frame(mac, source, to, igmp)
+}
+
+/// A report of the switch (RFC 4541, 2.1.1, 1): its source is 0.0.0.0, so that no host takes it for another member's. `None`
+/// for a version without the record's message.
+pub(crate) fn encode_report(mac: MacAddr, version: u8, records: &[Record]) -> Option<Vec<u8>> {
+    let of = |address: IpAddr| if let IpAddr::V4(address) = address { Some(address) } else { None };
+    let none = Ipv4Addr::UNSPECIFIED;
+    if version < 3 {
+        let record = records.first()?;
+        let group = of(record.group)?;
+        let (kind, to) = match (version, record.leaves()) {
+            (1, true) => return None,
+            (1, false) => (types::REPORT_1, group),
+            (_, true) => (types::LEAVE, ALL_ROUTERS),
+            (_, false) => (types::REPORT_2, group),
+        };
+        return Some(frame(mac, none, to, [&[kind, 0, 0, 0][..], &group.octets()].concat()));
+    }
+    let mut igmp = vec![types::REPORT_3, 0, 0, 0, 0, 0];
+    igmp.extend((records.len() as u16).to_be_bytes());
+    for record in records {
+        igmp.extend([record.kind.number(), 0]);
+        igmp.extend((record.sources.len() as u16).to_be_bytes());
+        igmp.extend(of(record.group)?.octets());
+        for source in &record.sources {
+            igmp.extend(of(*source)?.octets());
+        }
+    }
+    Some(frame(mac, none, ALL_IGMP_3_ROUTERS, igmp))
 }
 
 /// A leave of all groups, by which a switch solicits a general query from the querier after a change of topology.

@@ -6,7 +6,7 @@
 //! to send. Every table is bounded.
 //!
 //! Reading order: `config`, `snooping` (what the outside sees), `vlan`, `membership` with the tables of RFC 3376, 6.4
-//! beside it, then the formats `message`, `igmp` and `mld`.
+//! beside it, `proxy` (reports of the switch's own), then the formats `message`, `igmp` and `mld`.
 
 mod config;
 mod fuzz;
@@ -14,6 +14,7 @@ mod igmp;
 mod membership;
 pub mod message;
 mod mld;
+mod proxy;
 mod snooping;
 mod vlan;
 

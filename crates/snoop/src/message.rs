@@ -72,6 +72,16 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
+    pub(crate) const fn number(self) -> u8 {
+        match self {
+            Self::IsInclude => 1,
+            Self::IsExclude => 2,
+            Self::ToInclude => 3,
+            Self::ToExclude => 4,
+            Self::Allow => 5,
+            Self::Block => 6,
+        }
+    }
     pub(crate) const fn of(number: u8) -> Option<Self> {
         Some(match number {
             1 => Self::IsInclude,
@@ -94,6 +104,13 @@ pub struct Record {
     pub group: IpAddr,
     /// The sources.
     pub sources: Vec<IpAddr>,
+}
+
+impl Record {
+    /// True if the record says that no host wants the group any more.
+    pub(crate) fn leaves(&self) -> bool {
+        matches!(self.kind, RecordKind::IsInclude | RecordKind::ToInclude) && self.sources.is_empty()
+    }
 }
 
 /// A query.

@@ -11,6 +11,8 @@ const ICMPV6: u8 = 58;
 const PIM: u8 = 103;
 const HEADER: usize = 40;
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
+const ALL_MLD_2_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
 
 mod types {
     pub(super) const QUERY: u8 = 130;
@@ -222,6 +224,38 @@ pub(crate) fn encode_query(
         icmp.extend((list.len() as u16).to_be_bytes());
         list.iter().for_each(|source| icmp.extend(source));
     }
+    frame(mac, source, to, icmp)
+}
+
+/// A report of the switch (RFC 4541, 2.1.1, 1).
+pub(crate) fn encode_report(
+    mac: MacAddr,
+    source: Ipv6Addr,
+    version: u8,
+    records: &[Record],
+) -> Option<Vec<u8>> {
+    let of = |address: IpAddr| if let IpAddr::V6(address) = address { Some(address) } else { None };
+    if version < 2 {
+        let record = records.first()?;
+        let group = of(record.group)?;
+        let (kind, to) = if record.leaves() { (types::DONE, ALL_ROUTERS) } else { (types::REPORT_1, group) };
+        return Some(frame(mac, source, to, [&[kind, 0, 0, 0, 0, 0, 0, 0][..], &group.octets()].concat()));
+    }
+    let mut icmp = vec![types::REPORT_2, 0, 0, 0, 0, 0];
+    icmp.extend((records.len() as u16).to_be_bytes());
+    for record in records {
+        icmp.extend([record.kind.number(), 0]);
+        icmp.extend((record.sources.len() as u16).to_be_bytes());
+        icmp.extend(of(record.group)?.octets());
+        for source in &record.sources {
+            icmp.extend(of(*source)?.octets());
+        }
+    }
+    Some(frame(mac, source, ALL_MLD_2_ROUTERS, icmp))
+}
+
+/// A frame with an MLD message from `source` to `to`, behind the router alert option.
+fn frame(mac: MacAddr, source: Ipv6Addr, to: Ipv6Addr, mut icmp: Vec<u8>) -> Vec<u8> {
     let sum = !ones_complement_sum(&pseudo(source, to, ICMPV6, &icmp));
     icmp[2..4].copy_from_slice(&sum.to_be_bytes());
     let len = (8 + icmp.len()) as u16;

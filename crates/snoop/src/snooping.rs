@@ -3,6 +3,7 @@
 use crate::config::{Config, VlanConfig};
 use crate::membership::Membership;
 use crate::message::{Family, Message, MessageError, Received};
+use crate::proxy::Report;
 use crate::vlan::{Flood, NoRoom, Relay, Sent, Vlan};
 use crate::{igmp, mld};
 use lanyard_types::{MacAddr, PortId, PortSet, VlanId};
@@ -80,6 +81,8 @@ pub struct Counters {
     pub routers: u64,
     /// Queries sent.
     pub sent: u64,
+    /// Reports sent for hosts (`proxy`).
+    pub proxied: u64,
     /// Records for which there was no room.
     pub refused: u64,
     /// Frames refused, by reason in the order of [`MessageError::ALL`].
@@ -116,6 +119,8 @@ pub struct Snooping {
     /// The memberships of all VLANs.
     memberships: usize,
     actions: VecDeque<Action>,
+    /// The time of the last call.
+    now: u64,
 }
 
 impl Snooping {
@@ -127,6 +132,7 @@ impl Snooping {
 
     /// Takes a configuration.
     pub fn configure(&mut self, now: u64, config: Config) {
+        self.now = now;
         let gone: Vec<_> = self.vlans.keys().filter(|key| !config.vlans.contains_key(key)).copied().collect();
         for key in gone {
             if let Some(mut vlan) = self.vlans.remove(&key) {
@@ -165,17 +171,22 @@ impl Snooping {
         port: PortId,
         frame: &[u8],
     ) -> Result<(), MessageError> {
-        let view = Frame::new(frame).map_err(|_| MessageError::FrameTruncated)?;
-        let family = match view.ethertype() {
-            IPV4 => Family::V4,
-            IPV6 => Family::V6,
-            _ => return Err(MessageError::Protocol),
+        self.now = now;
+        let view = Frame::new(frame);
+        // A frame that is no IP packet is counted as one of IGMP.
+        let family = match &view {
+            Ok(view) if view.ethertype() == IPV6 => Family::V6,
+            _ => Family::V4,
         };
         let key = (vlan, family);
         let Some(mut state) = self.vlans.remove(&key) else { return Ok(()) };
-        let decoded = match family {
-            Family::V4 => igmp::decode(view.src(), view.payload()),
-            Family::V6 => mld::decode(view.src(), view.payload()),
+        let decoded = match &view {
+            Err(_) => Err(MessageError::FrameTruncated),
+            Ok(view) => match view.ethertype() {
+                IPV4 => igmp::decode(view.src(), view.payload()),
+                IPV6 => mld::decode(view.src(), view.payload()),
+                _ => Err(MessageError::Protocol),
+            },
         };
         let counters = self.counters.entry(key).or_default();
         match &decoded {
@@ -285,6 +296,7 @@ impl Snooping {
 
     /// Does the work that is due.
     pub fn handle_timer(&mut self, now: u64) {
+        self.now = now;
         for key in self.keys() {
             if self.vlans.get(&key).is_none_or(|vlan| !vlan.is_due(now)) {
                 continue;
@@ -399,8 +411,9 @@ impl Snooping {
         }
     }
 
-    /// Puts a VLAN back, announces what has changed, and sends its queries.
+    /// Puts a VLAN back, announces what has changed, and sends its queries and reports.
     fn finish(&mut self, key: (VlanId, Family), mut vlan: Vlan) {
+        let reports = vlan.report(self.now, key.1);
         self.announce(key, &mut vlan);
         let frames: Vec<_> = std::mem::take(&mut vlan.to_send)
             .into_iter()
@@ -412,7 +425,28 @@ impl Snooping {
             }
             self.actions.push_back(Action::Send { vlan: key.0, from: None, ports: Box::new(ports), frame });
         }
+        self.send_reports(key, &vlan, reports);
         self.vlans.insert(key, vlan);
+    }
+
+    /// Sends the switch's own reports to the ports that lead to routers.
+    fn send_reports(&mut self, key: (VlanId, Family), vlan: &Vlan, reports: Vec<Report>) {
+        let mac = self.config.mac;
+        for report in reports {
+            let mut ports = vlan.routers();
+            if let Some(port) = report.not_to {
+                ports.remove(port);
+            }
+            let frame = match key.1 {
+                Family::V4 => igmp::encode_report(mac, report.version, &report.records),
+                Family::V6 => mld::encode_report(mac, link_local(mac), report.version, &report.records),
+            };
+            let Some(frame) = frame.filter(|_| !ports.is_empty()) else { continue };
+            if let Some(counters) = self.counters.get_mut(&key) {
+                counters.proxied += 1;
+            }
+            self.actions.push_back(Action::Send { vlan: key.0, from: None, ports: Box::new(ports), frame });
+        }
     }
 
     fn query(&self, vlan: &Vlan, family: Family, sent: &Sent) -> (PortSet, Vec<u8>) {

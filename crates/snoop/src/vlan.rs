@@ -3,6 +3,7 @@
 use crate::config::VlanConfig;
 use crate::membership::{LastMemberQueries, Membership, Timing};
 use crate::message::{Family, Message, Query, Received, Record, RecordKind, is_always_flooded};
+use crate::proxy::Proxy;
 use lanyard_types::{MacAddr, PortId, PortSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -83,6 +84,8 @@ pub(crate) struct Vlan {
     routers: BTreeMap<PortId, u64>,
     querier: QuerierState,
     repeats: Vec<Repeat>,
+    /// Reports of the switch's own.
+    pub(crate) proxy: Proxy,
     /// Groups whose report has been passed on since the last query, and until when that counts.
     reported: BTreeMap<IpAddr, u64>,
     /// After a change of topology: the general queries until whose end all groups are flooded, and the time at which that
@@ -117,6 +120,9 @@ impl Vlan {
         let gone: Vec<PortId> =
             self.config.ports.iter().filter(|port| !config.ports.contains(*port)).collect();
         self.touched.extend(self.config.static_groups.keys().chain(config.static_groups.keys()));
+        if config.proxy && !self.config.proxy {
+            self.touched.extend(self.groups.keys());
+        }
         let querier_changed = self.config.querier != config.querier;
         self.fresh = true;
         self.config = config;
@@ -265,7 +271,7 @@ impl Vlan {
     ) -> (Relay, Option<NoRoom>) {
         match &received.message {
             Message::Query(query) => {
-                self.take_query(now, port, received.source, query);
+                self.take_query(now, family, port, received.source, query);
                 (Relay::All, None)
             }
             Message::PimHello(0) | Message::RouterTermination => {
@@ -288,7 +294,7 @@ impl Vlan {
         }
     }
 
-    fn take_query(&mut self, now: u64, port: PortId, source: IpAddr, query: &Query) {
+    fn take_query(&mut self, now: u64, family: Family, port: PortId, source: IpAddr, query: &Query) {
         if query.group.is_none() {
             self.reported.clear();
             self.count_query(now);
@@ -298,6 +304,9 @@ impl Vlan {
             return;
         }
         self.routers.insert(port, now + self.config.other_querier_ms());
+        if self.config.proxy {
+            self.answer(now, family, query);
+        }
         // The lower address wins (RFC 3376, 6.6.2).
         let loses =
             self.config.querier.is_none_or(|own| own.address.is_unspecified() || source < own.address);
@@ -337,6 +346,7 @@ impl Vlan {
     ) -> (Relay, Option<NoRoom>) {
         let mut refused = None;
         let mut news = !self.config.report_suppression;
+        let proxy = self.config.proxy;
         for record in records.iter().filter(|record| !is_always_flooded(record.group)) {
             match self.take_record(now, family, port, host, version, record, room) {
                 Ok(()) => {}
@@ -353,7 +363,7 @@ impl Vlan {
             }
             news |= !leaves && !matches!(record.kind, RecordKind::IsInclude | RecordKind::IsExclude);
         }
-        (if news { Relay::Routers } else { Relay::Nobody }, refused)
+        (if news && !proxy { Relay::Routers } else { Relay::Nobody }, refused)
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -433,7 +443,7 @@ impl Vlan {
         // No room is needed: a leave makes no membership.
         let _ = self.take_record(now, family, port, host, 2, &record, false);
         // Routers get the leave unless other ports have members; their queries find members that are left at this one.
-        if self.has_others(group, port) { Relay::Nobody } else { Relay::Routers }
+        if self.config.proxy || self.has_others(group, port) { Relay::Nobody } else { Relay::Routers }
     }
 
     /// True if a group has members at other ports.
@@ -610,6 +620,10 @@ impl Vlan {
         let repeats = self.repeats.iter().map(|repeat| repeat.next).min();
         let other = self.querier.other.map(|(_, until)| until);
         let tcn = self.tcn.map(|(_, until)| until);
-        [members, routers, repeats, other, tcn, self.overflow, self.querier.next].into_iter().flatten().min()
+        let proxy = self.proxy.next();
+        [members, routers, repeats, other, tcn, proxy, self.overflow, self.querier.next]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }

@@ -101,6 +101,7 @@ fn one(
         querier: settings.querier.unwrap_or(false).then_some(Querier { address, version }),
         immediate_leave: *immediate_leave,
         report_suppression: snooping.report_suppression,
+        proxy: snooping.proxy,
         robustness: settings.robustness.unwrap_or(ROBUSTNESS),
         query_interval_s: settings.query_interval_s.unwrap_or(QUERY_INTERVAL_S).into(),
         max_response_ms: u32::from(settings.max_response_s.unwrap_or(MAX_RESPONSE_S)) * 1000,

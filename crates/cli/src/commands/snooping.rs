@@ -31,6 +31,7 @@ pub const GLOBAL: &[Line<Config>] = &[
         &Flag(field!(Config, snooping.igmp.report_suppression)),
     )
     .line(),
+    Setting::of("ip igmp snooping proxy", PROXY_HELP, &Flag(field!(Config, snooping.igmp.proxy))).line(),
     Setting::of(
         "ip igmp snooping tcn flood query count",
         FLOOD_HELP,
@@ -51,6 +52,7 @@ pub const GLOBAL: &[Line<Config>] = &[
         &Flag(field!(Config, snooping.mld.report_suppression)),
     )
     .line(),
+    Setting::of("ipv6 mld snooping proxy", PROXY_HELP, &Flag(field!(Config, snooping.mld.proxy))).line(),
     Setting::of(
         "ipv6 mld snooping tcn flood query count",
         FLOOD_HELP,
@@ -97,6 +99,7 @@ pub const PORT_GROUPS: &[(&str, &str)] =
 
 const IGMP_HELP: &str = "Global IGMP snooping enable; on by default";
 const MLD_HELP: &str = "Global MLD snooping enable";
+const PROXY_HELP: &str = "Report to multicast routers for all hosts, whose own reports stay at the switch";
 const FLOOD_HELP: &str = "General queries until groups are no longer flooded after a topology change";
 const SOLICIT_HELP: &str = "Ask the querier for a general query after a topology change";
 

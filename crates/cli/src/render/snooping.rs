@@ -26,6 +26,7 @@ pub fn snooping(view: &Snooping) -> String {
         writeln!(text, "Global {name} Snooping configuration:\n-------------------------------------------");
     let _ = writeln!(text, "{:<28} : {enabled}", format!("{name} snooping"));
     let _ = writeln!(text, "{suppression:<28} : {}", on(view.report_suppression));
+    let _ = writeln!(text, "{:<28} : {}", "Proxy reporting", on(view.proxy));
     if igmp {
         let _ = writeln!(text, "{:<28} : {}", "TCN solicit query", on(view.tcn_query_solicit));
     }

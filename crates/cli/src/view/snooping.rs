@@ -15,6 +15,8 @@ pub struct Snooping {
     pub supported: bool,
     /// One report of each group goes to routers.
     pub report_suppression: bool,
+    /// The switch reports to routers for its hosts.
+    pub proxy: bool,
     /// General queries until whose end groups are flooded after a change of topology.
     pub tcn_flood_query_count: u8,
     /// After a topology change a switch that is not the querier solicits a general query.

@@ -136,6 +136,7 @@ impl Multicast for Fake {
             enabled: settings.on,
             supported: true,
             report_suppression: settings.report_suppression,
+            proxy: settings.proxy,
             tcn_flood_query_count: settings.tcn_flood_count,
             tcn_query_solicit: settings.tcn_solicit,
             memberships: 4,
