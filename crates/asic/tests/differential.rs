@@ -12,17 +12,24 @@ use common::{UFT, platform};
 use ipnet::IpNet;
 use lanyard_asic::chip::device::{Device, wants};
 use lanyard_asic::chip::{Chip, Effects};
+use lanyard_asic::object::Object;
+use lanyard_asic::platform::Platform;
 use lanyard_asic::sdk::message::{Answer, Event, Incoming, Request, announced};
 use lanyard_asic::sdk::{Operation, VERSION};
+use lanyard_asic::tables::ListSize;
 use lanyard_pipeline::generate::{MAX_GENERATED_PORTS, Rng, State, frame, routes};
 use lanyard_pipeline::route::RouteChange;
-use lanyard_pipeline::state::{PlaneState, PortKind};
+use lanyard_pipeline::state::{AclBindings, PlaneState, PortKind};
 use lanyard_pipeline::tables::fdb::{FdbEvent, FdbFilter};
 use lanyard_pipeline::trace::Verdict;
 use lanyard_pipeline::{Output, Pipeline, Timestamp};
 use lanyard_types::{DropReason, PortId, Stage, TrapReason};
 use std::collections::BTreeSet;
 
+/// Slots for rules.
+const RULES: u32 = 1 << 17;
+/// The most entries of a random access list: port ranges expand to many.
+const MOST: u32 = 1 << 12;
 /// Frames through one state.
 const FRAMES_A_STATE: u64 = 250;
 
@@ -33,6 +40,7 @@ fn number(name: &str, default: u64) -> u64 {
 /// A plane's state as the operations that a driver sends.
 fn operations(state: &PlaneState) -> Vec<Operation> {
     let mut all = vec![Operation::Global(Box::new(state.global.clone()))];
+    all.extend(state.acls.iter().map(|(id, list)| Operation::List(*id, Some(list.clone()))));
     all.extend(state.vlans.iter().map(|(vlan, state)| Operation::Vlan(*vlan, Some(state.clone()))));
     let ports = state.ports.iter();
     all.extend(ports.map(|(port, state)| Operation::Port(*port, Some(Box::new(state.clone())))));
@@ -40,6 +48,30 @@ fn operations(state: &PlaneState) -> Vec<Operation> {
     all.extend(state.fdb.iter().map(|((vlan, mac), target)| Operation::Fdb(*vlan, *mac, Some(*target))));
     all.extend(state.rifs.iter().map(|(rif, state)| Operation::Rif(*rif, Some(Box::new(state.clone())))));
     all
+}
+
+/// The platform with the largest tables, and a TCAM for all rules of random access lists.
+fn large() -> Platform {
+    let mut large = platform(UFT);
+    for memory in &mut large.memory {
+        for table in memory.table.iter_mut().filter(|table| table.holds.contains_key(&Object::AclIpv4)) {
+            memory.size += RULES - table.size;
+            table.size = RULES;
+        }
+    }
+    large
+}
+
+/// The state without the access lists that no chip has room for.
+fn without_large_lists(mut state: State) -> State {
+    let acls = &mut state.plane.acls;
+    acls.retain(|id, list| ListSize::of(*id, list).entries <= MOST);
+    let unbind = |lists: &mut AclBindings| {
+        lists.iter_mut().filter(|id| id.is_some_and(|id| !acls.contains_key(&id))).for_each(|id| *id = None);
+    };
+    let ports = state.plane.ports.values_mut().flat_map(|port| [&mut port.acl_in, &mut port.acl_out]);
+    ports.chain(state.plane.vlans.values_mut().map(|vlan| &mut vlan.acl)).for_each(unbind);
+    state
 }
 
 /// A change of routing as operations: the SDK has none for all routes of a VRF.
@@ -79,7 +111,7 @@ impl Pair {
     fn new(state: &State, salt: u64, now: Timestamp) -> Self {
         let mut pipeline = Pipeline::new(salt);
         pipeline.set_state(&state.plane, now, &mut |_| {});
-        let mut chip = Chip::new(&platform(UFT), salt);
+        let mut chip = Chip::new(&large(), salt);
         chip.commit(now, &over_the_wire(operations(&state.plane)), &mut Effects::default()).expect("room");
         let is_host = |kind| matches!(kind, PortKind::Svi(_) | PortKind::Subinterface { .. });
         let hosts = state.plane.ports.iter().filter(|(_, port)| is_host(port.kind)).map(|(id, _)| *id);
@@ -171,7 +203,7 @@ fn the_chip_is_a_third_implementation_of_the_pipeline() {
     let (mut forwarded, mut routed, mut dropped) = (0_u64, 0_u64, 0_u64);
     for n in 0..frames.div_ceil(FRAMES_A_STATE) {
         let seed = seed + n;
-        let state = State::new(seed).without_access_lists().without_channels().without_monitor_sessions();
+        let state = without_large_lists(State::new(seed)).without_channels().without_monitor_sessions();
         let now = Timestamp::from_secs(1_000 * (1_000 + (seed % 1_000_000) as u32));
         let mut pair = Pair::new(&state, seed, now);
         for change in &state.routes {
@@ -207,11 +239,11 @@ fn the_chip_is_a_third_implementation_of_the_pipeline() {
 fn a_device_sends_what_the_specification_sends() {
     let (mut sent, mut punted) = (0, 0);
     for seed in 1..=40 {
-        let state = State::new(seed).without_access_lists().without_channels().without_monitor_sessions();
+        let state = without_large_lists(State::new(seed)).without_channels().without_monitor_sessions();
         let now = Timestamp::from_secs(1_000_000);
         let mut pipeline = Pipeline::new(seed);
         pipeline.set_state(&state.plane, now, &mut |_| {});
-        let mut device = Device::new(&platform(UFT), seed, 1);
+        let mut device = Device::new(&large(), seed, 1);
         let session = device.open();
         device.request(now, session, 1, Request::Hello(VERSION, "test".into()));
         device.request(now, session, 2, Request::Subscribe(wants::PACKETS));

@@ -3,14 +3,16 @@
 mod common;
 
 use common::{bridge, group, port, prefix, route, router, station, vlan};
+use lanyard_acl::{Condition, Family, FlatRule, PlaneList, Verdict};
 use lanyard_asic::sdk::cpu::CpuHeader;
 use lanyard_asic::sdk::message::{Answer, Event, Incoming, LearnedEntry, Notice, Request, announced};
 use lanyard_asic::sdk::{self, HEADER, MAX_MESSAGE, Operation, VERSION};
 use lanyard_asic::tables::{AclRule, PortRange};
 use lanyard_pipeline::route::RouteTarget;
 use lanyard_pipeline::state::{FdbTarget, GlobalState};
-use lanyard_types::{InstanceId, RifId, StpState, TrapReason, VrfId};
+use lanyard_types::{AclId, InstanceId, RifId, StpState, TrapReason, VrfId};
 use proptest::prelude::*;
+use std::sync::Arc;
 
 fn every_operation() -> Vec<Operation> {
     let mut all = [bridge(3), router()].concat();
@@ -49,8 +51,30 @@ fn every_operation() -> Vec<Operation> {
             true,
         ),
         Operation::Multicast(vlan(10), "ff05::1".parse().expect("a group"), None, false),
+        Operation::List(AclId::MAX, None),
+        Operation::List(AclId::MAX, Some(Arc::new(access_list()))),
     ]);
     all
+}
+
+fn access_list() -> PlaneList {
+    let web = (17, Condition::Ranges(vec![(80, 80), (8000, 8080)]));
+    let rule = FlatRule {
+        verdict: Verdict::Skip(1),
+        fragments: true,
+        log: true,
+        list: 0,
+        seq: 10,
+        conditions: vec![(0, Condition::Mask { value: 0x0a00, mask: 0xff00 }), web],
+    };
+    let name = "access list web".to_owned();
+    PlaneList {
+        names: vec!["web".into()],
+        family: Family::Mac,
+        rules: vec![rule],
+        otherwise_permit: true,
+        name,
+    }
 }
 
 #[test]
@@ -73,6 +97,7 @@ fn requests_are_read_as_they_were_written() {
         Request::Age(300),
         Request::CpuNetdev("lycpu-chip".into()),
         Request::Speed(port(3), 25_000),
+        Request::Matches(AclId::MAX, true),
     ] {
         let message = request.encode(77);
         assert_eq!(announced(&message), Ok(Some(message.len())));

@@ -206,7 +206,7 @@ pub(crate) fn unlimited(platform: &Platform) -> Platform {
     let tables = vec![
         table("addresses", TableKind::Exact, 1 << 18),
         table("routes", TableKind::Lpm, 1 << 21),
-        table("rules", TableKind::Tcam, 1 << 14),
+        table("rules", TableKind::Tcam, 1 << 17),
         table("objects", TableKind::Index, 1 << 18),
     ];
     let size = tables.iter().map(|table| table.size).sum();

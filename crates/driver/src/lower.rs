@@ -3,6 +3,8 @@
 //! Invariant: [`state_of`] of a chip's entries is the plane state from which its operations came, except for the
 //! watched ports, which a chip does not know.
 
+use lanyard_asic::sdk::MAX_MESSAGE;
+use lanyard_asic::sdk::bytes::Writer;
 use lanyard_asic::sdk::operation::Operation;
 use lanyard_pipeline::state::{Aggregation, Delivery, HookChoice, PlaneState, PortKind, PortState};
 use lanyard_plane::{Change, PlaneError};
@@ -40,8 +42,9 @@ pub(crate) fn operations(changes: Vec<Change>) -> Lowered {
                 lowered.trees.push(Operation::Stp(instance, port, new));
                 continue;
             }
-            // The chip has no watchdog, and `check` refuses port-channels and access lists.
-            Change::Watched { .. } | Change::Channel { .. } | Change::Acl { .. } => continue,
+            Change::Acl { id, new, .. } => Operation::List(id, new),
+            // The chip has no watchdog, and `check` refuses port-channels.
+            Change::Watched { .. } | Change::Channel { .. } => continue,
         };
         lowered.setup.push(operation);
     }
@@ -59,21 +62,56 @@ pub(crate) fn state_of(entries: &[Operation]) -> PlaneState {
             Operation::Stp(instance, port, new) => _ = state.stp.insert((instance, port), new),
             Operation::Fdb(vlan, mac, Some(new)) => _ = state.fdb.insert((vlan, mac), new),
             Operation::Rif(rif, Some(new)) => _ = state.rifs.insert(rif, *new),
+            Operation::List(id, Some(new)) => _ = state.acls.insert(id, new),
             _ => {}
         }
     }
     state
 }
 
-/// Refuses what the chip cannot do: ports that are not on its front panel, and hooks.
-pub(crate) fn check(state: &PlaneState, front: &BTreeSet<PortId>) -> Result<(), PlaneError> {
-    if let Some(list) = state.acls.values().next() {
-        return Err(unsupported(format!(
-            "apply {}: a chip has no access lists yet; remove `access-group`, `traffic-filter` and `vlan filter`, or \
-             use the plane ebpf or soft",
-            list.name
+/// The most bytes of operations in one transaction.
+const MOST: usize = MAX_MESSAGE * 3 / 4;
+
+/// Refuses a change that is longer than a message of the SDK.
+pub(crate) fn fits_a_transaction(setup: &[Operation]) -> Result<(), PlaneError> {
+    let bytes: usize = setup.iter().map(length).sum();
+    if bytes > MOST {
+        return Err(PlaneError::Invalid(format!(
+            "the change is too long for one transaction of the chip: {bytes} bytes, and {MOST} are the most; enter it in parts, \
+             or make its access lists shorter"
         )));
     }
+    Ok(())
+}
+
+fn length(operation: &Operation) -> usize {
+    let mut writer = Writer::default();
+    operation.write(&mut writer);
+    writer.0.len()
+}
+
+/// Divides operations into transactions of at most `most` operations, none of them longer than a message.
+pub(crate) fn transactions(setup: Vec<Operation>, most: usize) -> Vec<Vec<Operation>> {
+    let mut all: Vec<Vec<Operation>> = Vec::new();
+    let mut bytes = 0;
+    for operation in setup {
+        let more = length(&operation);
+        match all.last_mut() {
+            Some(last) if last.len() < most && bytes + more <= MOST => {
+                bytes += more;
+                last.push(operation);
+            }
+            _ => {
+                bytes = more;
+                all.push(vec![operation]);
+            }
+        }
+    }
+    all
+}
+
+/// Refuses what the chip cannot do: ports that are not on its front panel, and hooks.
+pub(crate) fn check(state: &PlaneState, front: &BTreeSet<PortId>) -> Result<(), PlaneError> {
     for (port, state) in &state.ports {
         if state.aggregation != Aggregation::None {
             return Err(unsupported(format!(
@@ -127,10 +165,12 @@ pub(crate) fn unsupported(what: String) -> PlaneError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lanyard_acl::{Condition, Family, FlatRule, PlaneList, Verdict};
     use lanyard_pipeline::route::{RifAttachment, RifState, Urpf};
     use lanyard_pipeline::state::{FdbTarget, StpState, VlanState};
     use lanyard_plane::changes;
-    use lanyard_types::{InstanceId, MacAddr, RifId, VlanId, VrfId};
+    use lanyard_types::{AclId, ChannelId, InstanceId, MacAddr, RifId, VlanId, VrfId};
+    use std::sync::Arc;
 
     fn port(number: u16) -> PortId {
         PortId::new(number).expect("a port")
@@ -152,8 +192,27 @@ mod tests {
             urpf_ipv6: Urpf::Off,
         }
     }
+    fn list(conditions: usize) -> PlaneList {
+        let ports = (0..conditions).map(|n| (n as u16 * 3, n as u16 * 3 + 1)).collect();
+        let rule = FlatRule {
+            verdict: Verdict::Deny,
+            fragments: false,
+            log: false,
+            list: 0,
+            seq: 10,
+            conditions: vec![(16, Condition::Ranges(ports))],
+        };
+        PlaneList {
+            name: "access list web".into(),
+            family: Family::Ipv4,
+            names: vec!["web".into()],
+            rules: vec![rule],
+            otherwise_permit: false,
+        }
+    }
     fn state() -> PlaneState {
         let mut state = PlaneState::default();
+        state.acls.insert(AclId::new(7).expect("a list"), Arc::new(list(2)));
         state.global.fdb_limit = 77;
         state.vlans.insert(vlan(10), VlanState::default());
         state.ports.insert(port(1), PortState::access("swp1", 4, vlan(10)));
@@ -182,6 +241,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_longer_than_a_message_is_divided_or_refused() {
+        let long = |n| Operation::List(AclId::new(n).expect("a list"), Some(Arc::new(list(20_000))));
+        let setup: Vec<Operation> = (1..=12).map(long).collect();
+        let error = fits_a_transaction(&setup).expect_err("almost a megabyte").to_string();
+        assert!(error.contains("too long for one transaction of the chip"), "{error}");
+        let parts = transactions(setup.clone(), 4096);
+        assert!(parts.len() == 2 && parts.iter().all(|part| fits_a_transaction(part).is_ok()));
+        assert_eq!(parts.concat(), setup);
+        assert_eq!(transactions(setup, 5).iter().map(Vec::len).collect::<Vec<_>>(), [5, 5, 2]);
+    }
+
+    #[test]
     fn what_a_chip_cannot_do_is_refused() {
         let front = [port(1), port(2)].into_iter().collect();
         assert_eq!(check(&state(), &front), Ok(()));
@@ -189,9 +260,23 @@ mod tests {
         stray.ports.insert(port(9), PortState::new("eth9", 7));
         let mut hooked = state();
         hooked.ports.insert(port(1), PortState { hook: HookChoice::Xdp, ..PortState::new("swp1", 4) });
-        for (state, want) in
-            [(stray, "eth9, which is not on the front panel"), (hooked, "swp1 at the XDP hook")]
-        {
+        let with = |change: fn(&mut PortState)| {
+            let mut state = state();
+            state.ports.values_mut().take(1).for_each(change);
+            state
+        };
+        let peer = with(|port| port.delivery = Delivery::Peer);
+        let channel = with(|port| port.aggregation = Aggregation::Channel(ChannelId::MAX));
+        let secure = with(|port| port.stages.secure = true);
+        let copied = with(|port| port.stages.mirror.destination = true);
+        for (state, want) in [
+            (stray, "eth9, which is not on the front panel"),
+            (hooked, "swp1 at the XDP hook"),
+            (peer, "swp1 with delivery to the peer"),
+            (channel, "the chip has no port-channels"),
+            (secure, "enforce port security at swp1"),
+            (copied, "copy frames at swp1 for a monitor session"),
+        ] {
             let error = check(&state, &front).expect_err(want);
             assert!(error.to_string().contains(want), "{error}");
         }

@@ -35,7 +35,7 @@ use lanyard_plane::{
     PlaneError, PlaneEvent, PortCounters, ProtocolPlane, RouteChange, RouteLookup, Sweep, TableUsage, Trace,
     TrapCounters, TreeStates, changes,
 };
-use lanyard_types::{AdjacencyId, FrameCount, PortId, StpState, TrapGroup, TrapReason, VlanId, VrfId};
+use lanyard_types::{AclId, AdjacencyId, FrameCount, PortId, StpState, TrapGroup, TrapReason, VlanId, VrfId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -351,6 +351,7 @@ impl Plane for AsicPlane {
         lanyard_pipeline::validate::check(&next).map_err(PlaneError::Invalid)?;
         lower::check(&next, &self.front)?;
         let lowered = lower::operations(changes(&self.state, &next));
+        lower::fits_a_transaction(&lowered.setup)?;
         self.open_sockets(&next)?;
         let blocks =
             |operation: &&Operation| !matches!(operation, Operation::Stp(_, _, StpState::Forwarding));
@@ -458,6 +459,16 @@ impl Plane for AsicPlane {
             shared_with: resource.shared_with.iter().map(|name| intern(name)).collect(),
         };
         self.manager.resources().into_iter().map(resource).collect()
+    }
+    fn acl_matches(&mut self, id: AclId) -> Vec<u64> {
+        match self.client.ask(&Request::Matches(id, false)) {
+            Ok(Answer::Matches(counts)) => counts,
+            // A device that does not know the request counts nothing.
+            _ => Vec::new(),
+        }
+    }
+    fn clear_acl_matches(&mut self, id: AclId) {
+        let _ = self.client.ask(&Request::Matches(id, true));
     }
     fn clear_counters(&mut self, port: PortId) {
         let now = self.counts(port);

@@ -52,8 +52,8 @@ impl AsicPlane {
         let list = lower::operations(changes(&PlaneState::default(), &self.state));
         let global = Operation::Global(Box::new(self.state.global.clone()));
         let setup: Vec<Operation> = std::iter::once(global).chain(list.setup).collect();
-        for part in setup.chunks(SETUP) {
-            manager.setup(part).map_err(|refusal| error_of(&refusal))?;
+        for part in lower::transactions(setup, SETUP) {
+            manager.setup(&part).map_err(|refusal| error_of(&refusal))?;
         }
         Routing::copy(&self.manager, &mut manager)?;
         self.client = client;

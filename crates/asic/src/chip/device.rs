@@ -353,6 +353,7 @@ impl Device {
                 Answer::Activity(!session.activity.is_empty(), page)
             }
             Request::Counters(port) => Answer::Counters(self.counters(*port)),
+            Request::Matches(id, clear) => Answer::Matches(self.chip.list_matches(*id, *clear)),
             Request::Ports => Answer::Ports(self.ports()),
             Request::Subscribe(mask) => {
                 session.wants = *mask;
@@ -583,6 +584,7 @@ fn begin(faults: &mut FaultPlan, welcome: &Welcome, pending: &Pending, free: u64
         | Request::Learned(_)
         | Request::Activity(_)
         | Request::Counters(_)
+        | Request::Matches(..)
         | Request::Ports => (ask(0, OperationKind::Query), u64::from(welcome.query_us)),
         Request::Hello(..)
         | Request::Subscribe(_)

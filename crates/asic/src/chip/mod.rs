@@ -25,7 +25,7 @@ use lanyard_pipeline::state::{PlaneState, PortKind};
 use lanyard_pipeline::tables::fdb::{FdbEntry, FdbEvent, FdbFilter, FdbKind};
 use lanyard_pipeline::trace::Verdict;
 use lanyard_pipeline::{Pipeline, Sink, Timestamp};
-use lanyard_types::{PortId, Stage, TrapReason, VlanId, VrfId};
+use lanyard_types::{AclId, PortId, Stage, TrapReason, VlanId, VrfId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -79,6 +79,8 @@ impl Chip {
     pub fn entries(&self) -> Vec<Operation> {
         let (state, routes) = (&self.state, &self.pipeline.tables().routes);
         let mut all = vec![Operation::Global(Box::new(state.global.clone()))];
+        // Ports and VLANs refer to lists.
+        all.extend(state.acls.iter().map(|(id, list)| Operation::List(*id, Some(list.clone()))));
         all.extend(state.vlans.iter().map(|(vlan, state)| Operation::Vlan(*vlan, Some(state.clone()))));
         all.extend(
             state.ports.iter().map(|(port, state)| Operation::Port(*port, Some(Box::new(state.clone())))),
@@ -129,6 +131,15 @@ impl Chip {
     pub fn take_activity(&mut self) -> Vec<(VrfId, IpNet, u64)> {
         let all = std::mem::take(&mut self.activity);
         all.into_iter().map(|((vrf, prefix), packets)| (vrf, prefix, packets)).collect()
+    }
+    /// How often each rule of an access list has decided, and last the frames that no rule matched; empty without such a list.
+    /// With `clear` the counts begin anew.
+    pub fn list_matches(&mut self, id: AclId, clear: bool) -> Vec<u64> {
+        let counts = self.pipeline.tables().acls.matches(id).map(<[u64]>::to_vec).unwrap_or_default();
+        if clear {
+            self.pipeline.clear_acl_matches(id);
+        }
+        counts
     }
     /// Changes the size of a table.
     ///

@@ -3,16 +3,19 @@
 //! Invariant: a transaction is carried out whole or leaves no trace.
 
 use super::{Chip, Effects, item_of};
+use crate::sdk::list;
 use crate::sdk::message::{Code, Refused};
 use crate::sdk::operation::Operation;
-use crate::tables::{AclRule, Item, Refusal};
+use crate::tables::{AclRule, Item, ListSize, Refusal};
 use ipnet::IpNet;
+use lanyard_acl::PlaneList;
 use lanyard_pipeline::Timestamp;
 use lanyard_pipeline::route::{RifState, RouteChange, VIRTUAL_MACS};
 use lanyard_pipeline::state::{PortState, StpState};
 use lanyard_pipeline::tables::routes::Refused as RouteRefused;
-use lanyard_types::VrfId;
+use lanyard_types::{AclId, VrfId};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The most learned and configured addresses that the chip's software accepts, whatever the size of its
 /// tables.
@@ -50,8 +53,13 @@ impl Chip {
                 Err(refused) => return self.unwind(done, Refused { at: at as u32, ..refused }),
             }
         }
-        let checked =
-            list.iter().rposition(|operation| matches!(operation, Operation::Port(..) | Operation::Rif(..)));
+        let refers = |operation: &Operation| {
+            matches!(
+                operation,
+                Operation::Port(..) | Operation::Rif(..) | Operation::Vlan(..) | Operation::List(..)
+            )
+        };
+        let checked = list.iter().rposition(refers);
         if let Some(at) = checked
             && let Err(text) = lanyard_pipeline::validate::check(&self.state)
         {
@@ -90,6 +98,8 @@ impl Chip {
                     let target = self.state.fdb.get(&(*vlan, *mac)).copied();
                     self.pipeline.set_fdb(*vlan, *mac, target, now, &mut on);
                 }
+                // That it can be compiled has been checked.
+                Operation::List(id, _) => _ = self.pipeline.set_acl(*id, self.state.acls.get(id).cloned()),
                 _ => {}
             }
         }
@@ -150,6 +160,7 @@ impl Chip {
             Operation::Group(id, new) => self.step_group(*id, new.as_deref())?,
             Operation::Route(vrf, prefix, new) => return self.step_route(*vrf, *prefix, *new),
             Operation::Rule(rule, present) => self.step_rule(rule, *present)?,
+            Operation::List(id, new) => self.step_list(*id, new.as_ref())?,
             Operation::Multicast(vlan, group, source, present) => {
                 let key = (*vlan, *group, *source);
                 let item = Item::Group(*vlan, *group, *source);
@@ -285,6 +296,25 @@ impl Chip {
         Ok((writes, inverse))
     }
 
+    fn step_list(&mut self, id: AclId, new: Option<&Arc<PlaneList>>) -> Result<(u32, Operation), Refused> {
+        if let Some(new) = new {
+            check_list(new)?;
+        }
+        if let Some(old) = self.state.acls.get(&id) {
+            self.tables.remove(&Item::List(ListSize::of(id, old)));
+        }
+        let mut writes = 1;
+        if let Some(new) = new {
+            let size = ListSize::of(id, new);
+            writes = self.insert(&Item::List(size)).map_err(|refused| Refused {
+                text: format!("{} takes {} entries: {}", new.name, size.entries, refused.text),
+                ..refused
+            })?;
+        }
+        let old = set(&mut self.state.acls, id, new.cloned());
+        Ok((writes, Operation::List(id, old)))
+    }
+
     /// Undoes the effects of a step outside the tables. The tables are rolled back as a whole.
     fn undo(&mut self, step: Done) {
         match step.inverse {
@@ -316,6 +346,7 @@ impl Chip {
                     self.rules.insert((old.list, old.sequence), old);
                 }
             }
+            Operation::List(id, old) => _ = set(&mut self.state.acls, id, old),
             Operation::Multicast(vlan, group, source, present) => {
                 let key = (vlan, group, source);
                 if present {
@@ -374,6 +405,21 @@ fn check_port(state: &PortState) -> Result<(), Refused> {
         return invalid(format!("port {}: VLANs {both} are both tagged and untagged", state.name));
     }
     Ok(())
+}
+
+fn check_list(list: &PlaneList) -> Result<(), Refused> {
+    let bytes = list::length(list);
+    if bytes > list::MAX_LIST {
+        return invalid(format!(
+            "{:.64} has {bytes} bytes; {} are the most that a chip takes: divide it",
+            list.name,
+            list::MAX_LIST
+        ));
+    }
+    match lanyard_acl::compile::compile(list) {
+        Ok(_) => Ok(()),
+        Err(why) => invalid(format!("{:.64} is refused: {why}", list.name)),
+    }
 }
 
 fn set<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: Option<V>) -> Option<V> {

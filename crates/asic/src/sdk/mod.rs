@@ -1,7 +1,7 @@
 //! The SDK: the protocol between a switch chip and its driver, over a Unix stream socket.
 //!
 //! docs/sdk.md is the specification, from which a device or a driver can be written in another language. [`message`]
-//! contains the messages, [`operation`] the steps of a transaction, [`cpu`] the header of frames of the CPU port,
+//! contains the messages, [`operation`] the steps of a transaction ([`list`] the largest of them), [`cpu`] the header of frames of the CPU port,
 //! [`faults`] the plans by which a chip is made to fail, [`client`] the driver's side.
 //!
 //! Invariants: a message has at most [`MAX_MESSAGE`] bytes, and reading it allocates at most a small multiple of that.
@@ -12,6 +12,7 @@ pub mod client;
 pub mod cpu;
 pub mod faults;
 mod fuzz;
+pub mod list;
 pub mod message;
 pub mod operation;
 

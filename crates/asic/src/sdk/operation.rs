@@ -5,16 +5,19 @@
 //! keys are those of `lanyard_pipeline::state`.
 
 use super::bytes::{Malformed, Reader, Writer, malformed};
+use super::list;
 use crate::tables::{AclRule, PortRange};
 use ipnet::IpNet;
+use lanyard_acl::PlaneList;
 use lanyard_pipeline::route::{Adjacency, BUCKETS, RifState, RouteTarget};
 use lanyard_pipeline::state::{FdbTarget, GlobalState, PortState, VlanState};
 use lanyard_types::{
-    AdjacencyId, GroupId, InstanceId, MacAddr, PortId, RifId, StpState, TrapReason, VlanId, VrfId,
+    AclId, AdjacencyId, GroupId, InstanceId, MacAddr, PortId, RifId, StpState, TrapReason, VlanId, VrfId,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// One step; `None` removes the object. The object gets its new value regardless of the old one, and removing an absent
 /// object succeeds.
@@ -38,12 +41,14 @@ pub enum Operation {
     Group(GroupId, Option<Vec<AdjacencyId>>),
     /// A route.
     Route(VrfId, IpNet, Option<RouteTarget>),
-    /// A rule of an access list (true: present). It takes entries in the tables, but no stage matches on it
-    /// yet.
+    /// A rule of a list that only takes its entries in the tables (true: present): no stage matches on it. The lists that
+    /// frames are judged by are [`Operation::List`].
     Rule(AclRule, bool),
     /// A multicast group of a VLAN, with its source where that matters (true: present). It takes entries in the tables,
     /// but no stage matches on it yet.
     Multicast(VlanId, IpAddr, Option<IpAddr>, bool),
+    /// An access list, which ports and VLANs refer to. It takes the entries of all of its rules, or is refused.
+    List(AclId, Option<Arc<PlaneList>>),
 }
 
 /// The kind of an operation or of another request to the chip, as named in a fault plan.
@@ -72,21 +77,23 @@ pub enum OperationKind {
     Rule = 10,
     /// [`Operation::Multicast`].
     Multicast = 11,
-    /// A change of a table's size.
-    Resize = 12,
+    /// [`Operation::List`].
+    List = 12,
+    /// A change of a table's size: the first that is no step of a transaction.
+    Resize = 64,
     /// A query of any kind.
-    Query = 13,
+    Query,
     /// The removal of learned entries.
-    Flush = 14,
+    Flush,
     /// The ageing of learned entries.
-    Age = 15,
+    Age,
     /// A frame of the CPU for the front panel.
-    Packet = 16,
+    Packet,
 }
 
 impl OperationKind {
     /// Every kind.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Global,
         Self::Port,
         Self::Vlan,
@@ -98,6 +105,7 @@ impl OperationKind {
         Self::Route,
         Self::Rule,
         Self::Multicast,
+        Self::List,
         Self::Resize,
         Self::Query,
         Self::Flush,
@@ -124,6 +132,7 @@ impl OperationKind {
             Self::Route => "route",
             Self::Rule => "rule",
             Self::Multicast => "multicast",
+            Self::List => "list",
             Self::Resize => "resize",
             Self::Query => "query",
             Self::Flush => "flush",
@@ -149,6 +158,7 @@ impl Operation {
             Self::Route(..) => OperationKind::Route,
             Self::Rule(..) => OperationKind::Rule,
             Self::Multicast(..) => OperationKind::Multicast,
+            Self::List(..) => OperationKind::List,
         }
     }
 
@@ -203,6 +213,11 @@ impl Operation {
                 into.address(Some(*group));
                 into.address(*source);
             }
+            Self::List(id, rules) => {
+                into.u16(id.get());
+                into.u8(u8::from(rules.is_some()));
+                rules.iter().for_each(|rules| list::write(into, rules));
+            }
         }
     }
 
@@ -240,6 +255,12 @@ impl Operation {
                     return malformed(format!("{group} from {source:?} is no multicast group"));
                 }
                 Self::Multicast(vlan, group, source, present)
+            }
+            OperationKind::List => {
+                let number = from.u16()?;
+                let id = from.index("access list", number, AclId::new)?;
+                let present = from.flag()?;
+                Self::List(id, if present { Some(Arc::new(list::read(from)?)) } else { None })
             }
             OperationKind::Resize
             | OperationKind::Query

@@ -5,7 +5,9 @@ use super::exact::Key;
 use super::tcam::{Order, expand_range};
 use crate::object::Object;
 use ipnet::IpNet;
-use lanyard_types::{GroupId, MacAddr, RifId, VlanId, VrfId};
+use lanyard_acl::key::TRANSPORT;
+use lanyard_acl::{Condition, Family, FlatRule, PlaneList, Verdict};
+use lanyard_types::{AclId, GroupId, MacAddr, RifId, VlanId, VrfId};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -41,6 +43,45 @@ pub struct AclRule {
     pub destination: PortRange,
 }
 
+/// An access list, with the properties that determine its entries in the chip.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ListSize {
+    /// The list.
+    pub id: AclId,
+    /// True when it judges IPv6 frames.
+    pub ipv6: bool,
+    /// Its entries.
+    pub entries: u32,
+}
+
+impl ListSize {
+    /// Counts the entries of a list: one for each combination of the prefixes that a rule's ranges expand to, one more for a rule
+    /// that permits later fragments, which have no ports, and one for the frames that no rule matches.
+    #[must_use]
+    pub fn of(id: AclId, list: &PlaneList) -> Self {
+        let entries = list.rules.iter().fold(1_u64, |all, rule| all.saturating_add(entries_of(rule)));
+        let entries = u32::try_from(entries).unwrap_or(u32::MAX);
+        Self { id, ipv6: list.family == Family::Ipv6, entries }
+    }
+    fn object(self) -> Object {
+        if self.ipv6 { Object::AclIpv6 } else { Object::AclIpv4 }
+    }
+}
+
+fn entries_of(rule: &FlatRule) -> u64 {
+    let prefixes = |condition: &Condition| match condition {
+        Condition::Mask { .. } => 1,
+        Condition::Ranges(ranges) => {
+            ranges.iter().map(|(low, high)| expand_range(*low, *high).len() as u64).sum()
+        }
+    };
+    let combined =
+        rule.conditions.iter().fold(1_u64, |all, (_, condition)| all.saturating_mul(prefixes(condition)));
+    let compares_ports = rule.conditions.iter().any(|(half, _)| TRANSPORT >> half & 1 == 1);
+    let fragments = rule.fragments && rule.verdict != Verdict::Deny && compares_ports;
+    combined.saturating_add(u64::from(fragments))
+}
+
 /// An item in the chip.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Item {
@@ -54,6 +95,8 @@ pub enum Item {
     Prefix(VrfId, IpNet),
     /// A rule of an access list.
     Rule(AclRule),
+    /// An access list.
+    List(ListSize),
     /// A next-hop group with this many members.
     NextHops(GroupId, u32),
     /// A router interface.
@@ -129,6 +172,14 @@ impl Item {
         }
     }
 
+    /// The kind and the number of its entries, for an item that may have too many to try them one by one.
+    pub(super) fn bulk(&self) -> Option<(Object, u32)> {
+        match self {
+            Self::List(list) => Some((list.object(), list.entries)),
+            _ => None,
+        }
+    }
+
     /// The entries that it takes, in the order in which they are written.
     pub(super) fn needs(&self) -> Vec<Held> {
         let of = |ipv4: bool, four: Object, six: Object| if ipv4 { four } else { six };
@@ -148,6 +199,10 @@ impl Item {
                 vec![Held::Prefix(object, prefix_order(*vrf, prefix))]
             }
             Self::Rule(rule) => rule.entries(),
+            Self::List(list) => {
+                let priority = 1 << 63 | u64::from(list.id.get()) << 32;
+                (0..u64::from(list.entries)).map(|part| Held::Rule(list.object(), (priority, part))).collect()
+            }
             Self::NextHops(_, members) => {
                 vec![Held::Run(Object::EcmpGroup, 0, 1), Held::Run(Object::EcmpMember, 0, *members)]
             }
@@ -191,6 +246,7 @@ impl fmt::Display for Item {
             Self::Group(vlan, group, Some(source)) => write!(f, "group {group} from {source} in VLAN {vlan}"),
             Self::Prefix(vrf, prefix) => write!(f, "prefix {prefix} in VRF {vrf}"),
             Self::Rule(rule) => write!(f, "rule {} of access list {}", rule.sequence, rule.list),
+            Self::List(list) => write!(f, "access list {} with {} entries", list.id, list.entries),
             Self::NextHops(group, members) => write!(f, "next-hop group {group} with {members} members"),
             Self::Rif(rif) => write!(f, "router interface {rif}"),
             Self::Vrf(vrf) => write!(f, "VRF {vrf}"),

@@ -11,7 +11,7 @@ mod tcam;
 
 pub use exact::{Exact, Key, Shape};
 pub use index::Index;
-pub use items::{AclRule, Item, PortRange};
+pub use items::{AclRule, Item, ListSize, PortRange};
 pub use tcam::{Order, Tcam, expand_range};
 
 use crate::object::{Object, TableKind, Width};
@@ -207,6 +207,9 @@ impl Tables {
             return Err(Refusal::Exists(item.to_string()));
         }
         item.check()?;
+        if let Some((object, count)) = item.bulk() {
+            self.has_units(object, count)?;
+        }
         let mut held = Vec::new();
         let mut writes = 0;
         for need in item.needs() {
@@ -221,8 +224,9 @@ impl Tables {
                 }
             }
         }
-        for entry in &held {
-            let table = &mut self.tables[self.places[entry.object() as usize]];
+        // The entries of a list are all in one table.
+        for same in held.chunk_by(|one, other| one.object() == other.object()) {
+            let table = &mut self.tables[self.places[same[0].object() as usize]];
             table.high_water = table.high_water.max(table.store.used());
         }
         self.note(item, None);
@@ -302,6 +306,18 @@ impl Tables {
         let table = &mut self.tables[at];
         let (used, shortage) = (table.store.used(), table.store.resize(size));
         shortage.map_err(|shortage| Refusal::NoRoom { table: path.to_owned(), shortage, used, size })
+    }
+
+    /// Refuses more entries than the table has units left for.
+    fn has_units(&mut self, object: Object, count: u32) -> Result<(), Refusal> {
+        let units = u64::from(count) * u64::from(self.widths[object as usize].units());
+        let table = &mut self.tables[self.places[object as usize]];
+        let (used, size) = (table.store.used(), table.store.size());
+        if units <= u64::from(size - used) {
+            return Ok(());
+        }
+        table.refused += 1;
+        Err(Refusal::NoRoom { table: table.path.clone(), shortage: Shortage::Full, used, size })
     }
 
     fn place(&mut self, need: &Held) -> Result<(Held, u32), Refusal> {

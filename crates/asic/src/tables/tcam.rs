@@ -60,7 +60,7 @@ impl Tcam {
     /// [`Shortage::Full`] when no slots are free, [`Shortage::Fragmented`] when the free ones are in blocks of another
     /// width.
     pub fn insert(&mut self, order: Order, width: Width) -> Result<u32, Shortage> {
-        let has_hole = self.rows.get(&width).is_some_and(|row| row.iter().any(Option::is_none));
+        let has_hole = self.rows.get(&width).is_some_and(|row| row.iter().rev().any(Option::is_none));
         if !has_hole {
             let per_block = self.block / width.units();
             if per_block == 0 || self.blocks_taken() == self.blocks {
@@ -75,7 +75,9 @@ impl Tcam {
         let place =
             row.iter().rposition(|entry| entry.is_some_and(|other| other < order)).map_or(0, |at| at + 1);
         let right = row[place..].iter().position(Option::is_none).map(|distance| place + distance);
-        let left = row[..place].iter().rposition(Option::is_none);
+        // A free place on the left that is farther away than the one on the right is of no use.
+        let near = right.map_or(0, |hole| place.saturating_sub(hole - place + 1));
+        let left = row[near..place].iter().rposition(Option::is_none).map(|at| near + at);
         let moved = match (left, right) {
             (_, Some(hole)) if left.is_none_or(|left| hole - place <= place - 1 - left) => {
                 row[place..=hole].rotate_right(1);
@@ -97,7 +99,7 @@ impl Tcam {
     /// any width.
     pub fn remove(&mut self, order: Order, width: Width) -> bool {
         let Some(row) = self.rows.get_mut(&width) else { return false };
-        let Some(place) = row.iter().position(|entry| *entry == Some(order)) else { return false };
+        let Some(place) = row.iter().rposition(|entry| *entry == Some(order)) else { return false };
         row[place] = None;
         let per_block = (self.block / width.units()).max(1) as usize;
         let last = row.iter().rposition(Option::is_some).map_or(0, |at| at + 1);

@@ -224,7 +224,7 @@ fn steps(had: &Entries, wanted: &Entries) -> Vec<(u8, Operation)> {
     let mut steps: Vec<(u8, Operation)> = Vec::new();
     for (prefix, target) in detours(had, wanted) {
         steps.push((0, Operation::Route(prefix.0, prefix.1, Some(TRAP))));
-        steps.push((8, Operation::Route(prefix.0, prefix.1, Some(target))));
+        steps.push((9, Operation::Route(prefix.0, prefix.1, Some(target))));
     }
     for (key, operation) in wanted {
         let was = had.get(key);
@@ -238,9 +238,9 @@ fn steps(had: &Entries, wanted: &Entries) -> Vec<(u8, Operation)> {
         {
             let rank = match operation.kind() {
                 OperationKind::Route | OperationKind::Rule => 1,
-                OperationKind::Group => 9,
-                OperationKind::Adjacency => 10,
-                _ => 11,
+                OperationKind::Group => 10,
+                OperationKind::Adjacency => 11,
+                _ => 12,
             };
             steps.push((rank, removal));
         }
@@ -293,15 +293,16 @@ fn detours(had: &Entries, wanted: &Entries) -> Vec<(Prefix, RouteTarget)> {
 fn rank(operation: &Operation, present: bool) -> u8 {
     match operation {
         Operation::Route(_, _, Some(target)) if present && *target == TRAP => 0,
-        Operation::Global(_) | Operation::Vlan(..) => 2,
-        Operation::Port(..) => 3,
-        Operation::Rif(..) => 4,
-        Operation::Adjacency(..) => 5,
-        Operation::Group(..) => 6,
-        Operation::Route(..) if !present => 7,
+        Operation::List(..) => 2,
+        Operation::Global(_) | Operation::Vlan(..) => 3,
+        Operation::Port(..) => 4,
+        Operation::Rif(..) => 5,
+        Operation::Adjacency(..) => 6,
+        Operation::Group(..) => 7,
+        Operation::Route(..) if !present => 8,
         // Covers stop trapping after the routes that they trapped for have been added.
-        Operation::Route(..) => 8,
-        _ => 4,
+        Operation::Route(..) => 9,
+        _ => 5,
     }
 }
 
@@ -312,7 +313,9 @@ pub(super) fn key(operation: &Operation) -> Vec<u8> {
     let mut bytes = writer.0;
     match operation {
         Operation::Global(_) => bytes.truncate(1),
-        Operation::Port(..) | Operation::Vlan(..) | Operation::Rif(..) => bytes.truncate(3),
+        Operation::Port(..) | Operation::Vlan(..) | Operation::Rif(..) | Operation::List(..) => {
+            bytes.truncate(3)
+        }
         Operation::Stp(..) => bytes.truncate(4),
         Operation::Fdb(..) => bytes.truncate(9),
         Operation::Adjacency(..) | Operation::Group(..) => bytes.truncate(5),
@@ -343,5 +346,6 @@ pub fn removal(operation: &Operation) -> Option<Operation> {
         Operation::Route(vrf, prefix, _) => Operation::Route(*vrf, *prefix, None),
         Operation::Rule(rule, _) => Operation::Rule(rule.clone(), false),
         Operation::Multicast(vlan, group, source, _) => Operation::Multicast(*vlan, *group, *source, false),
+        Operation::List(id, _) => Operation::List(*id, None),
     })
 }

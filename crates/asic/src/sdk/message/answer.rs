@@ -23,6 +23,7 @@ impl Answer {
             Self::Ports(_) => 0x8007,
             Self::Refused(_) => 0x8008,
             Self::Activity(..) => 0x8009,
+            Self::Matches(_) => 0x800a,
         };
         close(kind, number, |body| self.write(body))
     }
@@ -61,6 +62,10 @@ impl Answer {
                     body.prefix(prefix);
                     body.u64(*packets);
                 }
+            }
+            Self::Matches(counts) => {
+                body.u16(counts.len() as u16);
+                counts.iter().for_each(|count| body.u64(*count));
             }
             Self::Counters(counts) => {
                 count(body, counts.rx);
@@ -155,6 +160,7 @@ impl Answer {
                 };
                 Self::Activity(more, (0..count).map(|_| entry(body)).collect::<Result<_, _>>()?)
             }
+            0x800a => Self::Matches((0..body.u16()?).map(|_| body.u64()).collect::<Result<_, _>>()?),
             other => return malformed(format!("{other:#x} is no answer")),
         })
     }

@@ -15,7 +15,7 @@ use super::{HEADER, MAX_FRAME, MAX_MESSAGE, MAX_OPERATIONS};
 use crate::tables::{Shortage, Usage};
 use ipnet::IpNet;
 use lanyard_pipeline::tables::fdb::FdbFilter;
-use lanyard_types::{FrameCount, MacAddr, PortId, VlanId, VrfId};
+use lanyard_types::{AclId, FrameCount, MacAddr, PortId, VlanId, VrfId};
 
 /// Greatest speed of a port in Mbit/s.
 const MAX_SPEED_MBPS: u32 = 1_600_000;
@@ -63,6 +63,8 @@ pub enum Request {
     /// Has frames for interfaces come and go at a netdev of the chip's network namespace instead of on connections; an empty name
     /// ends that. Answered by [`Answer::Done`].
     CpuNetdev(String),
+    /// How often each rule of an access list has decided; true begins anew. Answered by [`Answer::Matches`].
+    Matches(AclId, bool),
 }
 
 /// The chip's description of itself for a driver that connects.
@@ -187,6 +189,9 @@ pub enum Answer {
     Activity(bool, Vec<(VrfId, IpNet, u64)>),
     /// The answer to [`Request::Counters`].
     Counters(PortCounts),
+    /// The counts of the rules of a list in their order, and last that of frames that no rule matched; none without such a
+    /// list.
+    Matches(Vec<u64>),
     /// The answer to [`Request::Ports`].
     Ports(Vec<PortInfo>),
     /// The request was not carried out.

@@ -4,7 +4,7 @@ use super::{FdbFilter, MAX_SPEED_MBPS, Request, close, frame, open, operations, 
 use crate::sdk::MAGIC;
 use crate::sdk::bytes::{Malformed, malformed};
 use crate::sdk::cpu::CpuHeader;
-use lanyard_types::{MacAddr, PortId, VlanId};
+use lanyard_types::{AclId, MacAddr, PortId, VlanId};
 
 impl Request {
     /// Serialises the request.
@@ -27,6 +27,7 @@ impl Request {
             Self::Activity(_) => 14,
             Self::Speed(..) => 15,
             Self::CpuNetdev(_) => 16,
+            Self::Matches(..) => 17,
         };
         close(kind, number, |body| match self {
             Self::Hello(version, name) => {
@@ -63,6 +64,10 @@ impl Request {
                 body.u32(*mbps);
             }
             Self::CpuNetdev(name) => body.text(name),
+            Self::Matches(id, clear) => {
+                body.u16(id.get());
+                body.u8(u8::from(*clear));
+            }
         })
     }
 
@@ -108,6 +113,10 @@ impl Request {
                 Self::Speed(port, mbps)
             }
             16 => Self::CpuNetdev(body.text()?.to_owned()),
+            17 => {
+                let number = body.u16()?;
+                Self::Matches(body.index("access list", number, AclId::new)?, body.flag()?)
+            }
             other => return malformed(format!("{other} is no request")),
         };
         body.end()?;
