@@ -129,7 +129,6 @@ fn users_of_a_radius_server(plane: Plane) {
 fn what_pam_refuses(plane: Plane) {
     let bed = Bed::new(plane, 2, &format!("{TWO}username ann privilege 15 secret tiger\n{TELNET}"));
     for (line, reason) in [
-        ("aaa authentication login default local local", "named twice"),
         ("aaa authentication login default group ../passwd", "not the name of a group"),
         ("aaa authentication login default", "Incomplete"),
     ] {

@@ -61,10 +61,10 @@ fn methods(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
             "group" => LoginMethod::Group(check(need(names.next())?)?),
             _ => continue,
         };
-        if list.contains(&method) {
-            return Err(format!("{} is named twice: name each method once", method.words()).into());
+        // A method that is named again has answered already.
+        if !list.contains(&method) {
+            list.push(method);
         }
-        list.push(method);
     }
     edit.config.access.login_methods = list;
     Ok(())
