@@ -52,6 +52,28 @@ fn neighbour(ttl_s: u16) -> Vec<u8> {
     pdu::encode(FROM, &pdu)
 }
 
+/// A member that comes into use, and one that goes out of use, says so at once.
+#[test]
+fn a_member_says_whether_it_is_in_use() {
+    let (bench, mut core) = switch("lldp run");
+    let eth1 = port(&core, "eth1");
+    let told = |bench: &Bench| sent(bench, eth1).pop().and_then(|pdu| pdu.aggregation);
+    assert_eq!(told(&bench), Some((true, false, 0)));
+    let text = format!("lldp run\n{PORTS}\ninterface eth1\n channel-group 3 mode on");
+    core.commit(config(&text)).expect("taken");
+    core.protocol_reports();
+    bench.clock.set(1000);
+    core.tick();
+    assert_eq!(told(&bench), Some((true, true, 3)));
+    let event = bench.kernel.change("eth2", |link| link.carrier = false);
+    core.netdev_events(vec![event]);
+    core.commit(config(&format!("lldp run\n{PORTS}"))).expect("taken");
+    core.protocol_reports();
+    bench.clock.set(2000);
+    core.tick();
+    assert_eq!(told(&bench), Some((true, false, 0)));
+}
+
 #[test]
 fn a_port_says_what_the_configuration_says() {
     let (bench, mut core) = switch("lldp run\nvlan 10");
