@@ -10,6 +10,7 @@ mod harness;
 
 mod bridging;
 mod full;
+mod lists;
 mod panel;
 mod restarts;
 mod rig;
