@@ -15,6 +15,7 @@ mod membership;
 pub mod message;
 mod mld;
 mod proxy;
+mod proxy_reports;
 mod snooping;
 mod vlan;
 

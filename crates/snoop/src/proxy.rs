@@ -1,29 +1,14 @@
-//! Proxy reporting (RFC 4541, 2.1.1, 1; the merge of RFC 3376, 3.2, over ports): the switch answers the queries of routers
-//! from its own table, and no report of a host reaches a router.
+//! The state of proxy reporting of a VLAN and family; `proxy_reports` acts on it.
 //!
-//! A router hears of a group when the union of what the hosts want changes, and in answer to queries. Reports have the
-//! version of the oldest querier that was heard of late (RFC 3376, 7.2.1). Invariant: a call sends a bounded number of
-//! frames; what is left waits for [`PAUSE_MS`].
+//! Invariant: `queue` and `changes` have the same groups and times.
 
-use crate::message::{Family, Query, Record, RecordKind};
-use crate::vlan::Vlan;
+use crate::message::Record;
 use lanyard_types::PortId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// Unsolicited Report Interval (RFC 3376, 8.11): the time between two reports of one change.
-const REPEAT_MS: u64 = 1000;
-/// Most records of one call: those of the newest version share frames. 16,384 groups take 6.4 s with an old version, less than
-/// the default time for answers.
-const RECORDS: usize = 2048;
-const OLD_REPORTS: usize = 128;
-const PAUSE_MS: u64 = 50;
-/// Bytes of records that a frame has room for, of an MTU of 1500: behind the IPv4 header with router alert, and behind the IPv6
-/// header with the hop-by-hop header; the report's own header has 8.
-const ROOM: [usize; 2] = [1500 - 24 - 8, 1500 - 48 - 8];
-
-/// What routers have been told about a group: true for all sources but these, false for these alone.
-type Told = (bool, BTreeSet<IpAddr>);
+/// What was reported to routers about a group: true for all sources but these, false for these alone.
+pub(crate) type Reported = (bool, BTreeSet<IpAddr>);
 
 /// A report of the switch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,16 +24,16 @@ pub(crate) struct Report {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Proxy {
     /// The groups that are wanted, as routers know them.
-    told: BTreeMap<IpAddr, Told>,
+    pub(crate) reported: BTreeMap<IpAddr, Reported>,
     /// Groups whose change is to be reported: how many more times, and when next; by time in `queue`.
-    changes: BTreeMap<IpAddr, (u8, u64)>,
-    queue: BTreeSet<(u64, IpAddr)>,
+    pub(crate) changes: BTreeMap<IpAddr, (u8, u64)>,
+    pub(crate) queue: BTreeSet<(u64, IpAddr)>,
     /// Groups that a router has queried, with the sources of its query; empty: the whole group.
-    answers: BTreeMap<IpAddr, BTreeSet<IpAddr>>,
+    pub(crate) answers: BTreeMap<IpAddr, BTreeSet<IpAddr>>,
     /// Until when nothing is sent, because the last call has sent all that it may.
-    paused: Option<u64>,
+    pub(crate) paused: Option<u64>,
     /// The version of the oldest querier, and until when that counts.
-    old: Option<(u8, u64)>,
+    pub(crate) old: Option<(u8, u64)>,
 }
 
 impl Proxy {
@@ -61,7 +46,8 @@ impl Proxy {
         };
         self.paused.or_else(due)
     }
-    fn schedule(&mut self, group: IpAddr, left: u8, at: u64) {
+    /// Reports a change of a group `left` more times, next at `at`; `left` 0: no more.
+    pub(crate) fn schedule(&mut self, group: IpAddr, left: u8, at: u64) {
         if let Some((_, was)) = self.changes.remove(&group) {
             self.queue.remove(&(was, group));
         }
@@ -69,169 +55,5 @@ impl Proxy {
             self.changes.insert(group, (left, at));
             self.queue.insert((at, group));
         }
-    }
-}
-
-const fn newest(family: Family) -> u8 {
-    match family {
-        Family::V4 => 3,
-        Family::V6 => 2,
-    }
-}
-
-impl Vlan {
-    /// Takes a query of a router.
-    pub(crate) fn answer(&mut self, now: u64, family: Family, query: &Query) {
-        if query.version < newest(family) {
-            let known = self.proxy.old.filter(|(_, until)| *until > now).map(|(version, _)| version);
-            let version = known.unwrap_or(query.version).min(query.version);
-            self.proxy.old = Some((version, now + self.config.other_querier_ms()));
-        }
-        match query.group {
-            None => self.proxy.answers = self.proxy.told.keys().map(|g| (*g, BTreeSet::new())).collect(),
-            Some(group) if self.proxy.told.contains_key(&group) => {
-                let sources: BTreeSet<IpAddr> = query.sources.iter().copied().collect();
-                let asked = self.proxy.answers.entry(group).or_insert_with(|| sources.clone());
-                // Two queries of one group: what both ask for.
-                if asked.is_empty() || sources.is_empty() {
-                    asked.clear();
-                } else {
-                    asked.extend(sources);
-                }
-            }
-            Some(_) => {}
-        }
-    }
-
-    /// What the hosts of all ports want of a group; `None`: nothing.
-    fn wanted(&self, group: IpAddr) -> Option<Told> {
-        let exclude = !self.ports(group, None).is_empty();
-        let sources: BTreeSet<IpAddr> = self
-            .sources(group)
-            .into_iter()
-            .filter(|source| self.ports(group, Some(*source)).is_empty() == exclude)
-            .collect();
-        (exclude || !sources.is_empty()).then_some((exclude, sources))
-    }
-
-    /// The only port with members of a group, if it leads to a router.
-    fn only_port(&self, group: IpAddr) -> Option<PortId> {
-        let mut ports = self.config.static_groups.get(&group).cloned().unwrap_or_default();
-        for (port, _) in self.members(group) {
-            ports.insert(port);
-        }
-        let mut ports = ports.iter();
-        let only = ports.next().filter(|_| ports.next().is_none())?;
-        let routes = self.config.static_routers.contains(only) || self.router_expires(only).is_some();
-        routes.then_some(only)
-    }
-
-    /// Compares the groups in `touched` with what routers know, and makes the reports that are due.
-    pub(crate) fn report(&mut self, now: u64, family: Family) -> Vec<Report> {
-        if !self.config.proxy {
-            self.proxy = Proxy::default();
-            return Vec::new();
-        }
-        for group in self.touched.clone() {
-            let wanted = self.wanted(group);
-            if wanted.as_ref() != self.proxy.told.get(&group) {
-                match wanted {
-                    Some(wanted) => _ = self.proxy.told.insert(group, wanted),
-                    None => _ = self.proxy.told.remove(&group),
-                }
-                self.proxy.schedule(group, self.config.robustness.max(1), now);
-            }
-        }
-        self.proxy.old = self.proxy.old.filter(|(_, until)| *until > now);
-        if self.proxy.paused.is_some_and(|until| until > now) {
-            return Vec::new();
-        }
-        self.proxy.paused = None;
-        let version = self.proxy.old.map_or(newest(family), |(version, _)| version);
-        let mut packer = Packer { version, family, done: Vec::new(), open: BTreeMap::new() };
-        let most = if version == newest(family) { RECORDS } else { OLD_REPORTS };
-        for _ in 0..most {
-            if let Some((at, group)) = self.proxy.queue.first().copied().filter(|(at, _)| *at <= now) {
-                let left = self.proxy.changes.get(&group).map_or(0, |(left, _)| *left);
-                debug_assert!(left > 0 && at <= now);
-                self.proxy.schedule(group, left.saturating_sub(1), now + REPEAT_MS);
-                // A change repeats the whole state, so an answer would say nothing else.
-                self.proxy.answers.remove(&group);
-                let told = self.proxy.told.get(&group).cloned().unwrap_or_default();
-                packer.put(self.only_port(group), group, told, true);
-            } else if let Some((group, asked)) = self.proxy.answers.pop_first() {
-                let Some((exclude, sources)) = self.proxy.told.get(&group).cloned() else { continue };
-                // RFC 3376, 5.2: of the sources that were asked for, those that are wanted.
-                let state = match (asked.is_empty(), exclude) {
-                    (true, _) => (exclude, sources),
-                    (false, true) => (false, &asked - &sources),
-                    (false, false) => (false, &asked & &sources),
-                };
-                if state.0 || !state.1.is_empty() {
-                    packer.put(self.only_port(group), group, state, false);
-                }
-            } else {
-                return packer.finish();
-            }
-        }
-        self.proxy.paused = Some(now + PAUSE_MS);
-        packer.finish()
-    }
-}
-
-/// Fills reports with records.
-struct Packer {
-    version: u8,
-    family: Family,
-    done: Vec<Report>,
-    /// Records that a report has room for yet, and how many bytes they have.
-    open: BTreeMap<Option<PortId>, (usize, Vec<Record>)>,
-}
-
-impl Packer {
-    fn put(&mut self, not_to: Option<PortId>, group: IpAddr, (exclude, sources): Told, changed: bool) {
-        let kind = match (exclude, changed) {
-            (true, true) => RecordKind::ToExclude,
-            (true, false) => RecordKind::IsExclude,
-            (false, true) => RecordKind::ToInclude,
-            (false, false) => RecordKind::IsInclude,
-        };
-        if self.version < newest(self.family) {
-            // Members of IGMPv1 leave silently.
-            let leaves = !exclude && sources.is_empty();
-            if !(leaves && self.family == Family::V4 && self.version == 1) {
-                let records = vec![Record { kind, group, sources: sources.into_iter().collect() }];
-                self.done.push(Report { version: self.version, not_to, records });
-            }
-            return;
-        }
-        let (head, each, room) = match self.family {
-            Family::V4 => (8, 4, ROOM[0]),
-            Family::V6 => (20, 16, ROOM[1]),
-        };
-        let sources: Vec<IpAddr> = sources.into_iter().collect();
-        let mut parts = sources.chunks((room - head) / each);
-        let first = parts.next().unwrap_or_default();
-        self.add(not_to, head + each * first.len(), Record { kind, group, sources: first.to_vec() }, room);
-        // A list that fits into no frame: further sources are added, and excluded ones left out (RFC 3376, 4.2.16).
-        for part in parts.filter(|_| !exclude) {
-            let record = Record { kind: RecordKind::Allow, group, sources: part.to_vec() };
-            self.add(not_to, head + each * part.len(), record, room);
-        }
-    }
-    fn add(&mut self, not_to: Option<PortId>, bytes: usize, record: Record, room: usize) {
-        let (used, records) = self.open.entry(not_to).or_default();
-        if *used + bytes > room {
-            self.done.push(Report { version: self.version, not_to, records: std::mem::take(records) });
-            *used = 0;
-        }
-        *used += bytes;
-        records.push(record);
-    }
-    fn finish(self) -> Vec<Report> {
-        let mut done = self.done;
-        let last = self.open.into_iter().filter(|(_, (_, records))| !records.is_empty());
-        done.extend(last.map(|(not_to, (_, records))| Report { version: self.version, not_to, records }));
-        done
     }
 }
