@@ -31,7 +31,6 @@ mod names;
 mod packet_filter;
 pub mod port_security;
 pub mod ports;
-mod private_trees;
 mod private_vlan;
 mod refused;
 pub mod rifs;
