@@ -88,6 +88,7 @@ const EXEC: &[&str] = &[
     "show standby",
     "show switch",
     "show udld",
+    "show vlan private-vlan",
     "show vtp",
 ];
 
@@ -268,6 +269,7 @@ const INTERFACE: &[&str] = &[
     "pagp",
     "power",
     "priority-queue",
+    "private-vlan",
     "queue-set",
     "rmon",
     "service-policy",
@@ -280,9 +282,7 @@ const INTERFACE: &[&str] = &[
     "switchport host",
     "switchport mode dynamic",
     "switchport priority",
-    "switchport mode private-vlan trunk",
-    "switchport private-vlan association",
-    "switchport private-vlan trunk",
+    "switchport private-vlan",
     "switchport trunk pruning",
     "switchport voice",
     "udld",

@@ -86,9 +86,7 @@ pub fn config(text: &str) -> Config {
             }
             ["vlan", vlan, ..] => {
                 let (suspended, shutdown) = (words.contains(&"suspend"), words.contains(&"shutdown"));
-                config
-                    .vlans
-                    .insert(vlan.parse().expect("a VLAN"), Vlan { suspended, shutdown, ..Vlan::default() });
+                config.vlans.insert(vlan.parse().expect("a VLAN"), Vlan { name: None, suspended, shutdown });
             }
             _ => panic!("{line}?"),
         }
