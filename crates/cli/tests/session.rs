@@ -204,6 +204,8 @@ const OPTIONAL: &[(&str, &str, usize)] = &[
     ("hostname sw1", "ip route 192.0.2.0 255.255.255.0 10.0.0.9 permanent", 1),
     ("hostname sw1", "username ann secret tiger", 2),
     ("hostname sw1", "username ann password tiger", 2),
+    ("hostname sw1", "ntp server 192.0.2.1 iburst", 1),
+    ("hostname sw1", "ntp server 192.0.2.1 prefer", 1),
 ];
 
 #[test]

@@ -32,8 +32,8 @@ pub const LINES: &[Line<Config>] = &[
         "ip domain",
         kw("lookup", "Look up commands that are not known as names of hosts").no(never),
     ),
-    Line::unprinted("ip http", kw("server", "Enable an HTTP server").run(absent)),
-    Line::unprinted("ip http", kw("secure-server", "Enable an HTTPS server").run(absent)),
+    Line::unprinted("ip http", kw("server", "Enable an HTTP server").no(never)),
+    Line::unprinted("ip http", kw("secure-server", "Enable an HTTPS server").no(never)),
     Line::unprinted("service", kw("pad", "Accept X.25 PAD commands").no(never)),
     Line::unprinted("service", kw("config", "Load configurations from the network").no(never)),
     Line::unprinted("service timestamps", kw("log", "Messages of the log").run(always).then(&[TIMESTAMPS])),
@@ -78,14 +78,6 @@ fn always(_: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     match args.form {
         Form::Set | Form::Default => Ok(()),
         Form::No => Err(format!("{} can't be turned off", args.words.join(" ")).into()),
-    }
-}
-
-/// A line for something that Lanyard does not have: only its `no` form asks for what is so.
-fn absent(_: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    match args.form {
-        Form::No | Form::Default => Ok(()),
-        Form::Set => Err(format!("{} is not supported by Lanyard", args.words.join(" ")).into()),
     }
 }
 
