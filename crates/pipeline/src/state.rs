@@ -8,7 +8,7 @@ use crate::route::RifState;
 use lanyard_acl::PlaneList;
 use lanyard_types::{
     AclId, ChannelId, InstanceId, LoadBalance, MacAddr, PortId, PortSettings, RifId, TrapGroup, Tunnelled,
-    VlanId, VlanSet,
+    VlanGuard, VlanId, VlanSet,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,6 +102,11 @@ impl Default for GlobalState {
         // The members of thousands of groups at one port answer a query within seconds.
         trap_rate[TrapGroup::Multicast.index()] = TrapRate { rate_pps: 20_000, burst: 4096 };
         trap_port_rate[TrapGroup::Multicast.index()] = TrapRate { rate_pps: 15_000, burst: 4096 };
+        // A port of hundreds of clients that all start at once; and the lines of a log.
+        trap_rate[TrapGroup::Dhcp.index()] = TrapRate { rate_pps: 2_000, burst: 512 };
+        trap_port_rate[TrapGroup::Dhcp.index()] = TrapRate { rate_pps: 500, burst: 256 };
+        trap_rate[TrapGroup::Guarded.index()] = TrapRate { rate_pps: 100, burst: 64 };
+        trap_port_rate[TrapGroup::Guarded.index()] = TrapRate { rate_pps: 10, burst: 8 };
         // Ordinary traffic has no limit but the kernel's own speed.
         trap_rate[TrapGroup::Host.index()] = TrapRate::UNLIMITED;
         trap_port_rate[TrapGroup::Host.index()] = TrapRate::UNLIMITED;
@@ -383,6 +388,9 @@ pub struct VlanState {
     /// Multicast snooping, by `Family::index()`; `None`: off.
     #[serde(default)]
     pub snooping: [Option<Unregistered>; 2],
+    /// First-hop security.
+    #[serde(default)]
+    pub guard: VlanGuard,
     /// The VLAN's map, as a list for each family: for frames that are received in the VLAN or routed into it.
     #[serde(default)]
     pub acl: AclBindings,
@@ -395,6 +403,7 @@ impl Default for VlanState {
             fdb_limit: None,
             instance: InstanceId::default(),
             snooping: [None; 2],
+            guard: VlanGuard::default(),
             acl: AclBindings::default(),
         }
     }

@@ -16,6 +16,7 @@ mod files;
 mod forwarding;
 mod fpm;
 pub(crate) mod global;
+pub mod guard;
 pub(crate) mod interface;
 mod interface_names;
 mod ip;
@@ -67,7 +68,7 @@ const COMMON: &[Node] = &[
 pub const FEATURES: &[Feature] = &[storm_control::FEATURE, l2protocol_tunnel::FEATURE];
 
 /// Lines of switch ports in files of their own, which the running configuration prints before those of features.
-pub const PORT_LINES: &[&[Line<lanyard_config::Interface>]] = &[port_security::LINES];
+pub const PORT_LINES: &[&[Line<lanyard_config::Interface>]] = &[port_security::LINES, guard::PORT];
 
 /// The trees of the modes, those of the configuration modes each with the commands that every mode has.
 pub struct Trees {
@@ -113,6 +114,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         discovery::GROUPS,
         platform::GROUPS,
         snooping::GROUPS,
+        guard::GROUPS,
         ssh::GROUPS,
         logging::GROUPS,
         ntp::GROUPS,
@@ -128,6 +130,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         spanning_tree::PORT_GROUPS,
         discovery::PORT_GROUPS,
         snooping::PORT_GROUPS,
+        guard::PORT_GROUPS,
         aggregation::PORT_GROUPS,
         port_security::GROUPS,
         accepted::PORT_GROUPS,
