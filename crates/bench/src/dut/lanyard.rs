@@ -87,9 +87,21 @@ pub enum PortMode {
     Snooped,
     /// As [`PortMode::Snooped`], while hosts at the second one join 10,000 groups during each measurement.
     Joined,
+    /// As [`PortMode::Access`], with a list of [`RULES`] rules for received frames: see [`rules`].
+    Filtered,
     /// Each is an access port of its own VLAN, which has an interface with addresses: the switch
     /// routes.
     Routed,
+}
+
+/// The rules of [`PortMode::Filtered`].
+pub const RULES: usize = 1000;
+
+/// The sources that the rules of [`PortMode::Filtered`] permit one after the other: rule N is for UDP packets of host N, and the
+/// last one permits everything. So frames of hosts below [`RULES`] are decided by as many different
+/// rules, and frames of all others by the last one.
+pub fn rules() -> impl Iterator<Item = String> {
+    (0..RULES - 1).map(|host| format!("10.{}.{}.{}", host >> 16, host >> 8 & 255, host & 255))
 }
 
 /// The startup-config that a restarted daemon finds.
@@ -399,6 +411,13 @@ fn startup_config(bed: &Bed, hook: Hook, ports: PortMode) -> String {
         // Leaves end memberships at once, so that each measurement begins without them.
         let _ = writeln!(text, "ip igmp snooping vlan {VLAN} immediate-leave");
     }
+    if ports == PortMode::Filtered {
+        text.push_str("ip access-list extended bench\n");
+        for source in rules() {
+            let _ = writeln!(text, " permit udp host {source} any");
+        }
+        text.push_str(" permit ip any any\n");
+    }
     for (number, port) in bed.ports().iter().enumerate() {
         let trunk = ports == PortMode::Mixed && number > 0 && number % 2 == 0;
         let mode = if trunk {
@@ -406,7 +425,8 @@ fn startup_config(bed: &Bed, hook: Hook, ports: PortMode) -> String {
         } else {
             format!(" switchport mode access\n switchport access vlan {VLAN}\n")
         };
-        let _ = write!(text, "interface {port}\n{mode}{how}");
+        let list = if ports == PortMode::Filtered { " ip access-group bench in\n" } else { "" };
+        let _ = write!(text, "interface {port}\n{mode}{how}{list}");
     }
     text
 }
