@@ -459,7 +459,7 @@ impl Core {
             // A port-channel came up or went down; once settled, nothing has changed.
             self.settle();
         } else if bundles {
-            // Neighbours are told which links are in use.
+            // LLDP announces to neighbours which links of a port-channel are in use.
             self.discovery.configure(&mut self.ctx);
         }
         any

@@ -247,7 +247,7 @@ unsafe fn level(pam: &Pam, handle: Handle) -> Option<u8> {
     })
 }
 
-/// A privilege level of a server; `None` for anything that is none, so that nobody gets a level by a mistake.
+/// Parses the privilege level that a server sent, 0-15. Any other value is `None`, and the user gets no level from it.
 fn parse_level(value: &str) -> Option<u8> {
     value.trim().parse().ok().filter(|level| *level <= lanyard_config::access::LEVEL_MAX)
 }
