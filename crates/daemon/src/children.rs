@@ -142,12 +142,25 @@ impl Children {
     }
 }
 
-/// Reads field 22 of /proc/PID/stat (proc(5)). The second field may contain any text, in
-/// parentheses.
-fn started(pid: i32) -> Option<u64> {
+/// Reads a field of /proc/PID/stat, counted from 1 as in proc(5), beginning with the third: the second may contain any
+/// text, in parentheses.
+fn stat(pid: i32, field: usize) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(19)?.parse().ok()
+    rest.split_whitespace().nth(field.checked_sub(3)?)?.parse().ok()
+}
+
+fn started(pid: i32) -> Option<u64> {
+    stat(pid, 22)
+}
+
+/// The processes that a program has forked: the other members of its process group. radvd keeps one for its privileges,
+/// which ends only after it has noticed the end of its parent.
+fn forked_by(leader: i32) -> Vec<OwnedFd> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let members = pids.filter(|pid| *pid != leader && stat(*pid, 5) == u64::try_from(leader).ok());
+    members.filter_map(|pid| os::pidfd(pid).ok()).collect()
 }
 
 fn has_ended(pidfd: &OwnedFd, wait_ms: u16) -> bool {
@@ -394,6 +407,7 @@ impl Children {
     /// Ends every program and waits until it has ended.
     pub(crate) fn end_all(&mut self, ctx: &mut Context) {
         self.adopt(ctx);
+        let forked: Vec<OwnedFd> = self.running.values().flat_map(|child| forked_by(child.id.pid)).collect();
         let keys: Vec<Key> = self.running.keys().cloned().collect();
         keys.iter().for_each(|key| self.end(key));
         for key in keys {
@@ -404,6 +418,13 @@ impl Children {
             }
             let _ = waitpid(Pid::from_raw(child.id.pid), Some(WaitPidFlag::WNOHANG));
             Self::forget(ctx, &key);
+        }
+        for pidfd in &forked {
+            if !has_ended(pidfd, PATIENCE_MS) {
+                // It may end by itself meanwhile.
+                let _ = os::kill(pidfd);
+                has_ended(pidfd, PATIENCE_MS);
+            }
         }
         self.retry.clear();
         self.note(ctx);
@@ -458,6 +479,24 @@ mod tests {
         assert!(!second.runs(Service::Radvd, None), "it was asked to end");
         second.end_all(&mut world.ctx);
         assert!(!conf.exists() && !note_file(&world.ctx.paths).exists());
+    }
+
+    /// radvd's second process ends some time after the first.
+    #[test]
+    fn what_a_program_has_forked_has_ended_too() {
+        let (mut world, folder) = world("sh -c \"trap '' TERM; sleep 0.3\" &\nexec sleep 600");
+        let mut children = children(&folder);
+        children.configure(&mut world.ctx);
+        let leader = children.running.values().next().expect("started").id.pid;
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        let mut forked = forked_by(leader);
+        while forked.is_empty() && std::time::Instant::now() < deadline {
+            std::thread::yield_now();
+            forked = forked_by(leader);
+        }
+        assert!(!forked.is_empty(), "the script has forked");
+        children.end_all(&mut world.ctx);
+        assert!(forked.iter().all(|pidfd| has_ended(pidfd, 0)));
     }
 
     #[test]

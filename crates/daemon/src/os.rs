@@ -200,6 +200,18 @@ pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(fd) })
 }
 
+/// Kills (SIGKILL) the process of a descriptor that [`pidfd`] returned.
+///
+/// # Errors
+/// When it has ended, or the caller may not signal it.
+pub fn kill(pidfd: &OwnedFd) -> io::Result<()> {
+    let no_info = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: the descriptor is open as long as the reference lives; the kernel accepts a null pointer for the information.
+    let result =
+        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), libc::SIGKILL, no_info, 0) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Standard output or standard error, if it is a regular file, with its name at the start.
 #[derive(Debug)]
 pub struct Output {
@@ -283,6 +295,16 @@ mod tests {
         nix::unistd::read(pipes[1].0.as_fd(), &mut [0; 8]).expect("read");
         assert!(!readable());
         assert!(gathered.add(-1).is_err());
+    }
+
+    #[test]
+    fn a_process_is_killed_by_its_descriptor() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("started");
+        let descriptor = pidfd(child.id().cast_signed()).expect("it runs");
+        kill(&descriptor).expect("killed");
+        let status = child.wait().expect("a child");
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGKILL));
+        assert!(kill(&descriptor).is_err(), "it has ended");
     }
 
     #[test]

@@ -89,7 +89,11 @@ pub fn left_behind(bed: &Bed) -> Vec<String> {
         let names: Vec<_> = found.map(|entry| entry.file_name()).collect();
         wrong.push(format!("state is left: {}: {names:?}", state.display()));
     }
-    let processes = bed.net.processes();
+    let named = |pid: u32| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        format!("{pid} {}", name.trim())
+    };
+    let processes: Vec<String> = bed.net.processes().into_iter().map(named).collect();
     if !processes.is_empty() {
         wrong.push(format!("processes are left in the switch's namespace: {processes:?}"));
     }
