@@ -23,13 +23,10 @@ help:
 demo:
 	tests/demo
 
-# The machine's target as it occurs in the names of cargo's variables: X86_64_UNKNOWN_LINUX_GNU.
-HOST = $(shell rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
-
 # A test that lacks a right or a package is skipped and prints `skipped: reason`.
 test:
 	tools/need build test
-	CARGO_TARGET_$(HOST)_RUNNER=$(CURDIR)/tools/test-runner tools/with-networks $(CARGO) test --workspace --locked --no-fail-fast -- --nocapture 2>&1 | tools/test-report
+	CARGO=$(CARGO) tools/run-tests
 
 # Kernels are downloaded once. tests/kernels/run describes where they are stored, and the values of KERNELS, NICS and HOOKS.
 test-kernels:

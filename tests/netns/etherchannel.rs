@@ -18,6 +18,7 @@ scenarios! {
     spanning_tree_runs_at_the_port_channel: ebpf soft;
     lists_judge_the_frames_of_the_port_channel: ebpf soft;
     a_vlan_interface_routes_at_the_port_channel: ebpf soft;
+    a_routed_port_channel: ebpf soft;
     lines_that_do_not_fit_are_refused: soft;
     open_vswitch_bundles_with_each_mode: ebpf soft;
     a_silent_partner_loses_its_member: ebpf;
@@ -261,15 +262,89 @@ fn a_vlan_interface_routes_at_the_port_channel(plane: Plane) {
     }
 }
 
+/// Hosts 1 and 2 are the far ends of a routed port-channel, as a Catalyst's configuration has it; host 3 is on a trunk with every
+/// VLAN.
+const ROUTED: &str = "vlan 20\nspanning-tree mode rapid-pvst\nip routing\n\
+    interface p1\n no switchport\n channel-group 1 mode on\ninterface p2\n no switchport\n channel-group 1 mode on\n\
+    interface port-channel 1\n ip address 10.0.10.254 255.255.255.0\n\
+    interface p3\n switchport mode trunk\n switchport trunk native vlan 20\n spanning-tree portfast trunk\n\
+    interface vlan 20\n ip address 10.0.20.254 255.255.255.0\n";
+
+fn a_routed_port_channel(plane: Plane) {
+    let bed = Bed::new(plane, 3, ROUTED);
+    bed.chatter.set(true);
+    bed.exact.set(false);
+    wait_bundled(&bed, &["p1", "p2"]);
+    let summary = bed.exec(&["show etherchannel summary"]);
+    assert!(summary.contains("Po1(RU)"), "{summary}");
+    // Its VLAN is no other port's, and its frames have no tree.
+    let usage = bed.ask("show vlan internal usage");
+    assert_eq!(usage["internal"][0]["vlan"], 1006, "{usage}");
+    assert!(!bed.ask("show spanning-tree").to_string().contains("port-channel1"));
+    bed.expect_drop(3, &frame([0xff; 6], mac(9)).tag(0x8100, 0, 1006), "vlan_not_allowed");
+    bed.expect_at(1, &frame([0xff; 6], mac(101)), &[]);
+    let refused = bed.try_configure("vlan 1006").expect_err("internal");
+    assert!(refused.contains("VLAN 1006 is the internal VLAN of port-channel1"), "{refused}");
+
+    for (host, net) in [(1, 10), (2, 10), (3, 20)] {
+        bed.host(host).address(&format!("10.0.{net}.{host}/24"));
+        bed.host(host).net.ip(&format!("route add default via 10.0.{net}.254"));
+    }
+    let by_each_member = || {
+        for (host, other, member) in [(1, 2, "p1"), (2, 1, "p2")] {
+            bed.host(host).net.ip("link set eth0 up\nroute replace default via 10.0.10.254");
+            bed.host(other).net.ip("link set eth0 down");
+            wait_bundled(&bed, &[member]);
+            bed.host(host).reaches("10.0.20.3");
+            bed.host(3).reaches(&format!("10.0.10.{host}"));
+        }
+    };
+    by_each_member();
+    let address = "10.0.10.2";
+    bed.by_the_plane(3, 50, address, || bed.host(3).tcp(bed.host(2), address, 4 << 20));
+    let brief = bed.exec(&["show ip interface brief"]);
+    assert!(brief.lines().any(|line| line.starts_with("port-channel1") && line.contains("up")), "{brief}");
+    // Without members the interface has no carrier, and its subnet leaves the routing table.
+    bed.host(2).net.ip("link set eth0 down");
+    wait_bundled(&bed, &[]);
+    let connected = || bed.ask("show ip route").to_string().contains("10.0.10.0/24");
+    wait_for("the subnet to leave", || (!connected()).then_some(()));
+    by_each_member();
+
+    // The configuration is read again as it is printed.
+    bed.exec(&["copy running-config startup-config"]);
+    bed.end_daemon(nix::sys::signal::Signal::SIGKILL);
+    bed.start();
+    wait_bundled(&bed, &["p2"]);
+    by_each_member();
+    // As a switch port it has no addresses and no netdev.
+    bed.configure("interface port-channel 1\nswitchport\nswitchport access vlan 20");
+    wait_for("the netdev to go", || (!bed.net.links().contains(&"port-channel1".to_owned())).then_some(()));
+    let config = bed.exec(&["show running-config"]);
+    assert!(!config.contains("no switchport") && !config.contains("10.0.10.254"), "{config}");
+    bed.host(2).net.ip("addr add 10.0.20.2/24 dev eth0");
+    bed.host(2).reaches("10.0.20.3");
+}
+
 fn lines_that_do_not_fit_are_refused(plane: Plane) {
     let bed = Bed::new(plane, 3, STATIC);
+    // A port whose role changes begins to count anew.
+    bed.exact.set(false);
     let refused = |lines: &str, why: &str| {
         let said = bed.try_configure(lines).expect_err(lines);
         assert!(said.contains(why), "{lines}: {said}");
     };
     refused("interface p3\nchannel-group 1 mode active", "mode on");
     refused("interface p1\nno switchport", "member of channel group 1");
-    refused("interface port-channel 1\nno switchport", "stays a switch port");
+    refused("interface port-channel 1\nip address 10.0.0.1/24", "L2 links");
+    refused("interface p3\nno switchport\nchannel-group 1 mode on", "is a routed port (layer 3)");
+    bed.configure("interface p3\nswitchport");
+    refused(
+        "interface port-channel 1\nno switchport\ninterface p1\nip address 10.0.0.1/24",
+        "member of a port-channel",
+    );
+    refused("interface port-channel1.10", "no subinterfaces");
+    bed.configure("interface port-channel 1\nswitchport\nswitchport access vlan 10");
     refused("interface port-channel 1\nmtu 9000", "setting of its members");
     refused("interface port-channel 300", "1 to 255");
     refused("interface p3\nport-channel min-links 2", "port-channels");

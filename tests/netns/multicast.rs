@@ -295,8 +295,19 @@ fn a_kernel_bridge_is_the_querier(plane: Plane) {
     let bridge = &bed.host(4).net;
     bridge.ip(
         "address del 10.0.1.4/24 dev eth0\nlink add br0 type bridge mcast_snooping 1 mcast_querier 1 mcast_query_use_ifaddr 1 \
-         mcast_startup_query_interval 100\nlink set eth0 master br0\naddress add 10.0.1.4/24 dev br0\nlink set br0 up",
+         mcast_startup_query_interval 100 mcast_query_interval 200 mcast_mld_version 2\nlink set eth0 master br0\n\
+         address add 10.0.1.4/24 dev br0",
     );
+    bridge.run(|| std::fs::write("/proc/sys/net/ipv6/conf/br0/disable_ipv6", "0")).expect("IPv6 on");
+    bridge.ip("link set br0 up");
+    // Its MLD queries begin when it has a link-local address.
+    wait_for("the bridge is the MLD querier", || {
+        let querier = bed.show("show ipv6 mld snooping querier");
+        let address = querier["queriers"][0]["querier_address"].as_str().unwrap_or_default().to_owned();
+        (address.starts_with("fe80::") && querier["queriers"][0]["querier_is_self"] == false).then_some(())
+    });
+    let routers = bed.show("show ipv6 mld snooping mrouter");
+    assert_eq!(routers["mrouters"][0]["interface"], "p4", "{routers}");
     wait_for("the bridge is the querier", || {
         let querier = bed.show("show ip igmp snooping querier");
         (querier["queriers"][0]["querier_address"] == "10.0.1.4").then_some(())

@@ -4,6 +4,8 @@
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use lanyard_config::InterfaceName;
+use lanyard_config::aggregation::channel_of;
+use lanyard_config::layer3::split_subinterface;
 use lanyard_types::{ChannelId, MacAddr, VlanId, VlanSet};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -531,6 +533,11 @@ pub fn netdev(name: &str) -> Result<InterfaceName, String> {
     }
     if bad {
         return Err(format!("{} is not an interface's name", short(name)));
+    }
+    if split_subinterface(name).is_some_and(|(parent, _)| channel_of(parent).is_some()) {
+        return Err(format!(
+            "{name}: a port-channel has no subinterfaces; make it a trunk, and route by VLAN interfaces"
+        ));
     }
     if name.len() > 15 {
         return Err(format!(

@@ -1,11 +1,11 @@
 //! `channel-group`, `port-channel ...` and `lacp ...`: link aggregation.
 //!
-//! `interface port-channel N` is an interface without a netdev of its own, named `port-channelN`. Its settings hold for all
+//! `interface port-channel N` is an interface named `port-channelN`. Its settings hold for all
 //! its members: what a member has of its own for layer 2 is kept, and has no effect while it is one.
 
-use crate::{Config, Interface, InterfaceName};
+use crate::{Config, Interface, InterfaceName, Role};
 use lanyard_lacp::Mode;
-use lanyard_types::{ChannelId, LoadBalance};
+use lanyard_types::{ChannelId, LoadBalance, VlanId};
 
 /// The most members of a port-channel with LACP: eight in use, eight hot standby.
 pub const MAX_LACP_MEMBERS: usize = 16;
@@ -80,6 +80,11 @@ impl Config {
             interface.aggregation.group.is_some_and(|(group, _)| group == channel)
         };
         self.interfaces.iter().filter(move |(_, interface)| is_member(interface))
+    }
+    /// The port-channels that are routed, with the VLAN that each has to itself ([`ChannelId::internal_vlan`]), ascending.
+    pub fn routed_channels(&self) -> impl Iterator<Item = (ChannelId, VlanId, &Interface)> {
+        let routed = self.channels().filter(|(_, interface)| interface.role == Role::Routed);
+        routed.filter_map(|(channel, interface)| Some((channel, channel.internal_vlan()?, interface)))
     }
     /// The port-channels, ascending.
     pub fn channels(&self) -> impl Iterator<Item = (ChannelId, &Interface)> {

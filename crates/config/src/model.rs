@@ -260,6 +260,8 @@ pub struct Interface {
     pub discovery: DiscoveryPort,
     /// `ip igmp max-groups` and `ipv6 mld max-groups`, by `Family::index()`.
     pub max_groups: [Option<u32>; 2],
+    /// `ip igmp max-sources` and `ipv6 mld max-sources`, by `Family::index()`.
+    pub max_sources: [Option<u32>; 2],
     /// `ip access-group`, `ipv6 traffic-filter`, `mac access-group`.
     pub access_groups: AccessGroups,
     /// `channel-group`, `port-channel ...` and `lacp ...`.
@@ -291,6 +293,7 @@ impl Default for Interface {
             spanning_tree: SpanningTreePort::default(),
             discovery: DiscoveryPort::default(),
             max_groups: [None; 2],
+            max_sources: [None; 2],
             access_groups: AccessGroups::default(),
             aggregation: AggregationPort::default(),
             log_link: true,
@@ -385,10 +388,11 @@ pub struct Switchport {
 }
 
 impl Interface {
-    /// True for a netdev with IP addresses of its own: a routed port or a subinterface.
+    /// True for an interface with IP addresses of its own: a routed port, a routed port-channel or a subinterface. The members
+    /// of a routed port-channel have none.
     #[must_use]
     pub const fn is_routed(&self) -> bool {
-        matches!(self.role, Role::Routed | Role::Subinterface(_))
+        matches!(self.role, Role::Routed | Role::Subinterface(_)) && self.aggregation.group.is_none()
     }
 }
 

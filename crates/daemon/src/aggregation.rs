@@ -147,6 +147,7 @@ impl backend::Aggregation for Core {
                 protocol: if members.iter().any(|member| member.mode == "on") { "static" } else { "lacp" },
                 up: !interface.shutdown && up.contains(&number),
                 shutdown: interface.shutdown,
+                routed: interface.is_routed(),
                 min_links: interface.aggregation.min_links,
                 max_bundle: interface.aggregation.max_bundle,
                 members,

@@ -8,7 +8,7 @@ use lanyard_cli::view::EventKind;
 use lanyard_config::InterfaceName;
 use lanyard_pipeline::state::{PlaneState, PortKind, PortState};
 use lanyard_plane::FdbEntry;
-use lanyard_switch::compile::{host_end, subinterface};
+use lanyard_switch::compile::{host_end, subinterface, vlan_of};
 use serde_json::{Map, Value, json};
 
 pub(crate) fn object(value: Value) -> Map<String, Value> {
@@ -53,7 +53,11 @@ fn link(ctx: &mut Context, action: &'static str, port: &PortState, loud: bool) {
             let name = subinterface(&port.name);
             (name.to_owned(), InterfaceName::Netdev(name.to_owned()))
         }
-        PortKind::Svi(vlan) => (host_end(vlan), InterfaceName::Vlan(vlan)),
+        PortKind::Svi(vlan) if vlan_of(&port.name) == Some(vlan) => {
+            (host_end(vlan), InterfaceName::Vlan(vlan))
+        }
+        // The port of the port-channel itself has been reported.
+        PortKind::Svi(_) => return,
     };
     let interface = ctx.switch.config().interfaces.get(&key);
     let shutdown = interface.is_some_and(|interface| interface.shutdown);

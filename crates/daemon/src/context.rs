@@ -15,7 +15,7 @@ use crate::record::{RecordFile, with_coming};
 use lanyard_config::InterfaceName;
 use lanyard_pipeline::state::PortKind;
 use lanyard_plane::Plane;
-use lanyard_switch::compile::{host_end, pipeline_end, subinterface};
+use lanyard_switch::compile::{host_end_of, pipeline_end, subinterface};
 use lanyard_switch::track::Tracks;
 use lanyard_switch::{Facts, Record, Switch};
 use lanyard_types::{MAX_PORTS, PortId};
@@ -151,7 +151,7 @@ impl Context {
             self.names[port.index()] = Some(match state.kind {
                 PortKind::Netdev | PortKind::Routed => state.name.as_str().into(),
                 PortKind::Subinterface { .. } => subinterface(&state.name).into(),
-                PortKind::Svi(vlan) => host_end(vlan).into(),
+                PortKind::Svi(_) => host_end_of(&state.name).into(),
             });
         }
     }

@@ -51,6 +51,9 @@ pub struct VlanConfig {
     pub ports: PortSet,
     /// Most groups of a port; ports that are not listed have no limit of their own.
     pub limits: BTreeMap<PortId, u32>,
+    /// Most sources of a group at a port, 1 to [`MAX_SOURCES_AT_PORT`](crate::MAX_SOURCES_AT_PORT), which holds for ports that are
+    /// not listed.
+    pub source_limits: BTreeMap<PortId, u32>,
 }
 
 impl Default for VlanConfig {
@@ -72,6 +75,7 @@ impl Default for VlanConfig {
             static_routers: PortSet::EMPTY,
             ports: PortSet::EMPTY,
             limits: BTreeMap::new(),
+            source_limits: BTreeMap::new(),
         }
     }
 }

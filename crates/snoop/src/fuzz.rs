@@ -49,6 +49,7 @@ pub fn fuzz(data: &[u8]) {
                 settings.proxy = length % 5 < 2;
                 settings.immediate_leave = length % 2 == 0;
                 settings.limits.insert(id, u32::from(*length % 8));
+                settings.source_limits.insert(id, u32::from(*length % 5));
                 settings.querier = (length % 3 == 0)
                     .then_some(Querier { address: [10, 0, 0, 1].into(), version: 1 + length % 3 });
                 config.vlans.insert((VlanId::DEFAULT, Family::V4), settings);

@@ -9,7 +9,8 @@ use lanyard_types::MacAddr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// Most sources of a group at a port; a record that would need more leaves the group open for all sources.
+/// Most sources of a group at a port, unless the port has a lower limit; a record that would need more leaves the group open
+/// for all sources.
 pub const MAX_SOURCES_AT_PORT: usize = 128;
 /// Most hosts of a group at a port that are stored, for `immediate-leave`. With more hosts, a leave is handled as if
 /// others remained.
@@ -136,7 +137,7 @@ impl Membership {
         *self = Self { scheduled: self.scheduled, ..Self::default() };
     }
 
-    /// Takes a record (the tables of RFC 3376, 6.4.1 and 6.4.2); returns the last-member queries that are due before sources or the
+    /// Takes a record (the tables of RFC 3376, 6.4.1 and 6.4.2), of which at most `most` sources are stored; returns the last-member queries that are due before sources or the
     /// group are cut off.
     pub(crate) fn take(
         &mut self,
@@ -144,6 +145,7 @@ impl Membership {
         kind: RecordKind,
         sources: &[IpAddr],
         time: Timing,
+        most: usize,
     ) -> LastMemberQueries {
         let old = self.without_sources.is_some_and(|until| until > now);
         let mut list: BTreeSet<IpAddr> = sources.iter().copied().collect();
@@ -204,7 +206,7 @@ impl Membership {
                 self.group_timer = Some(until);
             }
         }
-        self.bound(until);
+        self.bound(until, most);
         queries
     }
 
@@ -216,8 +218,8 @@ impl Membership {
     }
 
     /// Too many sources: all sources are let through, which gives no host too little.
-    fn bound(&mut self, until: u64) {
-        if self.wanted.len() + self.excluded.len() > MAX_SOURCES_AT_PORT {
+    fn bound(&mut self, until: u64, most: usize) {
+        if self.wanted.len() + self.excluded.len() > most {
             self.wanted.clear();
             self.excluded.clear();
             self.group_timer = Some(self.group_timer.unwrap_or(until));

@@ -1,7 +1,7 @@
 //! One VLAN and family: its groups, the ports that lead to routers, and its querier.
 
 use crate::config::VlanConfig;
-use crate::membership::{LastMemberQueries, Membership, Timing};
+use crate::membership::{LastMemberQueries, MAX_SOURCES_AT_PORT, Membership, Timing};
 use crate::message::{Family, Message, Query, Received, Record, RecordKind, is_always_flooded};
 use crate::proxy::Proxy;
 use lanyard_types::{MacAddr, PortId, PortSet};
@@ -410,7 +410,9 @@ impl Vlan {
             }
             membership.without_sources = Some(now + time.membership_ms);
         }
-        let queries = membership.take(now, record.kind, &record.sources, time);
+        let limit = self.config.source_limits.get(&port).and_then(|limit| usize::try_from(*limit).ok());
+        let most = limit.unwrap_or(MAX_SOURCES_AT_PORT).min(MAX_SOURCES_AT_PORT);
+        let queries = membership.take(now, record.kind, &record.sources, time, most);
         if leaves {
             let is_last = membership.leaves(host);
             if self.config.immediate_leave && is_last {

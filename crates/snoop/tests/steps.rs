@@ -259,6 +259,20 @@ fn limits() {
     assert_eq!(sim.ports("239.9.9.9"), Some(set(&[4])), "with too many sources the port gets all");
 }
 
+/// The limit of a port's sources: with one more the port gets all sources, and the other port keeps its choice.
+#[test]
+fn source_limit_of_a_port() {
+    let mut sim = Sim::with(|vlan| vlan.source_limits = [(p(4), 2)].into());
+    for port in [3, 4] {
+        sim.receive(port, &report_3(9, ALLOW, "239.9.9.9", &["10.0.0.1", "10.0.0.2"]));
+    }
+    assert_eq!(sim.ports("239.9.9.9"), Some(set(&[])), "no host wants all sources");
+    for port in [3, 4] {
+        sim.receive(port, &report_3(9, ALLOW, "239.9.9.9", &["10.0.0.3"]));
+    }
+    assert_eq!(sim.ports("239.9.9.9"), Some(set(&[4])));
+}
+
 #[test]
 fn static_groups() {
     let mut sim = Sim::with(|vlan| vlan.static_groups = [(ip(GROUP), set(&[4]))].into());

@@ -2,15 +2,14 @@
 //! of a port-channel are assigned to its members.
 //!
 //! Invariants: the port of a port-channel is part of the plane state while its interface is configured, with the layer-2
-//! settings of that interface; its members have no VLAN. The buckets of a member stay with it until it leaves, or until
+//! settings of that interface, or with a VLAN to itself if it is routed; its members have no VLAN. The buckets of a member stay with it until it leaves, or until
 //! another one has fewer.
 
 use crate::facts::{Facts, LinkFacts};
 use crate::identity::Identity;
-use crate::names::{members, switchports};
+use crate::names::members;
 use crate::ports::PortIds;
-use lanyard_config::aggregation::channel_of;
-use lanyard_config::{Config, InterfaceName};
+use lanyard_config::{Config, Interface, InterfaceName, Role, Switchport};
 use lanyard_lacp::{ChannelConfig, Mode, PortConfig};
 use lanyard_pipeline::state::{Aggregation, CHANNEL_BUCKETS, GlobalState, PortState, ReservedAction};
 use lanyard_types::{ChannelId, LoadBalance, PortId, PortSet, VlanSet};
@@ -34,8 +33,8 @@ pub fn lower(config: &Config, facts: &Facts, ports: &PortIds, identity: &Identit
     let mut lowered = Lowered::default();
     lowered.lacp.system = identity.base_mac;
     lowered.lacp.system_priority = config.aggregation.system_priority;
-    for (name, interface) in switchports(config) {
-        let Some((channel, port)) = channel_of(name).zip(ports.get(name)) else { continue };
+    for (channel, interface) in config.channels() {
+        let Some(port) = ports.get(&InterfaceName::of_channel(channel).to_string()) else { continue };
         let settings = &interface.aggregation;
         let bundle = ChannelConfig { min_links: settings.min_links, max_bundle: settings.max_bundle };
         lowered.channels.insert(channel, port);
@@ -86,16 +85,28 @@ pub(crate) fn overlay(config: &Config, global: &mut GlobalState) {
     }
 }
 
+/// The layer-2 settings of a port-channel: its own, or those of an access port in its internal VLAN if it is routed.
+pub(crate) fn switchport(channel: ChannelId, interface: &Interface) -> Switchport {
+    match channel.internal_vlan().filter(|_| interface.role == Role::Routed) {
+        Some(vlan) => Switchport { access_vlan: vlan, ..Switchport::default() },
+        None => interface.switchport.clone(),
+    }
+}
+
+/// The MTU of a port-channel: the smallest of its members, or 1500 without members.
+pub(crate) fn mtu(config: &Config, facts: &Facts, channel: ChannelId) -> u32 {
+    let members = config.members(channel);
+    members.filter_map(|(name, _)| Some(facts.usable(&name.to_string())?.mtu)).min().unwrap_or(1500)
+}
+
 /// Makes the ports of port-channels and of their members from those of switch ports: `name` is the port's, `port` has the
 /// settings of the port-channel's interface.
 pub(crate) fn channel_port(config: &Config, facts: &Facts, channel: ChannelId, port: PortState) -> PortState {
-    let mtu =
-        config.members(channel).filter_map(|(name, _)| Some(facts.usable(&name.to_string())?.mtu)).min();
     let shutdown = config.interfaces.get(&InterfaceName::of_channel(channel)).is_none_or(|it| it.shutdown);
     PortState {
         ifindex: 0,
         enabled: !shutdown && facts.channels.contains(&channel),
-        mtu: mtu.unwrap_or(1500).clamp(68, 65_535),
+        mtu: mtu(config, facts, channel).clamp(68, 65_535),
         aggregation: Aggregation::Channel(channel),
         ..port
     }

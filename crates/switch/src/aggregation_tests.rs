@@ -31,6 +31,35 @@ fn bundle(mode: Mode) -> Config {
     config
 }
 
+/// A routed port-channel has a VLAN to itself, of which no trunk is a member, and a router interface there.
+#[test]
+fn routed() {
+    let mut config = bundle(Mode::On);
+    for name in ["port-channel1", "eth1", "eth2"] {
+        let interface = config.interfaces.get_mut(&InterfaceName::Netdev(name.into())).expect("configured");
+        interface.role = lanyard_config::Role::Routed;
+    }
+    let eth3 = config.interfaces.get_mut(&InterfaceName::Netdev("eth3".into())).expect("configured");
+    eth3.switchport.mode = lanyard_config::SwitchportMode::Trunk;
+    let mut facts = facts("eth1, eth2, eth3, port-channel1, lypo1");
+    facts.channels.insert(channel(1));
+    let (state, ports) = state(&config, &facts);
+    let vlan = channel(1).internal_vlan().expect("a VLAN");
+    assert_eq!(vlan.get(), 1006);
+    let of_vlan = |port: &&PortState| port.tagged.contains(vlan) || port.untagged.contains(vlan);
+    let names: Vec<&str> = state.ports.values().filter(of_vlan).map(|port| port.name.as_str()).collect();
+    assert_eq!(names, ["port-channel1", "lypo1"]);
+    let own = state.fdb.iter().filter(|((of, _), _)| *of == vlan).count();
+    assert_eq!((own, state.vlans.contains_key(&vlan)), (1, true));
+    let lacp = lower(&config, &facts, &ports, &identity());
+    assert_eq!((lacp.lacp.ports.len(), lacp.channels.len()), (2, 1));
+    // The VLAN cannot be configured meanwhile.
+    let mut next = config.clone();
+    next.vlans.insert(vlan, lanyard_config::Vlan::default());
+    let refused = crate::check::check(&config, &next, &facts, &identity()).expect_err("internal");
+    assert!(refused.to_string().starts_with("VLAN 1006 is the internal VLAN of port-channel1"), "{refused}");
+}
+
 fn state(config: &Config, facts: &Facts) -> (PlaneState, PortIds) {
     let ports = PortIds::default().assign(port_names(config)).expect("few ports");
     let state = compile(config, facts, &ports, &identity());

@@ -4,7 +4,7 @@
 
 use crate::facts::Facts;
 use crate::identity::Identity;
-use crate::names::{alias, host_end, pipeline_end, vlan_of};
+use crate::names::{alias, host_end, pipeline_end, pipeline_end_of, vlan_of};
 use crate::refused::{Refused, Unusable};
 use lanyard_config::{Config, InterfaceName, Role, StaticTarget};
 use lanyard_types::VlanId;
@@ -34,6 +34,7 @@ pub fn check(
             InterfaceName::Vlan(_) => {}
         }
     }
+    routed_channel(old, next, facts, identity)?;
     crate::port_security::check(next)?;
     crate::monitor::check(next)?;
     crate::layer3::check(old, next, facts, identity, &mut notices)?;
@@ -104,6 +105,27 @@ fn vlan_interface(vlan: VlanId, next: &Config, facts: &Facts, identity: &Identit
                 return Err(Refused::OfInstance { netdev: name, instance });
             }
             Some(_) => return Err(Refused::InTheWay(name)),
+        }
+    }
+    Ok(())
+}
+
+/// The internal VLAN of a routed port-channel must not be configured, and its names must be unused or belong to the pair that
+/// this instance created earlier.
+fn routed_channel(old: &Config, next: &Config, facts: &Facts, identity: &Identity) -> Result<(), Refused> {
+    for (channel, vlan, _) in next.routed_channels() {
+        if next.vlans.contains_key(&vlan) || next.interfaces.contains_key(&InterfaceName::Vlan(vlan)) {
+            return Err(Refused::InternalVlan { vlan, channel });
+        }
+        if old.routed_channels().any(|(before, _, _)| before == channel) {
+            continue;
+        }
+        let name = InterfaceName::of_channel(channel).to_string();
+        for end in [pipeline_end_of(&name), name] {
+            let found = facts.get(&end);
+            if found.is_some_and(|link| link.alias.as_deref() != Some(&alias(&identity.instance))) {
+                return Err(Refused::InTheWay(end));
+            }
         }
     }
     Ok(())

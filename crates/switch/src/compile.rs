@@ -53,19 +53,46 @@ pub fn compile(config: &Config, facts: &Facts, ports: &PortIds, identity: &Ident
         let (Some(port), Some(of), Some(like)) = (ports.get(name), ports.get(&key.to_string()), like) else {
             continue;
         };
-        let own = Interface { switchport: like.switchport.clone(), ..interface.clone() };
+        let own = Interface { switchport: aggregation::switchport(channel, like), ..interface.clone() };
         let own = switchport(name, &own, facts, config.tag_native);
         state.ports.insert(port, aggregation::member_port(of, channel, own));
     }
+    routed_channel_ports(config, facts, ports, &mut state);
     for (vlan, interface) in vlan_interfaces(config) {
         if let Some(port) = ports.get(&pipeline_end(vlan)) {
             let host_up = facts.get(&host_end(vlan)).is_some_and(|link| link.admin_up);
             let enabled = host_up && line_up(vlan, interface, &state);
-            state.ports.insert(port, vlan_interface(vlan, enabled, interface, facts));
+            let made = vlan_interface(&pipeline_end(vlan), vlan, enabled, interface, facts);
+            state.ports.insert(port, made);
         }
     }
     state.fdb = fdb(config, ports, identity, &state);
     state
+}
+
+/// A routed port-channel is a port with a VLAN to itself, and an interface of that VLAN. No other port is a member, trunks that
+/// carry every VLAN included.
+fn routed_channel_ports(config: &Config, facts: &Facts, ports: &PortIds, state: &mut PlaneState) {
+    let internal: VlanSet = config.routed_channels().map(|(_, vlan, _)| vlan).collect();
+    if internal.is_empty() {
+        return;
+    }
+    for port in state.ports.values_mut() {
+        port.tagged = port.tagged.difference(&internal);
+        port.untagged = port.untagged.difference(&internal);
+    }
+    for (channel, vlan, interface) in config.routed_channels() {
+        let name = InterfaceName::of_channel(channel).to_string();
+        let inner = pipeline_end_of(&name);
+        let (Some(port), Some(up)) = (ports.get(&name), ports.get(&inner)) else { continue };
+        state.vlans.insert(vlan, VlanState::default());
+        let own = Interface { switchport: aggregation::switchport(channel, interface), ..interface.clone() };
+        let own = switchport(&name, &own, facts, config.tag_native);
+        state.ports.insert(port, aggregation::channel_port(config, facts, channel, own));
+        let host_up = facts.get(&name).is_some_and(|link| link.admin_up);
+        let enabled = host_up && line_up(vlan, interface, state);
+        state.ports.insert(up, vlan_interface(&inner, vlan, enabled, interface, facts));
+    }
 }
 
 fn global(config: &Config) -> GlobalState {
@@ -174,19 +201,26 @@ fn line_up(vlan: VlanId, interface: &Interface, state: &PlaneState) -> bool {
         && state.ports.values().filter(netdev).any(|port| port.enabled && member(port))
 }
 
-/// The VLAN interfaces whose line protocol is up.
+/// The VLANs of VLAN interfaces and of routed port-channels whose line protocol is up.
 #[must_use]
 pub fn lines_up(config: &Config, facts: &Facts, ports: &PortIds, identity: &Identity) -> VlanSet {
     let state = compile(config, facts, ports, identity);
+    let internal = config.routed_channels().map(|(_, vlan, interface)| (vlan, interface));
     vlan_interfaces(config)
+        .chain(internal)
         .filter(|(vlan, interface)| line_up(*vlan, interface, &state))
         .map(|(vlan, _)| vlan)
         .collect()
 }
 
-fn vlan_interface(vlan: VlanId, enabled: bool, interface: &Interface, facts: &Facts) -> PortState {
-    let name = pipeline_end(vlan);
-    let link = facts.get(&name);
+fn vlan_interface(
+    name: &str,
+    vlan: VlanId,
+    enabled: bool,
+    interface: &Interface,
+    facts: &Facts,
+) -> PortState {
+    let link = facts.get(name);
     PortState {
         kind: PortKind::Svi(vlan),
         enabled: enabled && link.is_some(),
@@ -196,7 +230,7 @@ fn vlan_interface(vlan: VlanId, enabled: bool, interface: &Interface, facts: &Fa
         mtu: link.map_or(interface.mtu.unwrap_or(1500), |link| link.mtu).clamp(68, 65_535),
         hook: HookChoice::Tc,
         delivery: Delivery::Device,
-        ..PortState::access(&name, link.map_or(0, |link| link.ifindex), vlan)
+        ..PortState::access(name, link.map_or(0, |link| link.ifindex), vlan)
     }
 }
 
@@ -231,7 +265,12 @@ fn fdb(
         let mac = interface.mac.unwrap_or_else(|| identity.vlan_mac(vlan));
         Some(((vlan, mac), FdbTarget::SelfAddress(number(&InterfaceName::Vlan(vlan))?)))
     });
-    statics.chain(own).filter(|((vlan, _), _)| state.vlans.contains_key(vlan)).collect()
+    let internal = config.routed_channels().filter_map(|(channel, vlan, interface)| {
+        let mac = interface.mac.unwrap_or_else(|| identity.vlan_mac(vlan));
+        let up = ports.get(&pipeline_end_of(&InterfaceName::of_channel(channel).to_string()))?;
+        Some(((vlan, mac), FdbTarget::SelfAddress(up)))
+    });
+    statics.chain(own).chain(internal).filter(|((vlan, _), _)| state.vlans.contains_key(vlan)).collect()
 }
 
 #[cfg(test)]

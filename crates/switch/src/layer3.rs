@@ -17,7 +17,7 @@ use ipnet::IpNet;
 use lanyard_config::layer3::{Layer3, split_subinterface};
 use lanyard_config::{Config, Interface, InterfaceName, Role, StaticRoute};
 use lanyard_pipeline::route::Urpf;
-use lanyard_types::MacAddr;
+use lanyard_types::{ChannelId, MacAddr};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -68,6 +68,9 @@ pub fn made_mac(
 ) -> Option<MacAddr> {
     match name {
         InterfaceName::Vlan(vlan) => Some(identity.vlan_mac(*vlan)),
+        InterfaceName::Netdev(_) if name.channel().is_some() => {
+            Some(identity.vlan_mac(name.channel().and_then(ChannelId::internal_vlan)?))
+        }
         InterfaceName::Netdev(text) => {
             let (parent, _) = split_subinterface(text)?;
             let configured = config.interfaces.get(&InterfaceName::Netdev(parent.to_owned()))?.mac;
@@ -76,10 +79,13 @@ pub fn made_mac(
     }
 }
 
-/// The MTU of an interface that the switch creates, unless one is configured: 1500, or that of a
-/// subinterface's parent.
+/// The MTU of an interface that the switch creates, unless one is configured: 1500, that of a subinterface's parent, or the
+/// smallest of a port-channel's members.
 #[must_use]
-pub fn parent_mtu(name: &InterfaceName, facts: &Facts) -> u32 {
+pub fn parent_mtu(name: &InterfaceName, config: &Config, facts: &Facts) -> u32 {
+    if let Some(channel) = name.channel() {
+        return crate::aggregation::mtu(config, facts, channel);
+    }
     let parent = match name {
         InterfaceName::Netdev(text) => split_subinterface(text).and_then(|(parent, _)| facts.get(parent)),
         InterfaceName::Vlan(_) => None,
@@ -315,7 +321,9 @@ pub(crate) fn check(
         }
     }
     for (name, interface) in made_interfaces(next) {
-        if let (InterfaceName::Netdev(text), false) = (name, old.interfaces.contains_key(name)) {
+        if let (InterfaceName::Netdev(text), None, false) =
+            (name, name.channel(), old.interfaces.contains_key(name))
+        {
             subinterface(text, interface, next, facts, identity)?;
         }
     }

@@ -16,7 +16,7 @@ pub use crate::names::{alias, host_end, host_end_of, pipeline_end_of, vlan_of};
 use ipnet::IpNet;
 use lanyard_config::layer3::{Layer3, split_subinterface};
 use lanyard_config::{Config, Duplex, Interface, InterfaceName, Role};
-use lanyard_types::MacAddr;
+use lanyard_types::{ChannelId, MacAddr};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The actions that lead from `old` to `next`. `None` stands for any current state of the netdevs.
@@ -69,8 +69,10 @@ fn renamed(next: &Config, facts: &Facts, list: &mut Actions) -> BTreeSet<String>
 /// The netdevs that `config` names as ports or routed ports.
 fn managed(config: Option<&Config>) -> impl Iterator<Item = &String> {
     config.into_iter().flat_map(|config| &config.interfaces).filter_map(|(name, interface)| match name {
-        InterfaceName::Netdev(name) if matches!(interface.role, Role::Switchport | Role::Routed) => {
-            Some(name)
+        InterfaceName::Netdev(netdev)
+            if matches!(interface.role, Role::Switchport | Role::Routed) && name.channel().is_none() =>
+        {
+            Some(netdev)
         }
         _ => None,
     })
@@ -90,7 +92,13 @@ struct Wanted {
 fn wanted(config: &Config, name: &InterfaceName) -> Option<Wanted> {
     let interface = config.interfaces.get(name)?;
     let svi = matches!(name, InterfaceName::Vlan(_));
-    let role = if svi { Role::Routed } else { interface.role };
+    // The members of a routed port-channel carry frames, not packets.
+    let member = interface.aggregation.group.is_some();
+    let role = match interface.role {
+        _ if svi => Role::Routed,
+        Role::Routed if member => Role::Switchport,
+        role => role,
+    };
     // These settings are implemented by the switch, not by the netdev.
     let layer3 = Layer3 {
         helpers: Vec::new(),
@@ -244,7 +252,7 @@ fn pairs(old: Option<&Config>, next: &Config, facts: &Facts, identity: &Identity
         let pair = Pair {
             name: key.to_string(),
             mac,
-            mtu: interface.mtu.unwrap_or_else(|| layer3::parent_mtu(key, facts)),
+            mtu: interface.mtu.unwrap_or_else(|| layer3::parent_mtu(key, next, facts)),
             alias: mark.clone(),
         };
         let (host_name, inner_name) = (&pair.name, pipeline_end_of(&pair.name));
@@ -364,9 +372,9 @@ pub fn release(facts: &Facts, record: &Record, identity: &Identity) -> Vec<Actio
     actions.before.into_iter().chain(actions.after).collect()
 }
 
-/// The pipeline ends of VLAN interfaces and subinterfaces whose carrier has to change: one end of a
-/// veth pair has carrier while the other end is up. `up` has the VLAN interfaces whose line
-/// protocol is up; a subinterface follows its parent.
+/// The pipeline ends of VLAN interfaces, routed port-channels and subinterfaces whose carrier has to change: one end of a
+/// veth pair has carrier while the other end is up. `up` has the VLANs of the VLAN interfaces and routed port-channels whose
+/// line protocol is up; a subinterface follows its parent.
 #[must_use]
 pub fn carriers(config: &Config, facts: &Facts, up: &lanyard_types::VlanSet) -> Vec<Action> {
     let mut list = Vec::new();
@@ -374,6 +382,9 @@ pub fn carriers(config: &Config, facts: &Facts, up: &lanyard_types::VlanSet) -> 
         let name = pipeline_end_of(&key.to_string());
         let line = match key {
             InterfaceName::Vlan(vlan) => up.contains(*vlan),
+            InterfaceName::Netdev(_) if key.channel().is_some() => {
+                key.channel().and_then(ChannelId::internal_vlan).is_some_and(|vlan| up.contains(vlan))
+            }
             InterfaceName::Netdev(text) => {
                 let parent = split_subinterface(text).and_then(|(parent, _)| facts.usable(parent));
                 !interface.shutdown && parent.is_some_and(LinkFacts::forwards)

@@ -1,9 +1,10 @@
 //! The names of netdevs that the switch creates, and the names under which interfaces of a configuration get port
 //! numbers.
 //!
-//! A VLAN interface or a subinterface is a veth pair: the host end has the name of the interface, and the name of the
-//! pipeline end begins with `ly`.
+//! A VLAN interface, a subinterface or a routed port-channel is a veth pair: the host end has the name of the interface, and
+//! the name of the pipeline end begins with `ly`.
 
+use lanyard_config::aggregation::channel_of;
 use lanyard_config::{Config, Interface, InterfaceName, Role};
 use lanyard_lacp::Mode;
 use lanyard_types::{ChannelId, VlanId};
@@ -49,8 +50,8 @@ pub fn switchports(config: &Config) -> impl Iterator<Item = (&str, &Interface)> 
 
 /// The members of port-channels, in natural order, with the number of the port-channel and the mode.
 pub fn members(config: &Config) -> impl Iterator<Item = (&str, ChannelId, Mode, &Interface)> {
-    config.interfaces.iter().filter_map(|(name, interface)| match name {
-        InterfaceName::Netdev(name) if interface.role == Role::Switchport => {
+    config.interfaces.iter().filter_map(|(name, interface)| match (name, interface.role) {
+        (InterfaceName::Netdev(name), Role::Switchport | Role::Routed) => {
             let (channel, mode) = interface.aggregation.group?;
             Some((name.as_str(), channel, mode, interface))
         }
@@ -79,14 +80,19 @@ pub fn subinterface(port: &str) -> &str {
 /// The pipeline end of the pair whose host end is called `name`: `ly10` for `vlan10`, `lyeth1.100` for `eth1.100`.
 #[must_use]
 pub fn pipeline_end_of(name: &str) -> String {
+    if let Some(channel) = channel_of(name) {
+        return format!("lypo{channel}");
+    }
     let vlan = name.strip_prefix("vlan").and_then(|n| n.parse().ok().filter(|v: &VlanId| v.to_string() == n));
     vlan.map_or_else(|| format!("ly{name}"), pipeline_end)
 }
 
-/// The interfaces of `config` for which the switch creates a pair: VLAN interfaces and subinterfaces.
+/// The interfaces of `config` for which the switch creates a pair: VLAN interfaces, subinterfaces and routed port-channels.
 pub fn made_interfaces(config: &Config) -> impl Iterator<Item = (&InterfaceName, &Interface)> {
     config.interfaces.iter().filter(|(name, interface)| {
-        matches!(name, InterfaceName::Vlan(_)) || matches!(interface.role, Role::Subinterface(_))
+        matches!(name, InterfaceName::Vlan(_))
+            || matches!(interface.role, Role::Subinterface(_))
+            || interface.role == Role::Routed && name.channel().is_some()
     })
 }
 
@@ -104,13 +110,17 @@ pub fn subinterface_end(name: &str) -> String {
     format!("ly{name}")
 }
 
-/// The names under which routed ports and subinterfaces are numbered.
+/// The names under which routed ports, subinterfaces and routed port-channels are numbered. A routed port-channel has two ports.
 fn routed_names(config: &Config) -> impl Iterator<Item = String> + '_ {
-    config.interfaces.iter().filter_map(|(name, interface)| match (name, interface.role) {
+    let names = config.interfaces.iter().filter_map(|(name, interface)| match (name, interface.role) {
         (InterfaceName::Netdev(name), Role::Routed) => Some(name.clone()),
         (InterfaceName::Netdev(name), Role::Subinterface(_)) => Some(subinterface_end(name)),
         _ => None,
-    })
+    });
+    let ends = config
+        .routed_channels()
+        .map(|(channel, _, _)| pipeline_end_of(&InterfaceName::of_channel(channel).to_string()));
+    names.chain(ends)
 }
 
 /// The mark on the netdevs that an instance creates.
@@ -122,6 +132,10 @@ pub fn alias(instance: &str) -> String {
 /// The host end of the pair that has `name` as one of its ends.
 #[must_use]
 pub fn host_end_of(name: &str) -> String {
+    let channel = name.strip_prefix("lypo").and_then(|number| channel_of(&format!("port-channel{number}")));
+    if let Some(channel) = channel {
+        return InterfaceName::of_channel(channel).to_string();
+    }
     match (name.strip_prefix("ly"), vlan_of(name)) {
         (Some(_), Some(vlan)) => host_end(vlan),
         (Some(rest), None) => rest.to_owned(),

@@ -5,7 +5,7 @@
 use crate::ports::TooManyPorts;
 use crate::spanning::SpanningError;
 use ipnet::IpNet;
-use lanyard_types::{MacAddr, VlanId};
+use lanyard_types::{ChannelId, MacAddr, VlanId};
 
 /// Why a configuration may not be taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -26,6 +26,17 @@ pub enum Refused {
         netdev: String,
         /// The VLAN.
         vlan: VlanId,
+    },
+    /// The VLAN is a routed port-channel's own.
+    #[error(
+        "VLAN {vlan} is the internal VLAN of port-channel{channel}, which is routed: use another VLAN, or enter switchport at \
+         port-channel{channel} first"
+    )]
+    InternalVlan {
+        /// The VLAN.
+        vlan: VlanId,
+        /// The port-channel.
+        channel: ChannelId,
     },
     /// Another instance has made the netdev that is needed.
     #[error("netdev {netdev} belongs to instance {instance}")]

@@ -8,14 +8,14 @@
 
 use crate::facts::{Facts, LinkFacts};
 use crate::forwarding::{self, Forwarder};
-use crate::names::{pipeline_end, subinterface_end};
+use crate::names::{pipeline_end, pipeline_end_of, subinterface_end};
 use crate::ports::PortIds;
 use crate::routers::Routers;
 use lanyard_config::layer3::split_subinterface;
 use lanyard_config::{Config, Interface, InterfaceName, Role};
 use lanyard_pipeline::route::{RifAttachment, RifState, VIRTUAL_MACS};
 use lanyard_pipeline::state::{FdbTarget, PlaneState, PortKind, PortState};
-use lanyard_types::{PortId, RifId};
+use lanyard_types::{ChannelId, PortId, RifId};
 
 /// Adds ports of kind routed and subinterface to `state`, and router interfaces where the plane routes.
 pub fn compile(config: &Config, facts: &Facts, ports: &PortIds, routers: &Routers, state: &mut PlaneState) {
@@ -24,7 +24,9 @@ pub fn compile(config: &Config, facts: &Facts, ports: &PortIds, routers: &Router
     }
     for (name, interface) in &config.interfaces {
         let InterfaceName::Netdev(text) = name else { continue };
-        if let (Role::Routed, Some(id)) = (interface.role, ports.get(text)) {
+        // The ports of a routed port-channel are switched.
+        let is_routed = interface.role == Role::Routed && interface.is_routed() && name.channel().is_none();
+        if let Some(id) = ports.get(text).filter(|_| is_routed) {
             state.ports.insert(id, port(text, PortKind::Routed, interface, facts));
         }
     }
@@ -82,7 +84,11 @@ fn rif(
             let up = ports.get(&pipeline_end(*vlan)).filter(here)?;
             (up, RifAttachment::Vlan { vlan: *vlan, up })
         }
-        (InterfaceName::Netdev(text), Role::Routed) => {
+        (InterfaceName::Netdev(text), Role::Routed) if name.channel().is_some() => {
+            let up = ports.get(&pipeline_end_of(text)).filter(here)?;
+            (up, RifAttachment::Vlan { vlan: name.channel().and_then(ChannelId::internal_vlan)?, up })
+        }
+        (InterfaceName::Netdev(text), Role::Routed) if interface.is_routed() => {
             let port = ports.get(text).filter(here)?;
             (port, RifAttachment::Port(port))
         }

@@ -92,6 +92,10 @@ fn one(
         let InterfaceName::Netdev(name) = name else { return None };
         Some((ports.get(name)?, interface.max_groups[family.index()]?))
     };
+    let source_limit = |(name, interface): (&InterfaceName, &lanyard_config::Interface)| {
+        let InterfaceName::Netdev(name) = name else { return None };
+        Some((ports.get(name)?, interface.max_sources[family.index()]?))
+    };
     let version = settings.querier_version.unwrap_or(match family {
         Family::V4 => 3,
         Family::V6 => 2,
@@ -113,6 +117,7 @@ fn one(
         static_groups: statics.iter().map(|(group, names)| (*group, named(names))).collect(),
         static_routers: named(mrouters),
         limits: config.interfaces.iter().filter_map(limit).collect(),
+        source_limits: config.interfaces.iter().filter_map(source_limit).collect(),
         ports: members,
     }
 }

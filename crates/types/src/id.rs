@@ -119,6 +119,18 @@ index! {
     ChannelId(u8), 1..=255
 }
 
+/// The first VLAN beyond those that VTP knows (1 to 1005), where IOS begins to allocate internal VLANs.
+const FIRST_INTERNAL_VLAN: u16 = 1006;
+
+impl ChannelId {
+    /// The VLAN that a routed port-channel has to itself, 1006 for the first. No other port is a member of it, it has no
+    /// spanning tree, and it cannot be configured.
+    #[must_use]
+    pub const fn internal_vlan(self) -> Option<VlanId> {
+        VlanId::new(FIRST_INTERNAL_VLAN - 1 + self.0 as u16)
+    }
+}
+
 /// A VLAN identifier: 1..=4094 (IEEE 802.1Q-2018, 9.6; 0 is the priority tag, 4095 is reserved).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -43,7 +43,7 @@ pub const LINES: &[Line<Config>] = &[
     Line::unprinted("", kw("boot-end-marker", "End of the boot commands").run(always)),
     Line::unprinted(
         "vlan internal allocation policy",
-        kw("ascending", "Allocate internal VLANs from 1006 upwards; Lanyard needs none").run(always),
+        kw("ascending", "Allocate internal VLANs from 1006 upwards, as Lanyard does").run(always),
     ),
 ];
 

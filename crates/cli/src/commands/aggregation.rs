@@ -11,8 +11,9 @@ use crate::outcome::Outcome;
 use crate::render::aggregation as text;
 use crate::setting::{Choice, Flag, Line, Number, Setting};
 use crate::tree::{Node, arg, kw};
-use crate::view::{Channels, EtherchannelSummary};
+use crate::view::{Channels, EtherchannelSummary, InternalVlan, InternalVlans};
 use lanyard_config::aggregation::{MAX_BUNDLED, MAX_LACP_MEMBERS};
+use lanyard_config::layer3::Layer3;
 use lanyard_config::{Config, Interface, InterfaceName, Role, Switchport};
 use lanyard_lacp::Mode;
 use lanyard_types::{BalanceFields, ChannelId, LoadBalance};
@@ -171,7 +172,8 @@ fn leave(edit: &mut Edit<'_>, _: &Args) -> Result<(), Refusal> {
     })
 }
 
-/// `channel-group N mode M`. A port-channel that does not exist yet gets the layer-2 settings of its first member.
+/// `channel-group N mode M`. A port-channel that does not exist yet gets the layer-2 settings of its first member, or is routed
+/// if that is a routed port.
 fn join(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let channel = need(args.number().and_then(|number| ChannelId::new(u8::try_from(number).ok()?)))?;
     let modes = [("active", Mode::Active), ("on", Mode::On), ("passive", Mode::Passive)];
@@ -185,26 +187,49 @@ fn join(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     if !edit.config.interfaces.contains_key(&key) {
         let first = names.first().and_then(|name| edit.config.interfaces.get(name));
         let switchport = first.map_or_else(Switchport::default, |first| first.switchport.clone());
-        let interface = Interface { role: Role::Switchport, switchport, ..Interface::default() };
+        let role = if first.is_some_and(Interface::is_routed) { Role::Routed } else { Role::Switchport };
+        let interface = Interface { role, switchport, ..Interface::default() };
         edit.config.interfaces.insert(key.clone(), interface);
         edit.notices.push(format!("Creating a port-channel interface {key}"));
     }
+    let role = edit.config.interfaces.get(&key).map_or(Role::Switchport, |channel| channel.role);
+    for name in &names {
+        super::interface::has_subinterfaces(edit.config, name)?;
+    }
     edit.each_interface(|interface, name| {
-        can_join(interface, name)?;
-        interface.role = Role::Switchport;
+        can_join(interface, name, channel, role)?;
+        interface.role = role;
         interface.aggregation.group = Some((channel, mode));
         Ok(())
     })
 }
 
-/// Refuses an interface that cannot be a member.
-fn can_join(interface: &Interface, name: &InterfaceName) -> Result<(), Refusal> {
+/// Refuses an interface that cannot be a member of a port-channel with this role.
+fn can_join(
+    interface: &Interface,
+    name: &InterfaceName,
+    channel: ChannelId,
+    role: Role,
+) -> Result<(), Refusal> {
     if name.channel().is_some() || matches!(name, InterfaceName::Vlan(_)) {
         return Err(format!("Command rejected: {name} is no physical port.").into());
     }
-    if interface.is_routed() {
+    let layer =
+        |role| if role == Role::Routed { "a routed port (layer 3)" } else { "a switch port (layer 2)" };
+    if interface.role != Role::Unset && interface.role != role {
+        let word = if role == Role::Routed { "no switchport" } else { "switchport" };
         return Err(format!(
-            "Command rejected: {name} is a routed port, and port-channels are switch ports: enter switchport first."
+            "Command rejected: {name} is {}, and port-channel{channel} is {}: enter {word} at {name} first.",
+            layer(interface.role),
+            layer(role)
+        )
+        .into());
+    }
+    let addresses = !interface.ipv4.is_empty() || !interface.ipv6.is_empty();
+    if addresses || interface.layer3 != Layer3::default() {
+        return Err(format!(
+            "Command rejected: {name} has IP settings: remove them (default interface {name}), and enter them at interface \
+             port-channel {channel}."
         )
         .into());
     }
@@ -273,6 +298,10 @@ const COUNTERS: Node = kw("counters", "Traffic information").exec(lacp_counters)
 const INTERNAL: Node = kw("internal", "Internal information").exec(lacp_internal);
 const NEIGHBOR: Node = kw("neighbor", "Neighbor information").exec(lacp_neighbor);
 
+/// `show vlan internal usage`.
+pub const SHOW_INTERNAL_VLANS: Node = kw("internal", "VLANs that the switch uses for routed port-channels")
+    .then(&[kw("usage", "The VLANs and their interfaces").exec(internal_vlans)]);
+
 /// `show lacp ...`.
 pub const SHOW_LACP: Node = kw("lacp", "Port channel information").then(&[
     COUNTERS,
@@ -320,6 +349,16 @@ fn detail(exec: &mut Exec<'_>, args: &Args) -> Shown {
 fn load_balance(exec: &mut Exec<'_>, _: &Args) -> Shown {
     let view = exec.backend.channels().load_balance;
     Ok(exec.present(&view, text::load_balance))
+}
+
+fn internal_vlans(exec: &mut Exec<'_>, _: &Args) -> Shown {
+    let channels = exec.backend.running().routed_channels();
+    let internal = channels.map(|(channel, vlan, _)| InternalVlan {
+        vlan: vlan.get(),
+        interface: InterfaceName::of_channel(channel).to_string(),
+    });
+    let view = InternalVlans { internal: internal.collect() };
+    Ok(exec.present(&view, text::internal_vlans))
 }
 
 fn lacp_neighbor(exec: &mut Exec<'_>, args: &Args) -> Shown {

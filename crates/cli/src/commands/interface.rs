@@ -16,7 +16,7 @@ use lanyard_config::{
     AccessGroups, Config, Duplex, Interface, InterfaceName, Role, Switchport, SwitchportMode, Vlan, text,
 };
 use lanyard_pipeline::state::{Delivery, HookChoice, Tpid};
-use lanyard_types::{VlanId, VlanSet};
+use lanyard_types::{ChannelId, VlanId, VlanSet};
 use std::sync::LazyLock;
 
 /// The maximum length of a subinterface's name, in bytes: the kernel's limit without the prefix `ly`.
@@ -419,7 +419,7 @@ fn own_mtu(_: &mut Interface, name: &InterfaceName, _: Form, words: &str) -> Res
 }
 
 /// Refuses to change the role of a routed port that has subinterfaces.
-fn has_subinterfaces(config: &Config, name: &InterfaceName) -> Result<(), Refusal> {
+pub(super) fn has_subinterfaces(config: &Config, name: &InterfaceName) -> Result<(), Refusal> {
     let parent = name.to_string();
     let of_parent = |(name, interface): &(&InterfaceName, &Interface)| match name {
         InterfaceName::Netdev(text) => {
@@ -444,24 +444,24 @@ fn switchport(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         if let Role::Subinterface(_) = interface.role {
             return Err(format!("Command rejected: {name} not a switching port.").into());
         }
-        if name.channel().is_some() && args.form != Form::Set {
-            return Err(format!(
-                "Command rejected: {name} stays a switch port, because Lanyard has no routed port-channels: route by a \
-                 VLAN interface."
-            )
-            .into());
-        }
-        if let (Some((channel, _)), true) = (interface.aggregation.group, args.form != Form::Set) {
-            return Err(format!(
-                "Command rejected: {name} is a member of channel group {channel}: enter no channel-group first."
-            )
-            .into());
-        }
-        interface.role = match args.form {
+        let role = match args.form {
             Form::Set => Role::Switchport,
             Form::No => Role::Routed,
+            // A port-channel has no netdev that could be left to others.
+            Form::Default if name.channel().is_some() => Role::Switchport,
             Form::Default => Role::Unset,
         };
+        if let Some((channel, _)) = interface.aggregation.group {
+            if interface.role == role {
+                return Ok(());
+            }
+            return Err(format!(
+                "Command rejected: {name} is a member of channel group {channel}: enter the command at interface \
+                 port-channel {channel}, or no channel-group first."
+            )
+            .into());
+        }
+        interface.role = role;
         if interface.role != Role::Routed {
             interface.ipv4.clear();
             interface.ipv6.clear();
@@ -473,7 +473,26 @@ fn switchport(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
             interface.access_groups = AccessGroups::default();
         }
         Ok(())
-    })
+    })?;
+    if let ConfigMode::Interface { names, .. } = &*edit.mode {
+        names
+            .iter()
+            .filter_map(InterfaceName::channel)
+            .for_each(|channel| like_channel(edit.config, channel));
+    }
+    Ok(())
+}
+
+/// The members of a port-channel are switched or routed as it is.
+fn like_channel(config: &mut Config, channel: ChannelId) {
+    let Some(role) = config.interfaces.get(&InterfaceName::of_channel(channel)).map(|it| it.role) else {
+        return;
+    };
+    let members = config
+        .interfaces
+        .values_mut()
+        .filter(|member| member.aggregation.group.is_some_and(|(of, _)| of == channel));
+    members.for_each(|member| member.role = role);
 }
 
 fn switching(name: &InterfaceName) -> Result<(), Refusal> {

@@ -69,7 +69,12 @@ pub fn prefix(args: &Args) -> Result<Option<(IpNet, Vec<IpAddr>)>, Refusal> {
 /// Refuses settings that only layer-3 interfaces have.
 pub fn layer3(interface: &Interface, name: &InterfaceName) -> Result<(), Refusal> {
     match (name, interface.role) {
-        (InterfaceName::Vlan(_), _) | (_, Role::Routed | Role::Subinterface(_)) => Ok(()),
+        (InterfaceName::Vlan(_), _) => Ok(()),
+        (_, Role::Routed) if !interface.is_routed() => Err(format!(
+            "Command rejected: {name} is a member of a port-channel: enter the command at interface port-channel."
+        )
+        .into()),
+        (_, Role::Routed | Role::Subinterface(_)) => Ok(()),
         (InterfaceName::Netdev(text), Role::Unset) if split_subinterface(text).is_some() => {
             Err(format!("{name} has no tag yet: enter encapsulation dot1q first").into())
         }

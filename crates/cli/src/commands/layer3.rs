@@ -468,10 +468,10 @@ fn encapsulation(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
                 format!("{text} is not a subinterface: its name would be {text}.1, for example").into()
             );
         };
-        let parent_role =
-            edit.config.interfaces.get(&InterfaceName::Netdev(parent.to_owned())).map(|i| i.role);
+        let parent_name = InterfaceName::Netdev(parent.to_owned());
+        let parent_interface = edit.config.interfaces.get(&parent_name);
         let Some(vlan) = vlan else { continue };
-        if parent_role != Some(Role::Routed) {
+        if !parent_interface.is_some_and(|it| it.role == Role::Routed && it.is_routed()) {
             return Err(format!("{parent} is not a routed port: enter no switchport there first").into());
         }
         if let Some(other) = subinterface_with(edit.config, parent, vlan, name) {

@@ -66,6 +66,7 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
         show_access::ACCESS_MAP,
         show_access::FILTER,
         kw("brief", "All VLANs in brief").exec(vlan),
+        aggregation::SHOW_INTERNAL_VLANS,
         kw("id", "VLAN status by VLAN id").then(&[arg(Kind::VlanList, "VLAN IDs").exec(vlan)]),
         kw("name", "VLAN status by VLAN name").then(&[arg(Kind::Word("WORD", 32), "A VLAN name").exec(vlan)]),
     ]),

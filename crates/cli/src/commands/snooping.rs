@@ -21,6 +21,8 @@ use std::net::IpAddr;
 
 /// The most groups that a port may be limited to.
 const MAX_LIMIT: u64 = 65_536;
+/// The most sources that a port may be limited to: `lanyard_snoop::MAX_SOURCES_AT_PORT`.
+const MAX_SOURCES: u64 = 128;
 
 /// In global configuration.
 pub const GLOBAL: &[Line<Config>] = &[
@@ -68,6 +70,30 @@ pub const PORT: &[Line<Interface>] = &[
         "ip igmp max-groups",
         "Limit the IGMP groups that hosts at the interface may join",
         &Number::any(field!(Interface, max_groups[0]), 0, MAX_LIMIT, "Groups"),
+    )
+    .on(physical)
+    .line(),
+    Setting::of(
+        "ip igmp max-sources",
+        "Limit the sources that hosts at the interface may choose in a group",
+        &Number::any(
+            field!(Interface, max_sources[0]),
+            1,
+            MAX_SOURCES,
+            "Sources; beyond the limit the interface gets all",
+        ),
+    )
+    .on(physical)
+    .line(),
+    Setting::of(
+        "ipv6 mld max-sources",
+        "Limit the sources that hosts at the interface may choose in a group",
+        &Number::any(
+            field!(Interface, max_sources[1]),
+            1,
+            MAX_SOURCES,
+            "Sources; beyond the limit the interface gets all",
+        ),
     )
     .on(physical)
     .line(),

@@ -1,13 +1,16 @@
 //! `show etherchannel ...` and `show lacp ...` as text.
 
 use super::table::{columns, wrap};
-use crate::view::{Channel, ChannelBalance, ChannelMember, Channels, LacpMember, LacpPort, LacpSystem};
+use crate::view::{
+    Channel, ChannelBalance, ChannelMember, Channels, InternalVlans, LacpMember, LacpPort, LacpSystem,
+};
 use std::fmt::Write;
 
 const FLAGS: &str = "Flags:  D - down        P - bundled in port-channel\n        \
     I - stand-alone s - suspended\n        \
     H - Hot-standby (LACP only)\n        \
-    S - Layer2      U - in use\n        \
+    R - Layer3      S - Layer2\n        \
+    U - in use\n        \
     w - waiting to be aggregated\n\n";
 const LACP_FLAGS: &str = "Flags:  S - Device is requesting Slow LACPDUs\n        \
     F - Device is requesting Fast LACPDUs\n        \
@@ -21,9 +24,14 @@ fn short(channel: &Channel) -> String {
     format!("Po{}", channel.number)
 }
 
-/// `SU` or `SD`.
+/// The layer, and whether the port-channel is in use: `SU`.
 fn flags(channel: &Channel) -> &'static str {
-    if channel.up { "SU" } else { "SD" }
+    match (channel.routed, channel.up) {
+        (false, true) => "SU",
+        (false, false) => "SD",
+        (true, true) => "RU",
+        (true, false) => "RD",
+    }
 }
 
 const fn protocol(channel: &Channel) -> &'static str {
@@ -51,6 +59,15 @@ pub fn summary(view: &Channels) -> String {
         for line in lines.iter().skip(1) {
             let _ = writeln!(out, "{:33}{line}", "");
         }
+    }
+    out
+}
+
+/// `show vlan internal usage`.
+pub fn internal_vlans(view: &InternalVlans) -> String {
+    let mut out = String::from("\nVLAN Usage\n---- --------------------\n");
+    for entry in &view.internal {
+        let _ = writeln!(out, "{:<4} {}", entry.vlan, entry.interface);
     }
     out
 }

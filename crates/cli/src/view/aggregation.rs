@@ -65,6 +65,22 @@ pub struct Channels {
     pub channels: Vec<Channel>,
 }
 
+/// `show vlan internal usage`. Made from the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct InternalVlans {
+    /// The VLANs, ascending.
+    pub internal: Vec<InternalVlan>,
+}
+
+/// A VLAN that the switch uses for a routed port-channel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct InternalVlan {
+    /// Its number.
+    pub vlan: u16,
+    /// The interface: `port-channel1`.
+    pub interface: String,
+}
+
 /// `show lacp sys-id`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LacpSystem {
@@ -96,6 +112,8 @@ pub struct Channel {
     pub up: bool,
     /// True if it is shut down.
     pub shutdown: bool,
+    /// True with `no switchport`.
+    pub routed: bool,
     /// `port-channel min-links`.
     pub min_links: u8,
     /// `lacp max-bundle`.

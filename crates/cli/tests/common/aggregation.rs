@@ -52,6 +52,7 @@ impl Aggregation for Fake {
                 protocol: if members.iter().any(|member| member.mode == "on") { "static" } else { "lacp" },
                 up: members.iter().any(|member| member.bundled) && !interface.shutdown,
                 shutdown: interface.shutdown,
+                routed: interface.is_routed(),
                 min_links: interface.aggregation.min_links,
                 max_bundle: interface.aggregation.max_bundle,
                 members,
