@@ -75,7 +75,7 @@ fn lldpd_and_the_switch_know_each_other(plane: Plane) {
         plane,
         2,
         "hostname sw-discovery\nlldp run\ncdp run\nvlan 20\n name guests\ninterface p1\n description to host 1\n \
-         switchport access vlan 20\ninterface p2\n switchport\ninterface vlan 20\n ip address 10.20.0.1 255.255.255.0\n",
+         switchport access vlan 20\n switchport voice vlan 30\ninterface p2\n switchport\ninterface vlan 20\n ip address 10.20.0.1 255.255.255.0\n",
     );
     bed.chatter.set(true);
     bed.exact.set(false);
@@ -102,6 +102,9 @@ fn lldpd_and_the_switch_know_each_other(plane: Plane) {
                 ".ttl=120",
                 ".chassis.Bridge.enabled=on",
                 ".lldp-med.device-type=Network Connectivity Device",
+                ".policy.apptype=Voice",
+                ".policy.vlan.vid=30",
+                ".policy.dscp=46",
             ])
             .then_some(())
     });

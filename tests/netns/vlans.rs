@@ -14,6 +14,7 @@ scenarios! {
     customer_tags_through_a_tunnel: ebpf soft;
     service_tags: ebpf soft;
     one_flood_many_forms: ebpf soft;
+    a_telephone_at_an_access_port: ebpf soft;
 }
 
 /// Two hosts in VLAN 10, one in VLAN 20, a trunk with native VLAN 1, one with native VLAN 20. VLAN 30 is allowed on a
@@ -58,6 +59,25 @@ fn access_and_trunk(plane: Plane) {
     bed.learned(mac(4), 10, Some("p4"));
     // Frames of VLAN 1 have no egress port.
     bed.expect_drop(4, &frame(BROADCAST, mac(4)), "no_egress");
+}
+
+/// `switchport voice vlan`: the access port is a tagged member of the voice VLAN, too.
+fn a_telephone_at_an_access_port(plane: Plane) {
+    let bed = Bed::new(plane, 5, CAMPUS);
+    bed.configure("interface p1\nswitchport voice vlan 20");
+    let f = frame(BROADCAST, mac(1));
+    bed.expect(1, &f, &[(2, f.clone()), (4, f.vlan(10)), (5, f.vlan(10))]);
+    let f = frame(BROADCAST, mac(7));
+    bed.expect(1, &f.vlan(20), &[(3, f.clone()), (4, f.vlan(20)), (5, f.clone())]);
+    bed.learned(mac(7), 20, Some("p1"));
+    let f = frame(mac(7), mac(3));
+    bed.expect(3, &f, &[(1, f.vlan(20))]);
+    bed.expect_drop(1, &frame(BROADCAST, mac(8)).vlan(1), "tagged_on_access");
+    // A telephone that marks the access VLAN's frames by priority tags, or not at all.
+    bed.configure("interface p1\nswitchport voice vlan dot1p");
+    bed.expect_drop(1, &frame(BROADCAST, mac(7)).vlan(20), "tagged_on_access");
+    let f = frame(mac(1), mac(2));
+    bed.expect(2, &f, &[(1, f.clone())]);
 }
 
 fn refused_frames_teach_nothing(plane: Plane) {

@@ -5,7 +5,7 @@ mod layer3;
 pub use layer3::*;
 
 use crate::view::{Counters, InterfaceKind, InterfaceView, Interfaces, VlanEntry, VlanPort, VlanTable};
-use lanyard_config::{Config, Interface, InterfaceName, Role, SwitchportMode};
+use lanyard_config::{Config, Interface, InterfaceName, Role, SwitchportMode, Voice};
 use lanyard_types::{VlanId, VlanSet};
 use serde::Serialize;
 
@@ -61,7 +61,7 @@ fn membership(
     let (is_member, tagged) = if trunk {
         (port.allowed_vlans.contains(vlan), vlan != port.native_vlan || config.tag_native)
     } else {
-        (port.access_vlan == vlan, false)
+        (port.carries(vlan), port.voice_vlan() == Some(vlan))
     };
     is_member.then(|| VlanPort { interface: name.to_string(), tagged, trunk })
 }
@@ -262,6 +262,8 @@ pub struct SwitchportView {
     pub access_vlan: u16,
     /// The name of the access VLAN; `None` when the VLAN does not exist.
     pub access_vlan_name: Option<String>,
+    /// `switchport voice vlan`: a number, `dot1p` or `untagged`.
+    pub voice_vlan: Option<String>,
     /// `switchport trunk native vlan`.
     pub native_vlan: u16,
     /// The name of the native VLAN; `None` when the VLAN does not exist.
@@ -307,6 +309,11 @@ pub fn switchports(view: &Interfaces, config: &Config) -> SwitchportTable {
             operational: link_word(i) == "connected",
             access_vlan: port.access_vlan.get(),
             access_vlan_name: name(port.access_vlan),
+            voice_vlan: port.voice.map(|voice| match voice {
+                Voice::Vlan(vlan) => vlan.to_string(),
+                Voice::Dot1p => "dot1p".into(),
+                Voice::Untagged => "untagged".into(),
+            }),
             native_vlan: port.native_vlan.get(),
             native_vlan_name: name(port.native_vlan),
             native_tagged: config.tag_native,

@@ -297,7 +297,6 @@ const INTERFACE: &[&str] = &[
     "switchport priority",
     "switchport private-vlan",
     "switchport trunk pruning",
-    "switchport voice",
     "udld",
     "vtp",
 ];

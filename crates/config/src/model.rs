@@ -362,6 +362,8 @@ pub struct Switchport {
     pub mode: SwitchportMode,
     /// `switchport access vlan`; also the tunnel's VLAN in `dot1q-tunnel` mode.
     pub access_vlan: VlanId,
+    /// `switchport voice vlan`; takes effect in `access` mode.
+    pub voice: Option<Voice>,
     /// `switchport trunk native vlan`.
     pub native_vlan: VlanId,
     /// `switchport trunk allowed vlan`.
@@ -387,6 +389,40 @@ pub struct Switchport {
     pub tunnelled: Tunnelled,
 }
 
+/// How the telephone at an access port marks its voice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Voice {
+    /// With tags of this VLAN, of which the port becomes a member.
+    Vlan(VlanId),
+    /// With priority tags, in the access VLAN.
+    Dot1p,
+    /// Without tags, in the access VLAN.
+    Untagged,
+}
+
+impl Switchport {
+    /// The VLAN of tagged frames of a telephone, if the port is an access port that has one besides its access VLAN.
+    #[must_use]
+    pub fn voice_vlan(&self) -> Option<VlanId> {
+        match (self.mode, self.voice) {
+            (SwitchportMode::Access, Some(Voice::Vlan(vlan))) => {
+                Some(vlan).filter(|vlan| *vlan != self.access_vlan)
+            }
+            _ => None,
+        }
+    }
+    /// True if the port is a member of the VLAN by its mode, whether the VLAN exists or not.
+    #[must_use]
+    pub fn carries(&self, vlan: VlanId) -> bool {
+        match self.mode {
+            SwitchportMode::Trunk => self.allowed_vlans.contains(vlan),
+            SwitchportMode::Access | SwitchportMode::Tunnel => {
+                self.access_vlan == vlan || self.voice_vlan() == Some(vlan)
+            }
+        }
+    }
+}
+
 impl Interface {
     /// True for an interface with IP addresses of its own: a routed port, a routed port-channel or a subinterface. The members
     /// of a routed port-channel have none.
@@ -401,6 +437,7 @@ impl Default for Switchport {
         Self {
             mode: SwitchportMode::Access,
             access_vlan: VlanId::DEFAULT,
+            voice: None,
             native_vlan: VlanId::DEFAULT,
             allowed_vlans: VlanSet::all(),
             tpid: Tpid::Dot1q,

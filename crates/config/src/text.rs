@@ -3,15 +3,20 @@
 //! Invariant: a line that is made here has at most 180 bytes of list besides its keywords; other lines are as
 //! long as the user typed them.
 
-use crate::Config;
 pub use crate::format::{chunks, reference};
+use crate::{Config, Voice};
 use lanyard_types::VlanSet;
 
-/// Lines `no vlan` for access VLANs that do not exist: reading back a port's access line would otherwise
-/// create them.
+/// Lines `no vlan` for access and voice VLANs that do not exist: reading back a port's line would otherwise create
+/// them.
 #[must_use]
 pub fn missing_vlans(config: &Config) -> Vec<String> {
-    let access = config.interfaces.values().map(|interface| interface.switchport.access_vlan);
-    let missing: VlanSet = access.filter(|vlan| !config.vlans.contains_key(vlan)).collect();
+    let ports = || config.interfaces.values().map(|interface| &interface.switchport);
+    let voice = ports().filter_map(|port| match port.voice {
+        Some(Voice::Vlan(vlan)) => Some(vlan),
+        _ => None,
+    });
+    let created = ports().map(|port| port.access_vlan).chain(voice);
+    let missing: VlanSet = created.filter(|vlan| !config.vlans.contains_key(vlan)).collect();
     chunks(&missing).into_iter().map(|part| format!("no vlan {part}")).collect()
 }

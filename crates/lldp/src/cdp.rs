@@ -19,6 +19,9 @@ const MAX_KEPT: usize = 1024;
 /// Most addresses that are kept of a neighbour.
 const MAX_ADDRESSES: usize = 16;
 
+/// The kind of appliance in the TLV of the voice VLAN.
+const PHONE: u8 = 1;
+
 mod types {
     pub(super) const DEVICE_ID: u16 = 0x0001;
     pub(super) const ADDRESSES: u16 = 0x0002;
@@ -28,6 +31,8 @@ mod types {
     pub(super) const PLATFORM: u16 = 0x0006;
     pub(super) const NATIVE_VLAN: u16 = 0x000a;
     pub(super) const DUPLEX: u16 = 0x000b;
+    /// The VLAN that a telephone is to use: the kind of appliance, 1 for telephones, and the VLAN.
+    pub(super) const VOICE_VLAN: u16 = 0x000e;
     pub(super) const MANAGEMENT: u16 = 0x0016;
 }
 
@@ -79,6 +84,8 @@ pub struct Cdpdu {
     pub platform: Option<String>,
     /// The native VLAN, 1 to 4094 when the sender is right.
     pub native_vlan: Option<u16>,
+    /// The VLAN for the voice of a telephone.
+    pub voice_vlan: Option<u16>,
     /// True for full duplex.
     pub full_duplex: Option<bool>,
     /// Addresses for management.
@@ -148,6 +155,7 @@ impl Cdpdu {
             (types::SOFTWARE, version) => self.software = Some(text(version)),
             (types::PLATFORM, platform) => self.platform = Some(text(platform)),
             (types::NATIVE_VLAN, [a, b]) => self.native_vlan = Some(u16::from_be_bytes([*a, *b])),
+            (types::VOICE_VLAN, [PHONE, a, b]) => self.voice_vlan = Some(u16::from_be_bytes([*a, *b])),
             (types::DUPLEX, [duplex]) => self.full_duplex = Some(*duplex != 0),
             (types::MANAGEMENT, list) => self.management = addresses(list)?,
             (types::CAPABILITIES | types::NATIVE_VLAN | types::DUPLEX, _) => {
@@ -229,6 +237,10 @@ pub fn encode_packet(pdu: &Cdpdu) -> Vec<u8> {
     }
     if let Some(vlan) = pdu.native_vlan {
         tlv(&mut out, types::NATIVE_VLAN, &vlan.to_be_bytes());
+    }
+    if let Some(vlan) = pdu.voice_vlan {
+        let [high, low] = vlan.to_be_bytes();
+        tlv(&mut out, types::VOICE_VLAN, &[PHONE, high, low]);
     }
     if let Some(full) = pdu.full_duplex {
         tlv(&mut out, types::DUPLEX, &[u8::from(full)]);

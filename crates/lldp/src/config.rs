@@ -1,5 +1,6 @@
 //! The configuration of discovery, including the description of this system that is sent.
 
+use crate::pdu::NetworkPolicy;
 use lanyard_types::{MacAddr, PortId, VlanId};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -171,6 +172,8 @@ pub struct PortConfig {
     pub switchport: bool,
     /// The native or access VLAN.
     pub pvid: Option<VlanId>,
+    /// How a telephone at the port is to mark its voice, for LLDP-MED and CDP.
+    pub voice: Option<NetworkPolicy>,
     /// VLANs of the port with their names.
     pub vlans: Vec<(VlanId, String)>,
     /// The speed in Mbit/s, if known.

@@ -4,7 +4,7 @@ use crate::agent::{Agent, Send, TxState};
 use crate::cdp::{self, Cdpdu, capability};
 use crate::config::{Cdp, Config, Lldp, PortConfig, System, Tlv};
 use crate::neighbours::{Info, Neighbour, Neighbours, Protocol, Taken};
-use crate::pdu::{self, Capabilities, Identifier, Lldpdu, MacPhy, Med, PduError};
+use crate::pdu::{self, Capabilities, Identifier, Lldpdu, MacPhy, Med, NetworkPolicy, PduError};
 use crate::receive::{Counters, RxState};
 use lanyard_types::{MacAddr, PortId};
 use std::collections::{BTreeMap, VecDeque};
@@ -434,7 +434,7 @@ impl Discovery {
             pdu.max_frame = Some(settings.max_frame);
         }
         if with(Tlv::Med) && self.has_endpoint(id) {
-            pdu.med = Some(med(system));
+            pdu.med = Some(med(system, settings.voice));
         }
         pdu
     }
@@ -471,15 +471,21 @@ fn mac_phy(settings: &PortConfig, autoneg: bool) -> MacPhy {
     MacPhy { autoneg_supported: autoneg, autoneg_enabled: autoneg, advertised, mau_type }
 }
 
-/// LLDP-MED of a network connectivity device: capabilities and inventory.
-fn med(system: &System) -> Med {
-    // TIA-1057, table 10: capabilities, inventory.
-    const SETS: u16 = 1 | 1 << 5;
+/// LLDP-MED of a network connectivity device: capabilities, the port's network policy if it has one, and inventory.
+fn med(system: &System, voice: Option<NetworkPolicy>) -> Med {
+    // TIA-1057, table 10: capabilities, network policy, inventory.
+    const SETS: u16 = 1 | 1 << 1 | 1 << 5;
     let mut inventory: [Option<String>; 7] = Default::default();
     inventory[2] = Some(system.software.clone());
     inventory[4] = Some("Lanyard".into());
     inventory[5] = Some(system.platform.clone());
-    Med { capabilities: SETS, device_type: 4, inventory, ..Med::default() }
+    Med {
+        capabilities: SETS,
+        device_type: 4,
+        policies: voice.into_iter().collect(),
+        inventory,
+        ..Med::default()
+    }
 }
 
 fn cdpdu(settings: &PortConfig, system: &System, cdp: &Cdp) -> Cdpdu {
@@ -493,6 +499,7 @@ fn cdpdu(settings: &PortConfig, system: &System, cdp: &Cdp) -> Cdpdu {
         software: Some(system.description.clone()),
         platform: Some(system.platform.clone()),
         native_vlan: settings.pvid.filter(|_| settings.switchport).map(lanyard_types::VlanId::get),
+        voice_vlan: settings.voice.filter(|voice| voice.vlan != 0).map(|voice| voice.vlan),
         full_duplex: settings.full_duplex,
         management: addresses.clone(),
         addresses,

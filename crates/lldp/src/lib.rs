@@ -21,5 +21,5 @@ pub use config::{AdminStatus, Cdp, Config, Lldp, PortConfig, System, Tlv};
 pub use discovery::{Action, Discovery, Event};
 pub use fuzz::fuzz;
 pub use neighbours::{Info, MAX_NEIGHBOURS, MAX_PER_PORT, Neighbour, Protocol};
-pub use pdu::PduError;
+pub use pdu::{NetworkPolicy, PduError};
 pub use receive::{Counters, RxState};

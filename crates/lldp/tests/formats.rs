@@ -214,6 +214,7 @@ fn cdp_round_trip() {
             software: Some("Lanyard".into()),
             platform: Some("Linux".into()),
             native_vlan: Some(20),
+            voice_vlan: Some(30),
             full_duplex: Some(false),
             management: vec!["10.0.0.1".parse().unwrap()],
             unrecognized: 0,

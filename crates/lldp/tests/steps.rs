@@ -1,7 +1,7 @@
 //! The state machines of IEEE 802.1AB-2016, 9.2, in simulated time: each test is a list of steps and of what must follow.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use lanyard_lldp::pdu::{self, Identifier, Lldpdu, Med};
+use lanyard_lldp::pdu::{self, Identifier, Lldpdu, Med, NetworkPolicy};
 use lanyard_lldp::{
     Action, AdminStatus, Cdp, Config, Discovery, Event, Lldp, MAX_PER_PORT, PortConfig, Protocol, RxState,
     TxState, cdp,
@@ -270,8 +270,15 @@ fn med_is_sent_to_endpoints() {
     let mut phone = neighbour("phone", 3600);
     phone.med = Some(Med { capabilities: 1, device_type: 3, ..Med::default() });
     sim.receive(p(1), &phone);
-    assert_eq!(last(&mut sim, p(1)).med.unwrap().device_type, 4);
+    let med = last(&mut sim, p(1)).med.unwrap();
+    assert_eq!((med.device_type, med.policies), (4, vec![]));
     assert_eq!(last(&mut sim, p(2)).med, None);
+    // Voice in VLAN 30 (TIA-1057, 10.2.3).
+    let voice =
+        NetworkPolicy { application: 1, unknown: false, tagged: true, vlan: 30, priority: 5, dscp: 46 };
+    sim.config.ports.get_mut(&p(1)).unwrap().voice = Some(voice);
+    sim.configure();
+    assert_eq!(last(&mut sim, p(1)).med.unwrap().policies, [voice]);
 }
 
 /// `no lldp run` withdraws everywhere and forgets; `shutdown` does so at the end of the switch.

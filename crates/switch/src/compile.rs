@@ -171,7 +171,7 @@ pub fn membership(words: &Switchport, tag_native: bool) -> Membership {
     let one = |tpid| Membership {
         tpid,
         pvid: Some(words.access_vlan),
-        tagged: VlanSet::EMPTY,
+        tagged: words.voice_vlan().into_iter().collect(),
         untagged: [words.access_vlan].into_iter().collect(),
     };
     match words.mode {

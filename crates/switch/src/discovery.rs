@@ -5,8 +5,8 @@ use crate::facts::Facts;
 use crate::identity::Identity;
 use crate::names::host_end;
 use crate::ports::PortIds;
-use lanyard_config::{Config, Interface, InterfaceName, Role, SwitchportMode};
-use lanyard_lldp::{AdminStatus, PortConfig, System};
+use lanyard_config::{Config, Interface, InterfaceName, Role, SwitchportMode, Voice};
+use lanyard_lldp::{AdminStatus, NetworkPolicy, PortConfig, System};
 use lanyard_pipeline::state::{GlobalState, ReservedAction};
 use lanyard_types::{PortId, VlanId};
 use std::collections::BTreeMap;
@@ -16,6 +16,9 @@ use std::net::IpAddr;
 const LLDP: usize = 0xe;
 /// Bytes of an Ethernet header, one tag and the FCS around a packet of the MTU's length.
 const OVERHEAD: u32 = 14 + 4 + 4;
+/// The 802.1Q priority and the DSCP (expedited forwarding) of voice, with which IOS answers telephones.
+const VOICE_PRIORITY: u8 = 5;
+const VOICE_DSCP: u8 = 46;
 /// Most VLANs whose names are sent.
 const MAX_VLAN_NAMES: usize = 16;
 
@@ -88,6 +91,7 @@ pub fn lower(
                 mac: link.mac.unwrap_or(identity.base_mac),
                 switchport: interface.role == Role::Switchport,
                 pvid: (interface.role == Role::Switchport).then(|| native(layer2)),
+                voice: voice(layer2),
                 vlans: vlan_names(config, layer2),
                 speed_mbps: medium.speed_mbps,
                 full_duplex: medium.full_duplex,
@@ -121,14 +125,23 @@ fn native(interface: &Interface) -> VlanId {
     }
 }
 
+/// How a telephone at the port is to mark its voice.
+fn voice(interface: &Interface) -> Option<NetworkPolicy> {
+    let port = &interface.switchport;
+    let wanted =
+        port.voice.filter(|_| interface.role == Role::Switchport && port.mode == SwitchportMode::Access)?;
+    let (tagged, vlan, priority) = match wanted {
+        Voice::Vlan(vlan) => (true, vlan.get(), VOICE_PRIORITY),
+        Voice::Dot1p => (true, 0, VOICE_PRIORITY),
+        Voice::Untagged => (false, 0, 0),
+    };
+    Some(NetworkPolicy { application: 1, unknown: false, tagged, vlan, priority, dscp: VOICE_DSCP })
+}
+
 /// The VLANs of a switch port with their names, the lowest first.
 fn vlan_names(config: &Config, interface: &Interface) -> Vec<(VlanId, String)> {
-    let words = &interface.switchport;
-    let carried = |vlan: VlanId| match words.mode {
-        SwitchportMode::Trunk => words.allowed_vlans.contains(vlan),
-        SwitchportMode::Access | SwitchportMode::Tunnel => words.access_vlan == vlan,
-    };
-    let vlans = config.vlans.iter().filter(|(vlan, _)| interface.role == Role::Switchport && carried(**vlan));
+    let carried = |vlan: VlanId| interface.role == Role::Switchport && interface.switchport.carries(vlan);
+    let vlans = config.vlans.iter().filter(|(vlan, _)| carried(**vlan));
     vlans.map(|(vlan, settings)| (*vlan, settings.display_name(*vlan))).take(MAX_VLAN_NAMES).collect()
 }
 

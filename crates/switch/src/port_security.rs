@@ -98,11 +98,9 @@ impl SecureAddresses {
         for (name, list) in &mut self.ports {
             let Some(port) = ports.get(name.as_str()) else { continue };
             let fixed: BTreeSet<_> = configured(port).map(|(vlan, mac, _)| (vlan, mac)).collect();
-            let carries = |vlan: VlanId| match port.mode {
-                SwitchportMode::Trunk => port.allowed_vlans.contains(vlan),
-                SwitchportMode::Access | SwitchportMode::Tunnel => port.access_vlan == vlan,
-            };
-            list.retain(|learned| carries(learned.vlan) && !fixed.contains(&(learned.vlan, learned.mac)));
+            list.retain(|learned| {
+                port.carries(learned.vlan) && !fixed.contains(&(learned.vlan, learned.mac))
+            });
             list.truncate((port.security.maximum as usize).saturating_sub(fixed.len()));
         }
         self.ports.retain(|_, list| !list.is_empty());

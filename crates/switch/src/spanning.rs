@@ -176,6 +176,11 @@ fn lower_port(interface: &Interface, mode: Mode) -> PortConfig {
             SwitchportMode::Trunk => {
                 PortVlans::Trunk { native: port.native_vlan, allowed: port.allowed_vlans.clone() }
             }
+            // A telephone with a switch in it sends and receives the trees of both VLANs.
+            SwitchportMode::Access if port.voice_vlan().is_some() => PortVlans::Trunk {
+                native: port.access_vlan,
+                allowed: [port.access_vlan].into_iter().chain(port.voice_vlan()).collect(),
+            },
             SwitchportMode::Access | SwitchportMode::Tunnel => PortVlans::Access(port.access_vlan),
         },
         ..default

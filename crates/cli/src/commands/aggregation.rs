@@ -194,7 +194,7 @@ fn join(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     }
     let role = edit.config.interfaces.get(&key).map_or(Role::Switchport, |channel| channel.role);
     for name in &names {
-        super::interface::has_subinterfaces(edit.config, name)?;
+        super::layer3::has_subinterfaces(edit.config, name)?;
     }
     edit.each_interface(|interface, name| {
         can_join(interface, name, channel, role)?;

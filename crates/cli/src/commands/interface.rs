@@ -13,7 +13,8 @@ use crate::setting::{Choice, Flag, Line, Number, OneVlan, Setting, Station, Text
 use crate::tree::{Node, arg, kw};
 use lanyard_config::layer3::{Layer3, split_subinterface};
 use lanyard_config::{
-    AccessGroups, Config, Duplex, Interface, InterfaceName, Role, Switchport, SwitchportMode, Vlan, text,
+    AccessGroups, Config, Duplex, Interface, InterfaceName, Role, Switchport, SwitchportMode, Vlan, Voice,
+    text,
 };
 use lanyard_pipeline::state::{Delivery, HookChoice, Tpid};
 use lanyard_types::{ChannelId, VlanId, VlanSet};
@@ -73,6 +74,7 @@ pub const GROUPS: &[(&str, &str)] = &[
     ("mac", "MAC configuration"),
     ("mac address-table", "MAC forwarding table"),
     ("switchport access", "Set access mode characteristics of the interface"),
+    ("switchport voice", "Voice appliance attributes"),
     ("switchport block", "Disable forwarding of unknown uni/multi cast addresses"),
     ("switchport trunk", "Set trunking characteristics of the interface"),
     ("switchport trunk allowed", "Set allowed VLAN characteristics when interface is in trunking mode"),
@@ -93,6 +95,7 @@ const HEAD: &[Line<Interface>] = &[Setting::of(
 /// The lines of layer 2. `no switchport` comes after those that make the port a switch port.
 const SWITCHPORT: &[Line<Interface>] = &[
     Line::Own { under: "switchport access", node: ACCESS_VLAN, print: print_access_vlan },
+    Line::Own { under: "switchport voice", node: VOICE_VLAN, print: print_voice_vlan },
     Setting::of(
         "switchport trunk native vlan",
         "Set native VLAN when interface is in trunking mode",
@@ -277,6 +280,39 @@ const ACCESS_VLAN: Node = kw("vlan", "Set VLAN when interface is in access mode"
     .no(access_vlan)
     .then(&[arg(Kind::Vlan, "VLAN ID of the VLAN when this port is in access mode").run(access_vlan)]);
 
+const VOICE_VLAN: Node = kw("vlan", "VLAN for voice traffic").no(voice_vlan).then(&[
+    kw("dot1p", "Priority tagged on PVID").set(voice_vlan),
+    kw("none", "Don't tell telephone about voice vlan").set(voice_vlan),
+    kw("untagged", "Untagged on PVID").set(voice_vlan),
+    arg(Kind::Vlan, "Vlan for voice traffic").set(voice_vlan),
+]);
+
+fn print_voice_vlan(interface: &Interface) -> Vec<String> {
+    let words = |voice| match voice {
+        Voice::Vlan(vlan) => format!("switchport voice vlan {vlan}"),
+        Voice::Dot1p => "switchport voice vlan dot1p".to_owned(),
+        Voice::Untagged => "switchport voice vlan untagged".to_owned(),
+    };
+    interface.switchport.voice.map(words).into_iter().collect()
+}
+
+/// `switchport voice vlan N|dot1p|none|untagged`. As with an access VLAN, one that does not exist is created.
+fn voice_vlan(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let words = [("dot1p", Some(Voice::Dot1p)), ("none", None), ("untagged", Some(Voice::Untagged))];
+    let vlan = args.vlan().filter(|_| args.form == Form::Set);
+    let voice = match (args.form, vlan) {
+        (Form::Set, Some(vlan)) => Some(Voice::Vlan(vlan)),
+        (Form::Set, None) => need(args.among(&words))?,
+        _ => None,
+    };
+    each_port(edit, args.form, |port| port.voice = voice)?;
+    if let Some(vlan) = vlan.filter(|vlan| !edit.config.vlans.contains_key(vlan)) {
+        edit.config.vlans.insert(vlan, Vlan::default());
+        edit.notices.push(format!("% Voice VLAN does not exist. Creating vlan {vlan}"));
+    }
+    Ok(())
+}
+
 const ALLOWED: Node =
     kw("vlan", "Set allowed VLANs when interface is in trunking mode").no(allow_all).then(&[
         kw("add", "Add VLANs to the current list").then(&[ALLOWED_LIST.set(allow_more)]),
@@ -343,7 +379,7 @@ fn select(edit: &mut Edit<'_>, args: &Args, range: bool) -> Result<(), Refusal> 
         }
     }
     for name in names.iter().filter(|_| args.form != Form::Set) {
-        has_subinterfaces(edit.config, name)?;
+        layer3::has_subinterfaces(edit.config, name)?;
     }
     for name in &names {
         let is_vlan = matches!(name, InterfaceName::Vlan(_));
@@ -418,26 +454,10 @@ fn own_mtu(_: &mut Interface, name: &InterfaceName, _: Form, words: &str) -> Res
     }
 }
 
-/// Refuses to change the role of a routed port that has subinterfaces.
-pub(super) fn has_subinterfaces(config: &Config, name: &InterfaceName) -> Result<(), Refusal> {
-    let parent = name.to_string();
-    let of_parent = |(name, interface): &(&InterfaceName, &Interface)| match name {
-        InterfaceName::Netdev(text) => {
-            matches!(interface.role, Role::Subinterface(_))
-                && split_subinterface(text).is_some_and(|(of, _)| of == parent)
-        }
-        InterfaceName::Vlan(_) => false,
-    };
-    match config.interfaces.iter().find(of_parent) {
-        Some((child, _)) => Err(format!("{name} has subinterfaces: remove {child} first").into()),
-        None => Ok(()),
-    }
-}
-
 /// `switchport`, `no switchport` (routed), `default switchport` (not a port of the switch).
 fn switchport(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     if let (ConfigMode::Interface { names, .. }, true) = (&*edit.mode, args.form != Form::No) {
-        names.iter().try_for_each(|name| has_subinterfaces(edit.config, name))?;
+        names.iter().try_for_each(|name| layer3::has_subinterfaces(edit.config, name))?;
     }
     edit.each_interface(|interface, name| {
         switching(name)?;

@@ -17,7 +17,7 @@ use lanyard_config::layer3::{
     subinterface_with,
 };
 use lanyard_config::text::reference;
-use lanyard_config::{Interface, InterfaceName, Role};
+use lanyard_config::{Config, Interface, InterfaceName, Role};
 use lanyard_pipeline::route::Urpf;
 use std::net::IpAddr;
 
@@ -451,6 +451,22 @@ fn nd_prefix(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         }
         Ok(())
     })
+}
+
+/// Refuses to change the role of a routed port that has subinterfaces.
+pub(super) fn has_subinterfaces(config: &Config, name: &InterfaceName) -> Result<(), Refusal> {
+    let parent = name.to_string();
+    let of_parent = |(name, interface): &(&InterfaceName, &Interface)| match name {
+        InterfaceName::Netdev(text) => {
+            matches!(interface.role, Role::Subinterface(_))
+                && split_subinterface(text).is_some_and(|(of, _)| of == parent)
+        }
+        InterfaceName::Vlan(_) => false,
+    };
+    match config.interfaces.iter().find(of_parent) {
+        Some((child, _)) => Err(format!("{name} has subinterfaces: remove {child} first").into()),
+        None => Ok(()),
+    }
 }
 
 fn encapsulation(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {

@@ -179,6 +179,7 @@ fn switchport(s: &SwitchportView) -> String {
         ("Negotiation of Trunking", "Off".into()),
         ("Access Mode VLAN", vlan(s.access_vlan, &s.access_vlan_name)),
         ("Trunking Native Mode VLAN", vlan(s.native_vlan, &s.native_vlan_name)),
+        ("Voice VLAN", s.voice_vlan.clone().unwrap_or_else(|| "none".into())),
         ("Administrative Native VLAN tagging", enabled(s.native_tagged).to_lowercase()),
         ("Trunking VLANs Enabled", allowed),
         ("Protected", s.protected.to_string()),
