@@ -9,7 +9,8 @@ use std::process::Command;
 use std::time::Duration;
 
 /// The choices of hook and delivery at a port of the eBPF plane.
-const WAYS: [&str; 5] = ["hook auto", "hook tc", "hook xdp", "delivery auto", "delivery device"];
+const HOOKS_AND_DELIVERIES: [&str; 5] =
+    ["hook auto", "hook tc", "hook xdp", "delivery auto", "delivery device"];
 
 /// xorshift64: the same sequence for the same seed on every machine.
 pub struct Random(pub u64);
@@ -114,7 +115,7 @@ impl Storm {
             13 => self.save(),
             14 => self.hangup(),
             15 => self.vanish(),
-            16 | 17 => self.way(),
+            16 | 17 => self.hook_or_delivery(),
             _ => self.restart(),
         }
         self.follow();
@@ -298,12 +299,13 @@ impl Storm {
     }
 
     /// Changes the hook or the delivery of a port; nothing else may change.
-    fn way(&mut self) {
-        let (at, way) = (self.random.host(), WAYS[self.random.below(WAYS.len())]);
+    fn hook_or_delivery(&mut self) {
+        let (at, line) =
+            (self.random.host(), HOOKS_AND_DELIVERIES[self.random.below(HOOKS_AND_DELIVERIES.len())]);
         if self.bed.plane == Plane::soft {
             return self.log("nothing: this plane has no hooks");
         }
-        self.configure(at, way, self.running[at - 1]);
+        self.configure(at, line, self.running[at - 1]);
     }
 
     /// Ends the daemon and starts it again with the saved configuration, with another event in between. The eBPF plane

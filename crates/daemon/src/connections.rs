@@ -3,7 +3,7 @@
 //!
 //! Invariant: nothing but the kernel's credentials of a connection decides what its client may do.
 
-use crate::identity::{self, Way};
+use crate::identity::{self, LocalSocket};
 use crate::os;
 use crate::protocol::{Done, Reply, Request};
 use crate::remote;
@@ -29,15 +29,15 @@ const MAX_SSH_LOGINS: usize = 16;
 const MAX_CONNECTIONS: usize = MAX_USERS + 28 + MAX_SSH_LOGINS;
 
 /// Accepts sessions for ever.
-pub(crate) async fn serve(listener: UnixListener, shared: Shared, way: Way) {
+pub(crate) async fn serve(listener: UnixListener, shared: Shared, socket: LocalSocket) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let (shared, way) = (shared.clone(), way.clone());
+                let (shared, socket) = (shared.clone(), socket.clone());
                 tokio::task::spawn_local(async move {
-                    session(stream, shared, &way).await;
+                    session(stream, shared, &socket).await;
                     drop(place);
                 });
             }
@@ -57,7 +57,7 @@ pub(crate) async fn serve_group(shared: Shared) {
         match socket {
             Some((group, socket)) => {
                 tokio::select! {
-                    () = serve(socket, shared.clone(), Way::Group(group)) => {}
+                    () = serve(socket, shared.clone(), LocalSocket::Group(group)) => {}
                     () = changed.notified() => {}
                 }
             }
@@ -66,13 +66,13 @@ pub(crate) async fn serve_group(shared: Shared) {
     }
 }
 
-pub(crate) async fn session(stream: UnixStream, shared: Shared, way: &Way) {
+pub(crate) async fn session(stream: UnixStream, shared: Shared, socket: &LocalSocket) {
     let uid = stream.peer_cred().ok().map(|peer| peer.uid());
     let (reader, writer) = stream.into_split();
     let mut connection = Connection { reader: BufReader::new(reader), writer, buffer: Vec::new() };
     let first = match first_request(&mut connection).await {
         Ok(Request::Console { terminal }) => {
-            match identity::login(way, uid, nix::unistd::geteuid().as_raw()) {
+            match identity::login(socket, uid, nix::unistd::geteuid().as_raw()) {
                 // Only root and the user of the daemon may open consoles: whoever opens one decides on its name.
                 Ok(login) if login.level == LEVEL_MAX => {
                     let host = printable(&terminal);
@@ -84,7 +84,7 @@ pub(crate) async fn session(stream: UnixStream, shared: Shared, way: &Way) {
             }
         }
         Ok(Request::Ssh { host }) => {
-            match identity::login(way, uid, nix::unistd::geteuid().as_raw()) {
+            match identity::login(socket, uid, nix::unistd::geteuid().as_raw()) {
                 // As above: only root and the user of the daemon may be the SSH server.
                 Ok(login) if login.level == LEVEL_MAX => {
                     let origin =
@@ -96,7 +96,7 @@ pub(crate) async fn session(stream: UnixStream, shared: Shared, way: &Way) {
         }
         first => first,
     };
-    match greet(&mut connection, &shared, way, uid, first).await {
+    match greet(&mut connection, &shared, socket, uid, first).await {
         Ok(()) | Err(Ended::Gone | Ended::Stalled) => {}
         Err(reason) => drop(connection.send(&Reply::Error(reason.to_string())).await),
     }
@@ -115,11 +115,11 @@ fn printable(name: &str) -> String {
 async fn greet(
     connection: &mut Connection,
     shared: &Shared,
-    way: &Way,
+    socket: &LocalSocket,
     uid: Option<u32>,
     first: Result<Request, Ended>,
 ) -> Result<(), Ended> {
-    let login = identity::login(way, uid, nix::unistd::geteuid().as_raw())?;
+    let login = identity::login(socket, uid, nix::unistd::geteuid().as_raw())?;
     match first? {
         Request::Hello { user: _, interactive } => {
             let now_ms = shared.core.borrow().ctx.clock.now_ms();

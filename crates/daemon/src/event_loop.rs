@@ -7,7 +7,7 @@
 use crate::connections;
 use crate::core::Core;
 use crate::files::FileError;
-use crate::identity::Way;
+use crate::identity::LocalSocket;
 use crate::os;
 use crate::run_error::RunError;
 use crate::server::Shared;
@@ -89,7 +89,7 @@ pub(crate) async fn serve(mut core: Core, mut events: Events, hangup: Signal) ->
         Shared { core: core.clone(), changed: Rc::new(Notify::new()), detached: Rc::new(Notify::new()) };
     await_links(&core, &mut events);
     await_routes(&core);
-    tokio::task::spawn_local(connections::serve(listener, shared.clone(), Way::Owner));
+    tokio::task::spawn_local(connections::serve(listener, shared.clone(), LocalSocket::Owner));
     tokio::task::spawn_local(connections::serve_group(shared.clone()));
     tokio::task::spawn_local(crate::telnet_sessions::serve(shared.clone()));
     tokio::task::spawn_local(crate::ssh_server::serve(shared.clone()));

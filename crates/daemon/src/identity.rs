@@ -9,9 +9,9 @@ use lanyard_config::access::{LEVEL_MAX, LEVEL_USER, SocketGroup};
 /// The largest /etc/passwd or /etc/group that is read, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// A way to the command line on this machine.
+/// A Unix socket of the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum LocalSocket {
     /// The control socket, for the user of the daemon and root.
     Owner,
     /// The socket of `platform socket group`.
@@ -27,23 +27,23 @@ pub(crate) enum NotPermitted {
     Unknown,
 }
 
-/// The login of the user with `uid` over `way`; the daemon runs as `own`.
+/// The login of the user with `uid` over `socket`; the daemon runs as `own`.
 ///
 /// # Errors
 /// When the user may not use the socket.
-pub(crate) fn login(way: &Way, uid: Option<u32>, own: u32) -> Result<Login, NotPermitted> {
+pub(crate) fn login(socket: &LocalSocket, uid: Option<u32>, own: u32) -> Result<Login, NotPermitted> {
     let uid = uid.ok_or(NotPermitted::Unknown)?;
     let user = user_name(uid);
     let login = Login { user, ..Login::default() };
     if uid == 0 || uid == own {
         return Ok(login);
     }
-    match way {
-        Way::Owner => Err(NotPermitted::Stranger(uid, own)),
-        Way::Group(SocketGroup { level: Some(level), .. }) => {
+    match socket {
+        LocalSocket::Owner => Err(NotPermitted::Stranger(uid, own)),
+        LocalSocket::Group(SocketGroup { level: Some(level), .. }) => {
             Ok(Login { level: *level, limit: LEVEL_MAX, ..login })
         }
-        Way::Group(SocketGroup { level: None, .. }) => {
+        LocalSocket::Group(SocketGroup { level: None, .. }) => {
             Ok(Login { level: LEVEL_USER, limit: LEVEL_USER, ..login })
         }
     }
@@ -76,20 +76,20 @@ mod tests {
 
     #[test]
     fn users_and_their_levels() {
-        let group = |level| Way::Group(SocketGroup { name: "staff".into(), level });
-        let levels = |way, uid| login(&way, Some(uid), 77).map(|login| (login.level, login.limit)).ok();
-        for (way, uid, want) in [
-            (Way::Owner, 0, Some((15, 15))),
-            (Way::Owner, 77, Some((15, 15))),
-            (Way::Owner, 78, None),
+        let group = |level| LocalSocket::Group(SocketGroup { name: "staff".into(), level });
+        let levels = |socket, uid| login(&socket, Some(uid), 77).map(|login| (login.level, login.limit)).ok();
+        for (socket, uid, want) in [
+            (LocalSocket::Owner, 0, Some((15, 15))),
+            (LocalSocket::Owner, 77, Some((15, 15))),
+            (LocalSocket::Owner, 78, None),
             (group(None), 0, Some((15, 15))),
             (group(None), 78, Some((1, 1))),
             (group(Some(7)), 78, Some((7, 15))),
             (group(Some(0)), 78, Some((0, 15))),
         ] {
-            assert_eq!(levels(way.clone(), uid), want, "{way:?} {uid}");
+            assert_eq!(levels(socket.clone(), uid), want, "{socket:?} {uid}");
         }
-        assert_eq!(login(&Way::Owner, None, 0), Err(NotPermitted::Unknown));
+        assert_eq!(login(&LocalSocket::Owner, None, 0), Err(NotPermitted::Unknown));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::connections::session;
-use crate::identity::Way;
+use crate::identity::LocalSocket;
 use crate::testing::{Bench, config};
 use crate::users::MAX_USERS;
 use tokio::io::AsyncRead;
@@ -86,7 +86,7 @@ fn talk(bench: &Bench, requests: &[&str]) -> Vec<Reply> {
         let core = Rc::new(RefCell::new(core));
         let shared = Shared { core: core.clone(), changed: Rc::default(), detached: Rc::new(Notify::new()) };
         let (mut client, server) = UnixStream::pair().expect("a pair");
-        let serving = tokio::task::spawn_local(session(server, shared, &Way::Owner));
+        let serving = tokio::task::spawn_local(session(server, shared, &LocalSocket::Owner));
         client.write_all((requests.join("\n") + "\n").as_bytes()).await.expect("sent");
         client.shutdown().await.expect("closed");
         let mut text = String::new();
@@ -168,7 +168,7 @@ fn too_many_sessions() {
     let shared = Shared { core, changed: Rc::default(), detached: Rc::new(Notify::new()) };
     let answer = block_on(async {
         let (mut client, server) = UnixStream::pair().expect("a pair");
-        let serving = tokio::task::spawn_local(session(server, shared, &Way::Owner));
+        let serving = tokio::task::spawn_local(session(server, shared, &LocalSocket::Owner));
         client.write_all(format!("{HELLO}\n").as_bytes()).await.expect("sent");
         let mut text = String::new();
         client.read_to_string(&mut text).await.expect("answered");

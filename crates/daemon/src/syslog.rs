@@ -173,13 +173,13 @@ fn format(message: Message<'_>, time: Timestamp) -> String {
 }
 
 /// The connection to a receiver.
-enum Way {
+enum Connection {
     Udp(UdpSocket),
     Tcp(TcpStream),
     Tls(Tls),
 }
 
-impl Way {
+impl Connection {
     fn open(to: &LogHost) -> io::Result<Self> {
         let address = SocketAddr::new(to.address, to.port());
         match to.transport {
@@ -218,13 +218,13 @@ fn counted(text: &str) -> String {
 
 /// Sends what is queued until the receiver is no longer configured.
 fn work(to: &LogHost, messages: &Receiver<String>, shared: &Shared) {
-    let mut way: Option<Way> = None;
+    let mut connection: Option<Connection> = None;
     for text in messages {
         let mut retry = RETRY;
         while !shared.has_ended.load(Ordering::Relaxed) {
-            let result = match &mut way {
-                Some(way) => way.send(&text),
-                None => Way::open(to).and_then(|opened| way.insert(opened).send(&text)),
+            let result = match &mut connection {
+                Some(connection) => connection.send(&text),
+                None => Connection::open(to).and_then(|opened| connection.insert(opened).send(&text)),
             };
             shared.is_connected.store(result.is_ok(), Ordering::Relaxed);
             if let Ok(mut error) = shared.error.lock() {
@@ -234,7 +234,7 @@ fn work(to: &LogHost, messages: &Receiver<String>, shared: &Shared) {
                 shared.sent.fetch_add(1, Ordering::Relaxed);
                 break;
             }
-            way = None;
+            connection = None;
             // Datagrams are lost while no program receives them; only a connection is worth waiting for.
             if to.transport == LogTransport::Udp {
                 shared.failed.fetch_add(1, Ordering::Relaxed);

@@ -109,7 +109,7 @@ fn served<T: Send + 'static>(client: impl FnOnce(&Path) -> T + Send + 'static) -
     local.block_on(&runtime, async {
         let shared = Shared { core: core.clone(), changed: Rc::default(), detached: Rc::new(Notify::new()) };
         let listener = UnixListener::bind(&socket).expect("bound");
-        tokio::task::spawn_local(serve(listener, shared, crate::identity::Way::Owner));
+        tokio::task::spawn_local(serve(listener, shared, crate::identity::LocalSocket::Owner));
         tokio::task::spawn_local(async move {
             // Sends events until the listener has ended.
             for n in 0u64.. {
