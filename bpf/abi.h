@@ -10,7 +10,7 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 27
+#define LY_ABI 28
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
@@ -38,8 +38,9 @@ enum ly_form { LY_UNTAGGED = 0, LY_DOT1Q = 1, LY_DOT1AD = 2, LY_FORMS = 4 };
                        * restored */
 
 /* The slots of the journal for bytes: the forms above, received frames copied for monitor sessions as they arrived, and the same
- * without their tag. */
-enum { LY_MIRRORED = 4, LY_MIRRORED_BARE = 5, LY_JOURNAL_FORMS = 8 };
+ * without their tag, and the head of a frame that is sampled. */
+enum { LY_MIRRORED = 4, LY_MIRRORED_BARE = 5, LY_SAMPLED = 6, LY_JOURNAL_FORMS = 16 };
+#define LY_MIRRORED_REMOTE 0x08 /* of a slot: with the tag of an RSPAN VLAN instead */
 #define LY_MIRRORED_SENT 0x80 /* ly_journal.egress_form: what a monitor session copies of a frame that is sent */
 
 /* ly_port.flags. The flag of a single stage is in the stage's header. */
@@ -504,6 +505,8 @@ struct ly_journal {
 	__u32 extra; /* input: the length of the frame minus that of the bytes given to the test run, modulo 2^32 */
 	__u32 balanced; /* the bucket by which members of port-channels were chosen, plus 1; 0: none was */
 	__u32 member;   /* the member that received the frame, if its port-channel accepted it; 0: none */
+	__u32 sampled_len;  /* the length of a frame that is sampled; 0: it is not */
+	__u32 sampled_port; /* the port at which it is */
 	struct {
 		__u32 len;
 		__u16 tag_proto; /* the out-of-band tag when it was sent; 0: none */
@@ -512,6 +515,6 @@ struct ly_journal {
 	__u16 egress_port[LY_PORTS]; /* in the order in which they were sent */
 	__u8 egress_form[LY_PORTS];
 };
-_Static_assert(sizeof(struct ly_journal) == 144 + 2 * LY_PORTS + LY_PORTS, "ly_journal");
+_Static_assert(sizeof(struct ly_journal) == 216 + 2 * LY_PORTS + LY_PORTS, "ly_journal");
 
 #endif

@@ -26,6 +26,7 @@
 #include "stages/count.h" /* replicate counts the frames that it sends */
 #include "stages/parse.h"
 #include "stages/mirror.h"
+#include "stages/sample.h"
 #include "stages/trap.h"
 #include "stages/port.h"
 #include "stages/vlan_ingress.h"
@@ -95,6 +96,7 @@ static __always_inline int tc_stages(struct __sk_buff *skb, struct frame *f)
 		return end;
 	if ((end = stage_mirror(f, skb)))
 		return end;
+	stage_sample(f, skb);
 	if ((end = stage_trap(f, skb)))
 		return end;
 	if ((end = stage_port(f)))
@@ -157,9 +159,12 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 
 	if (!xdp_open(ctx, &f, bound))
 		return XDP_PASS;
+	struct ly_port *in = f.port;
+	xdp_sample_begins(ctx, &f);
 	if (memo_holds(&f)) {
 		if (!memo_sends(ctx, &f))
 			return XDP_PASS;
+		xdp_sample_ends(in, &f);
 		stage_count(&f, 0);
 		return f.action;
 	}
@@ -200,6 +205,7 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 		if (!xdp_unicast(ctx, &f))
 			return XDP_PASS;
 	}
+	xdp_sample_ends(in, &f);
 	stage_count(&f, 0);
 	return f.action;
 }

@@ -20,7 +20,8 @@ enum { DROP_MIRROR_DESTINATION = 44 };
 #define LY_MIRROR_ALL 0x08 /* frames of every VLAN, and of none */
 
 struct ly_mirror {
-	__u32 to; /* the port that sends the copies */
+	__u16 to; /* the port that sends the copies */
+	__u16 remote; /* not 0: the RSPAN VLAN whose tag they have in place of their own */
 	__u32 how; /* 0: no copy */
 	__u64 vlans[LY_VLANS / 64]; /* without LY_MIRROR_ALL: the VLANs whose frames are copied */
 };
@@ -50,6 +51,17 @@ static __always_inline void mirror_send(struct __sk_buff *skb, __u32 id, __u32 b
 		count_tx_dropped(id);
 }
 
+/* Sends a copy with the tag of an RSPAN VLAN. Returns < 0 when the tag could not be removed again. */
+__noinline int mirror_remote(struct __sk_buff *skb, __u32 id, __u32 bare_len, __u32 vlan, __u32 slot)
+{
+	if (bpf_skb_vlan_push(skb, bpf_htons(0x8100), vlan)) {
+		count_tx_dropped(id);
+		return 0;
+	}
+	mirror_send(skb, id, bare_len, 4, slot | LY_MIRRORED_REMOTE);
+	return bpf_skb_vlan_pop(skb);
+}
+
 /* Copies a frame that `port` receives or sends in the form `form`; its tag is the low half of `tag`, and its VLAN the high
  * half. Returns < 0 when memory ran out while the frame's own tag was put back. A global function: it is called only for
  * sources of sessions. */
@@ -57,6 +69,7 @@ __noinline int tc_mirror(struct __sk_buff *skb, __u32 port, __u32 direction, __u
 {
 	bool tagged = form == LY_DOT1Q || form == LY_DOT1AD;
 	__u32 vlan = tag >> 16 & (LY_VLANS - 1);
+	const __u8 member = LY_PV_MEMBER | LY_PV_FORWARD | LY_PV_ACTIVE;
 	__u32 bare_len = skb->len + (skb->vlan_present ? 4 : 0) - (tagged ? 4 : 0) + dry_extra();
 
 	for (__u32 n = 0; n < LY_MIRRORS; n++) {
@@ -66,14 +79,20 @@ __noinline int tc_mirror(struct __sk_buff *skb, __u32 port, __u32 direction, __u
 		if (!(m->how & LY_MIRROR_ALL) && !(m->vlans[vlan / 64] >> (vlan & 63) & 1))
 			continue;
 		__u32 id = m->to & (LY_PORTS - 1);
-		bool strip = tagged && !(m->how & LY_MIRROR_KEEP_TAG);
+		__u32 remote = m->remote;
+		if (remote && (port_vlan(id, remote) & member) != member)
+			continue;
+		bool strip = tagged && (remote || !(m->how & LY_MIRROR_KEEP_TAG));
 		struct ly_port *to = ROW(ports, id);
 		if (!(to->flags & LY_PORT_ENABLED) || !egress_fits(bare_len, skb->gso_size, to) ||
 		    (strip && tc_retag(skb, form, LY_UNTAGGED, 0) < 0)) {
 			count_tx_dropped(id);
 			continue;
 		}
-		mirror_send(skb, id, bare_len, tagged && !strip ? 4 : 0, mirror_slot(direction, form, strip));
+		if (!remote)
+			mirror_send(skb, id, bare_len, tagged && !strip ? 4 : 0, mirror_slot(direction, form, strip));
+		else if (mirror_remote(skb, id, bare_len, remote, mirror_slot(direction, form, strip)) < 0)
+			return -1;
 		if (strip && tc_retag(skb, LY_UNTAGGED, form, tag & 0xffff) < 0)
 			return -1;
 	}

@@ -43,7 +43,8 @@ fn a_port_in_both_directions(plane: Plane) {
     bed.learned(mac(4), 1, None);
     let shown = bed.show("show monitor session 1");
     let want = serde_json::json!([{
-        "session": 1, "type": "local", "sources": [{"interface": "p1", "direction": "both"}], "filter_vlans": null,
+        "session": 1, "type": "local", "sources": [{"interface": "p1", "direction": "both"}],
+        "source_rspan_vlan": null, "destination_rspan_vlan": null, "filter_vlans": null,
         "destinations": [{"interface": "p4"}], "encapsulation": "native", "ingress": false,
     }]);
     assert_eq!(shown["sessions"], want);

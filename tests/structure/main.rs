@@ -22,6 +22,7 @@ const LAYERS: &[&[&str]] = &[
         "lanyard-snoop",
         "lanyard-fpm",
         "lanyard-dhcp",
+        "lanyard-sflow",
     ],
     &["lanyard-plane", "lanyard-netdev"],
     &["lanyard-config", "lanyard-asic", "lanyard-tester"],

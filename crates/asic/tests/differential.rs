@@ -203,7 +203,10 @@ fn the_chip_is_a_third_implementation_of_the_pipeline() {
     let (mut forwarded, mut routed, mut dropped) = (0_u64, 0_u64, 0_u64);
     for n in 0..frames.div_ceil(FRAMES_A_STATE) {
         let seed = seed + n;
-        let state = without_large_lists(State::new(seed)).without_channels().without_monitor_sessions();
+        let state = without_large_lists(State::new(seed))
+            .without_channels()
+            .without_monitor_sessions()
+            .without_sampling();
         let now = Timestamp::from_secs(1_000 * (1_000 + (seed % 1_000_000) as u32));
         let mut pair = Pair::new(&state, seed, now);
         for change in &state.routes {
@@ -239,7 +242,10 @@ fn the_chip_is_a_third_implementation_of_the_pipeline() {
 fn a_device_sends_what_the_specification_sends() {
     let (mut sent, mut punted) = (0, 0);
     for seed in 1..=40 {
-        let state = without_large_lists(State::new(seed)).without_channels().without_monitor_sessions();
+        let state = without_large_lists(State::new(seed))
+            .without_channels()
+            .without_monitor_sessions()
+            .without_sampling();
         let now = Timestamp::from_secs(1_000_000);
         let mut pipeline = Pipeline::new(seed);
         pipeline.set_state(&state.plane, now, &mut |_| {});

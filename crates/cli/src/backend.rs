@@ -369,6 +369,8 @@ pub trait Services {
     fn dhcp_relay(&mut self, family: Family) -> view::Relay;
     /// `show fpm ...`.
     fn fpm(&mut self) -> view::Fpm;
+    /// `show sflow`.
+    fn sflow(&mut self) -> view::SflowView;
 }
 
 /// The forwarding plane: capabilities, tables, traps, and the trace of a frame.

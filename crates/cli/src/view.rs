@@ -13,6 +13,7 @@ mod fpm;
 mod layer3;
 mod machine;
 mod platform;
+mod sflow;
 mod snooping;
 mod spanning_tree;
 
@@ -25,6 +26,7 @@ pub use fpm::*;
 pub use layer3::*;
 pub use machine::*;
 pub use platform::*;
+pub use sflow::*;
 pub use snooping::*;
 pub use spanning_tree::*;
 

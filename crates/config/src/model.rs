@@ -9,6 +9,7 @@ use crate::fpm::FpmServer;
 use crate::layer3::{ForwardingPlane, Layer3, RelayInformation, StaticRoute, Track, Vrf};
 use crate::monitor::MonitorSession;
 use crate::port_security::PortSecurity;
+use crate::sflow::Sflow;
 use crate::snooping::Snooping;
 use crate::spanning_tree::{ErrDisable, SpanningTree, SpanningTreePort};
 use ipnet::{Ipv4Net, Ipv6Net};
@@ -54,6 +55,8 @@ pub struct Config {
     pub spanning_tree: SpanningTree,
     /// `monitor session N ...`, by number, 1..=[`MAX_MONITOR_SESSION`](crate::MAX_MONITOR_SESSION).
     pub monitor: BTreeMap<u16, MonitorSession>,
+    /// `sflow ...`.
+    pub sflow: Sflow,
     /// `errdisable recovery ...`.
     pub errdisable: ErrDisable,
     /// `lldp ...` and `cdp ...`.
@@ -120,6 +123,7 @@ impl Default for Config {
             tag_native: false,
             spanning_tree: SpanningTree::default(),
             monitor: BTreeMap::new(),
+            sflow: Sflow::default(),
             errdisable: ErrDisable::default(),
             discovery: Discovery::default(),
             snooping: Snooping::default(),
@@ -144,6 +148,8 @@ pub struct Vlan {
     pub suspended: bool,
     /// `shutdown`: locally shut down, forwards nothing.
     pub shutdown: bool,
+    /// `remote-span`: the VLAN carries copies of monitor sessions of other switches; no address is learned in it.
+    pub remote_span: bool,
 }
 
 impl Vlan {
@@ -268,6 +274,8 @@ pub struct Interface {
     pub aggregation: AggregationPort,
     /// `logging event link-status`, on by default.
     pub log_link: bool,
+    /// `sflow enable`.
+    pub sflow: bool,
     /// `breakout`: the parts that this front-panel port is split into.
     pub breakout: Option<Breakout>,
     /// `fec`.
@@ -297,6 +305,7 @@ impl Default for Interface {
             access_groups: AccessGroups::default(),
             aggregation: AggregationPort::default(),
             log_link: true,
+            sflow: false,
             breakout: None,
             fec: Fec::default(),
         }

@@ -14,6 +14,10 @@ pub struct MonitorSession {
     pub interfaces: BTreeMap<InterfaceName, MonitorDirection>,
     /// `source vlan V`: the frames of all switch ports in these VLANs. A session has either these or interfaces.
     pub vlans: BTreeMap<VlanId, MonitorDirection>,
+    /// `source remote vlan V`: the frames of an RSPAN VLAN. A session has no other sources then.
+    pub remote_source: Option<VlanId>,
+    /// `destination remote vlan V`: the copies leave in this RSPAN VLAN. A session has no destination ports then.
+    pub remote_destination: Option<VlanId>,
     /// `filter vlan LIST`: of the frames of interfaces only those in these VLANs are copied.
     pub filter: Option<VlanSet>,
     /// `destination interface I`: switch ports.

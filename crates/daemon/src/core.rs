@@ -32,6 +32,7 @@ use crate::protocols::Protocols;
 use crate::relay::Relaying;
 use crate::resources::{self, Resources};
 use crate::routing::{Following, Turn};
+use crate::sflow::{Sampled, Sflow};
 use crate::snooping::Snooping;
 use crate::storm_control::StormControl;
 use crate::time_servers::TimeServers;
@@ -64,6 +65,7 @@ pub(crate) struct Core {
     pub(crate) snooping: Snooping,
     pub(crate) err_disabling: ErrDisabling,
     pub(crate) storm_control: StormControl,
+    pub(crate) sflow: Sflow,
     pub(crate) port_security: PortSecurity,
     pub(crate) ageing: FdbAgeing,
     pub(crate) resources: Resources,
@@ -147,6 +149,7 @@ impl Core {
             discovery: LinkDiscovery::default(),
             snooping: Snooping::default(),
             storm_control: StormControl::default(),
+            sflow: Sflow::default(),
             resources: Resources::default(),
             readiness: Readiness::default(),
             ports: PortNotes::default(),
@@ -184,6 +187,7 @@ impl Core {
         self.snooping.configure(&mut self.ctx);
         self.err_disabling.configure(&mut self.ctx);
         self.storm_control.configure(&mut self.ctx);
+        self.sflow.configure(&mut self.ctx);
         self.port_security.configure(&mut self.ctx);
     }
 
@@ -247,6 +251,9 @@ impl Core {
                 PlaneEvent::FdbMoved { .. } | PlaneEvent::FdbAged(_) | PlaneEvent::FdbDeleted(_) => {}
                 PlaneEvent::Violation { port, vlan, mac } => {
                     secure.push(port_security::Event::Violation(port, vlan, mac));
+                }
+                PlaneEvent::Sampled { port, len, pool, drops, head } => {
+                    self.sflow.handle(ctx, Sampled { port, len, pool, drops, head: &head });
                 }
                 // Trapped frames go to the protocol thread.
                 PlaneEvent::Trapped { .. } => {}
@@ -428,6 +435,7 @@ impl Core {
         if is_due(self.port_security.next_ms(&self.ctx)) && self.port_security.age(&mut self.ctx) {
             self.settle();
         }
+        self.sflow.tick(&mut self.ctx);
         for (port, cause) in self.storm_control.look(&mut self.ctx) {
             self.err_disable(port, cause);
         }
@@ -476,6 +484,7 @@ impl Core {
             self.layer3.next_ms(ctx),
             self.err_disabling.next_ms(ctx),
             self.storm_control.next_ms(ctx),
+            self.sflow.next_ms(ctx),
             self.port_security.next_ms(ctx),
             self.children.next_ms(ctx),
             self.time_servers.next_ms(ctx),

@@ -74,6 +74,7 @@ mod run_error;
 mod safe_change;
 mod server;
 mod service_views;
+mod sflow;
 mod snooping;
 mod snooping_views;
 mod spaces;

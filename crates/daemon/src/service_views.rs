@@ -18,4 +18,7 @@ impl Services for Core {
     fn fpm(&mut self) -> view::Fpm {
         self.fpm.view(&self.ctx)
     }
+    fn sflow(&mut self) -> view::SflowView {
+        self.sflow.view(&self.ctx)
+    }
 }

@@ -142,6 +142,12 @@ pub(crate) fn check(state: &PlaneState, front: &BTreeSet<PortId>) -> Result<(), 
                     state.name
                 )));
             }
+            PortKind::Netdev | PortKind::Routed if state.stages.sample.is_some() => {
+                return Err(unsupported(format!(
+                    "sample frames at {}: a chip has no sFlow; remove `sflow enable`, or use the plane ebpf or soft",
+                    state.name
+                )));
+            }
             PortKind::Netdev | PortKind::Routed => check_choices(state)?,
         }
     }

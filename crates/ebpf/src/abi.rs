@@ -58,7 +58,7 @@ pub(crate) struct Structure {
 
 constants! {
     /// LY_ABI: the layout of the maps. Pins with another number cannot be adopted.
-    ABI: u32 = 27;
+    ABI: u32 = 28;
     PORTS: usize = 1024;
     PORT_WORDS: usize = PORTS / 64;
     VLANS: usize = 4096;
@@ -86,9 +86,11 @@ constants! {
     NOT_FOUND: u16 = 0xffff;
     FORMS: usize = 4;
     /// Slots of ly_journal.form.
-    JOURNAL_FORMS: usize = 8;
+    JOURNAL_FORMS: usize = 16;
     MIRRORED: u8 = 4;
     MIRRORED_BARE: u8 = 5;
+    SAMPLED: u8 = 6;
+    MIRRORED_REMOTE: u8 = 0x08;
     MIRRORED_SENT: u8 = 0x80;
     PORT_ENABLED: u32 = 0x01;
     PORT_ACCESS: u32 = 0x02;
@@ -452,6 +454,8 @@ structures! {
         pub extra: u32,
         pub balanced: u32,
         pub member: u32,
+        pub sampled_len: u32,
+        pub sampled_port: u32,
         pub form: [JournalForm; JOURNAL_FORMS],
         pub egress_port: [u16; PORTS],
         pub egress_form: [u8; PORTS],
@@ -512,14 +516,14 @@ const _: () = {
     assert!(offset_of!(FdbCall, port) == 24 && offset_of!(FdbCall, result) == 28);
     assert!(offset_of!(FdbCall, removed) == 32 && offset_of!(FdbCall, now_s) == 44);
     assert!(size_of::<Channel>() == 128 + 2 * CHANNEL_BUCKETS && CHANNELS == ChannelId::MAX.index() + 1);
-    assert!(size_of::<Journal>() == 144 + 2 * PORTS + PORTS);
+    assert!(size_of::<Journal>() == 216 + 2 * PORTS + PORTS);
     assert!(offset_of!(Journal, vlan) == 20 && offset_of!(Journal, source_port) == 26);
     assert!(
         offset_of!(Journal, len) == 36
             && offset_of!(Journal, target) == 48
             && offset_of!(Journal, next) == 56
-            && offset_of!(Journal, form) == 80
-            && offset_of!(Journal, egress_port) == 144
+            && offset_of!(Journal, form) == 88
+            && offset_of!(Journal, egress_port) == 216
     );
     assert!(size_of::<Rif>() == 24 + 8 * VIRTUAL_MACS && offset_of!(Rif, up) == 16);
     assert!(offset_of!(Rif, virtuals) == 20 && offset_of!(Rif, virtual_mac) == 24);

@@ -12,7 +12,7 @@ use crate::present::OutOfBand;
 use crate::tables::Tables;
 use lanyard_pipeline::trace::Verdict;
 use lanyard_plane::Hook;
-use lanyard_types::{DropReason, PortId, TrapReason, VlanId};
+use lanyard_types::{DropReason, PortId, SamplingRate, TrapReason, VlanId};
 use lanyard_wire::{HEADER_LEN, Tag, push};
 use libbpf_rs::MapHandle;
 use std::io;
@@ -64,6 +64,8 @@ pub struct DryRun {
     pub vlan: Option<VlanId>,
     /// The frames that would be sent, in emission order, tags in line.
     pub emitted: Vec<(PortId, EmissionKind, Vec<u8>)>,
+    /// The port at which the frame is sampled, the frame's length and its head.
+    pub sampled: Option<(PortId, usize, Vec<u8>)>,
     /// Clones made.
     pub clones: u16,
     /// Tag operations: each is a pop or a push.
@@ -213,7 +215,7 @@ fn read_journal(
     let mut emitted = Vec::new();
     let count = usize::from(journal.egress_count);
     for (port, form) in journal.egress_port.iter().zip(&journal.egress_form).take(count) {
-        let kind = match *form {
+        let kind = match *form & !abi::MIRRORED_REMOTE {
             abi::MIRRORED | abi::MIRRORED_BARE => EmissionKind::MirroredReceived,
             form if form & abi::MIRRORED_SENT != 0 => EmissionKind::MirroredSent,
             _ => EmissionKind::Copy,
@@ -228,8 +230,17 @@ fn read_journal(
         };
         emitted.push((PortId::new(*port).ok_or_else(nonsense)?, kind, bytes));
     }
+    let sampled = if journal.sampled_len == 0 {
+        None
+    } else {
+        let form = usize::from(abi::SAMPLED);
+        let mut head = whole(hook, journal_frame(tables, form, &journal.form[form])?, frame);
+        head.truncate(SamplingRate::HEAD);
+        let port = u16::try_from(journal.sampled_port).ok().and_then(PortId::new).ok_or_else(nonsense)?;
+        Some((port, journal.sampled_len as usize, head))
+    };
     let (clones, tag_operations) = (journal.clones, journal.tag_ops);
-    Ok(DryRun { verdict, vlan: VlanId::new(journal.vlan), emitted, clones, tag_operations })
+    Ok(DryRun { verdict, vlan: VlanId::new(journal.vlan), emitted, sampled, clones, tag_operations })
 }
 
 /// The bytes of a form, with the out-of-band tag put back in line.

@@ -1,4 +1,4 @@
-//! The rings: FDB events and trapped frames, from the programs to the control plane.
+//! The rings: FDB events, trapped frames and sampled frames, from the programs to the control plane.
 //!
 //! Invariant: one call passes on a bounded number of records. Trapped frames come first, so that a storm of new
 //! addresses delays no BPDU. Records for which a ring had no room are counted there and reported once.
@@ -7,6 +7,7 @@ use crate::abi::{self, FdbEvent, FdbValue, TrapGroupRow, TrapHeader};
 use crate::clock::now_s;
 use crate::error::{Doing, Result};
 use crate::shared::map_bytes;
+use crate::stages;
 use crate::tables::Tables;
 use crate::words::fdb_entry;
 use lanyard_plane::{FdbEntry, PlaneEvent};
@@ -24,6 +25,7 @@ use zerocopy::FromBytes;
 /// The most records that one call takes from each ring.
 pub(crate) const TRAPS_A_POLL: usize = 256;
 const EVENTS_A_POLL: usize = 4096;
+const SAMPLES_A_POLL: usize = 1024;
 /// More records than fit into the ring of trapped frames.
 pub(crate) const RECORDS_IN_RING: usize = 16_384;
 /// The size in bytes of a record in its ring: a header of 8 and the contents.
@@ -31,14 +33,15 @@ const TRAP_RECORD: u64 = 8 + (size_of::<TrapHeader>() + abi::TRAP_BYTES) as u64;
 const EVENT_RECORD: u64 = 8 + size_of::<FdbEvent>() as u64;
 
 /// The number that epoll reports for a descriptor that is not a ring.
-const WATCHED: u64 = 2;
+const WATCHED: u64 = 3;
 
-/// Both rings.
+/// The rings.
 #[derive(Debug)]
 pub(crate) struct Events {
     epoll: Epoll,
     fdb: RingBuffer<'static>,
     traps: RingBuffer<'static>,
+    samples: RingBuffer<'static>,
     waiting: Rc<RefCell<Vec<PlaneEvent>>>,
     lost: u64,
     /// True if another thread reads the ring of trapped frames. Only its length is measured here then.
@@ -70,13 +73,14 @@ impl Events {
         };
         let doing = || "watching the rings".to_owned();
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).doing(doing)?;
-        for (at, name) in ["fdb_events", "traps"].into_iter().enumerate() {
+        for (at, name) in ["fdb_events", "traps", "samples"].into_iter().enumerate() {
             epoll
                 .add(tables.map(name).as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, at as u64))
                 .doing(doing)?;
         }
         let (fdb, traps) = (ring("fdb_events", fdb_event)?, ring("traps", trap)?);
-        Ok(Self { epoll, fdb, traps, waiting, lost: lost(tables), traps_left: false })
+        let samples = ring("samples", stages::sampled)?;
+        Ok(Self { epoll, fdb, traps, samples, waiting, lost: lost(tables), traps_left: false })
     }
 
     /// A descriptor that is readable when there are records to poll.
@@ -98,7 +102,9 @@ impl Events {
 
     /// Passes on the waiting records.
     pub(crate) fn poll(&mut self, tables: &Tables, handle: &mut dyn FnMut(PlaneEvent)) {
-        for (ring, most) in [(&self.traps, TRAPS_A_POLL), (&self.fdb, EVENTS_A_POLL)] {
+        let rings =
+            [(&self.traps, TRAPS_A_POLL), (&self.fdb, EVENTS_A_POLL), (&self.samples, SAMPLES_A_POLL)];
+        for (ring, most) in rings {
             if self.traps_left && most == TRAPS_A_POLL {
                 continue;
             }

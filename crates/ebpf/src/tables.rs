@@ -154,6 +154,7 @@ const OTHERS: &[(&str, Shape)] = &[
     ("vlan_stats", Shape::Elements(size_of::<VlanStats>(), Some(abi::VLANS))),
     ("fdb_events", Shape::Ring),
     ("traps", Shape::Ring),
+    ("samples", Shape::Ring),
     ("xdp_ports", Shape::Elements(4, Some(abi::PORTS))),
     ("xdp_flood", Shape::Elements(8, Some(abi::XDP_FLOOD))),
     (STEPS, Shape::Elements(4, Some(abi::STEPS))),

@@ -34,6 +34,9 @@ struct AtXdp {
     snooped: u64,
     /// Copies for monitor sessions, all of which TC makes.
     mirrored: u64,
+    /// Samples, and those of them that XDP took.
+    sampled: u64,
+    sampled_there: u64,
 }
 
 /// A dry run that makes all changes to the tables, of a frame with its tags in line.
@@ -69,10 +72,14 @@ fn both_planes_agree() {
         let frames = (frames - n * FRAMES_A_STATE).min(FRAMES_A_STATE);
         one_state(&mut plane, &mut pipeline, seed + n, frames, &mut at_xdp);
     }
-    let AtXdp { forwarded, routed, snooped, mirrored } = at_xdp;
+    let AtXdp { forwarded, routed, snooped, mirrored, sampled, sampled_there } = at_xdp;
     println!(
         "{frames} frames agreed, {forwarded} of them forwarded by XDP, {routed} of these routed, {snooped} of a group; \
-         {mirrored} copies for monitor sessions"
+         {mirrored} copies for monitor sessions; {sampled} samples, {sampled_there} of them taken by XDP"
+    );
+    assert!(
+        sampled > sampled_there && sampled_there > 0 || frames < 10_000,
+        "samples: {sampled}, {sampled_there} by XDP"
     );
     assert!(
         routed > 0 && snooped > 0 && mirrored > 0 && forwarded > routed || frames < 10_000,
@@ -271,16 +278,28 @@ fn frames_agree(
     }
     assert_eq!(dry.verdict, Some(verdict), "{what}: verdict");
     at_xdp.mirrored += want.mirrored.len() as u64;
-    assert_eq!((dry.sent(false), dry.sent(true)), (want.sent.clone(), want.mirrored), "{what}: egress");
+    assert_eq!(
+        (dry.sent(false), dry.sent(true)),
+        (want.sent.clone(), want.mirrored.clone()),
+        "{what}: egress"
+    );
+    assert_eq!(dry.sampled, sampled(&want), "{what}: sample");
+    at_xdp.sampled += u64::from(!want.sampled.is_empty());
     if passed || hook == Hook::Tc {
         let clones = pipeline.work().clones - work.clones;
         assert_eq!(u64::from(dry.clones), clones, "{what}: clones");
     } else {
+        at_xdp.sampled_there += u64::from(!want.sampled.is_empty());
         at_xdp.forwarded += 1;
         // In a dry run XDP leaves floods to TC.
         at_xdp.snooped += u64::from(bytes[0] & 1);
         at_xdp.routed += u64::from(want.sent.iter().any(|(_, sent)| sent[..12] != bytes[..12]));
     }
+}
+
+/// The sample in the output of the specification.
+fn sampled(out: &Output) -> Option<(PortId, usize, Vec<u8>)> {
+    out.sampled.first().map(|(sample, len, head)| (sample.port, *len, head.clone()))
 }
 
 fn traces_agree(plane: &mut EbpfPlane, pipeline: &Pipeline, port: PortId, bytes: &[u8], what: &str) {

@@ -123,6 +123,12 @@ impl State {
         self.plane.ports.values_mut().for_each(|port| port.stages.mirror = Default::default());
         self
     }
+    /// The same state without sampling, for planes that have none.
+    #[must_use]
+    pub fn without_sampling(mut self) -> Self {
+        self.plane.ports.values_mut().for_each(|port| port.stages.sample = None);
+        self
+    }
     /// The same state without port-channels.
     #[must_use]
     pub fn without_channels(mut self) -> Self {

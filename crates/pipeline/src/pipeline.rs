@@ -52,7 +52,7 @@ impl Pipeline {
         Self {
             tables: Tables::new(salt),
             counters: Counters::default(),
-            memory: Memory::default(),
+            memory: Memory::new(salt),
             work: Work::default(),
             scratch: Vec::new(),
             used: BTreeMap::new(),
@@ -76,6 +76,9 @@ impl Pipeline {
     ) -> Verdict {
         let arrival = Arrival { port, bytes: frame, longest };
         let mut decision = decide(&self.tables, &arrival, &mut Notes::default());
+        if let Some(sample) = self.memory.sample(&decision, now) {
+            out.sample(sample, frame);
+        }
         self.memory.police(&self.tables, frame.len(), now, &mut decision);
         decision.hits.iter().for_each(|hit| self.tables.acls.count(*hit));
         if let Some(event) = learn::apply(&mut self.tables.fdb, decision.learn, now) {

@@ -1,8 +1,9 @@
 //! The receiver of the pipeline's output: [`Sink`], and [`Output`], which stores it.
 
+use crate::stages::sample::Sample;
 use crate::tables::fdb::FdbEvent;
 use ipnet::IpNet;
-use lanyard_types::{MacAddr, PortId, TrapReason, VlanId, VrfId};
+use lanyard_types::{MacAddr, PortId, SamplingRate, TrapReason, VlanId, VrfId};
 
 /// Receives what the processing of a frame produces, in order.
 pub trait Sink {
@@ -18,6 +19,8 @@ pub trait Sink {
     fn fdb(&mut self, event: FdbEvent);
     /// Reports a violation of port security.
     fn violation(&mut self, _port: PortId, _vlan: VlanId, _mac: MacAddr) {}
+    /// Reports a frame that was drawn at random.
+    fn sample(&mut self, _sample: Sample, _frame: &[u8]) {}
     /// Hears which route forwarded the frame.
     fn routed(&mut self, _vrf: VrfId, _prefix: IpNet) {}
 }
@@ -35,6 +38,8 @@ pub struct Output {
     pub events: Vec<FdbEvent>,
     /// Violations of port security.
     pub violations: Vec<(PortId, VlanId, MacAddr)>,
+    /// Frames sampled, with their length and their head.
+    pub sampled: Vec<(Sample, usize, Vec<u8>)>,
 }
 
 impl Sink for Output {
@@ -54,5 +59,8 @@ impl Sink for Output {
     }
     fn violation(&mut self, port: PortId, vlan: VlanId, mac: MacAddr) {
         self.violations.push((port, vlan, mac));
+    }
+    fn sample(&mut self, sample: Sample, frame: &[u8]) {
+        self.sampled.push((sample, frame.len(), frame[..frame.len().min(SamplingRate::HEAD)].to_vec()));
     }
 }

@@ -354,6 +354,19 @@ pub enum PlaneEvent {
         /// The frame, tags in line.
         frame: Vec<u8>,
     },
+    /// A received frame that was drawn at random.
+    Sampled {
+        /// The port that received it; a member of a port-channel, not the port-channel.
+        port: PortId,
+        /// Its length in bytes, tags included.
+        len: u32,
+        /// The number of frames, this one included, that the plane has considered since its last report of this kind.
+        pool: u32,
+        /// Frames that were drawn since then and could not be reported.
+        drops: u32,
+        /// Its first bytes, tags in line, at most `SamplingRate::HEAD`.
+        head: Vec<u8>,
+    },
     /// A port's hook or delivery has changed because its netdev has changed.
     PortChanged {
         /// The port.

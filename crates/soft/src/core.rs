@@ -5,11 +5,12 @@
 //! do not fit are counted, and the count is delivered.
 
 use crate::link::{Link, Received, vnet::Offload};
+use lanyard_pipeline::stages::sample::Sample;
 use lanyard_pipeline::tables::fdb::FdbEvent;
 use lanyard_pipeline::trace::Verdict;
 use lanyard_pipeline::{Pipeline, Sink, Timestamp};
 use lanyard_plane::{PlaneEvent, Trapped};
-use lanyard_types::{MAX_PORTS, MacAddr, PortId, TrapGroup, TrapReason, VlanId};
+use lanyard_types::{MAX_PORTS, MacAddr, PortId, SamplingRate, TrapGroup, TrapReason, VlanId};
 use nix::sys::eventfd::EventFd;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -246,6 +247,15 @@ struct Out<'a> {
 }
 
 impl Sink for Out<'_> {
+    fn sample(&mut self, sample: Sample, frame: &[u8]) {
+        self.events.push(PlaneEvent::Sampled {
+            port: sample.port,
+            len: u32::try_from(frame.len()).unwrap_or(u32::MAX),
+            pool: sample.pool,
+            drops: sample.drops,
+            head: frame[..frame.len().min(SamplingRate::HEAD)].to_vec(),
+        });
+    }
     fn send(&mut self, port: PortId, frame: &[u8]) -> bool {
         // Only a tag can have been added or removed, and it precedes every offset of the offload.
         let by = frame.len() as isize - self.arrived as isize;

@@ -59,6 +59,7 @@ fn events(plane: &mut SoftPlane) -> Vec<String> {
                 format!("trapped {port} {reason} {}", frame.len())
             }
             PlaneEvent::Violation { port, mac, .. } => format!("violation {port} {}", mac.0[5]),
+            PlaneEvent::Sampled { port, len, .. } => format!("sampled {port} {len}"),
             PlaneEvent::PortChanged { port, what } => format!("{port} {what}"),
             PlaneEvent::Chip { what, .. } => what,
             PlaneEvent::Lost(n) => format!("lost {n}"),

@@ -15,12 +15,13 @@ use crate::monitor;
 use crate::ports::PortIds;
 use crate::snooping;
 
+pub use crate::membership::{Membership, membership};
 pub use crate::names::*;
 
 use lanyard_config::aggregation::channel_of;
-use lanyard_config::{Config, Interface, InterfaceName, StaticTarget, Switchport, SwitchportMode};
+use lanyard_config::{Config, Interface, InterfaceName, StaticTarget, SwitchportMode};
 use lanyard_pipeline::state::{
-    Delivery, FdbTarget, GlobalState, HookChoice, PlaneState, PortKind, PortState, Tpid, VlanState,
+    Delivery, FdbTarget, GlobalState, HookChoice, PlaneState, PortKind, PortState, VlanState,
 };
 use lanyard_types::{PortId, Tunnelled, VlanId, VlanSet};
 use std::collections::BTreeMap;
@@ -109,10 +110,11 @@ fn global(config: &Config) -> GlobalState {
 
 fn active_vlans(config: &Config) -> BTreeMap<VlanId, VlanState> {
     let active = config.vlans.iter().filter(|(_, vlan)| !vlan.suspended && !vlan.shutdown);
+    let remote_span = |vlan: VlanId| config.vlans.get(&vlan).is_some_and(|vlan| vlan.remote_span);
     let lower = |vlan: VlanId| VlanState {
-        learning: !config.fdb.no_learning.contains(vlan),
+        learning: !config.fdb.no_learning.contains(vlan) && !remote_span(vlan),
         fdb_limit: config.fdb.vlan_limits.get(&vlan).copied(),
-        snooping: snooping::of_vlan(config, vlan),
+        snooping: if remote_span(vlan) { [None; 2] } else { snooping::of_vlan(config, vlan) },
         ..VlanState::default()
     };
     active.map(|(vlan, _)| (*vlan, lower(*vlan))).collect()
@@ -148,46 +150,6 @@ impl LinkFacts {
     #[must_use]
     pub const fn forwards(&self) -> bool {
         self.admin_up && self.carrier
-    }
-}
-
-/// The VLAN membership that a port's mode means.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Membership {
-    /// The tag the port recognises.
-    pub tpid: Tpid,
-    /// VLAN of untagged frames.
-    pub pvid: Option<VlanId>,
-    /// VLANs sent tagged.
-    pub tagged: VlanSet,
-    /// VLANs sent untagged.
-    pub untagged: VlanSet,
-}
-
-/// The membership for a switchport configuration. A port is also a member of VLANs that are not
-/// active: whether a VLAN forwards is a property of the VLAN.
-#[must_use]
-pub fn membership(words: &Switchport, tag_native: bool) -> Membership {
-    let one = |tpid| Membership {
-        tpid,
-        pvid: Some(words.access_vlan),
-        tagged: words.voice_vlan().into_iter().collect(),
-        untagged: [words.access_vlan].into_iter().collect(),
-    };
-    match words.mode {
-        SwitchportMode::Access => one(Tpid::Dot1q),
-        SwitchportMode::Tunnel => one(Tpid::None),
-        SwitchportMode::Trunk => {
-            let native =
-                Some(words.native_vlan).filter(|native| words.allowed_vlans.contains(*native) && !tag_native);
-            let untagged: VlanSet = native.into_iter().collect();
-            Membership {
-                tpid: words.tpid,
-                pvid: native,
-                tagged: words.allowed_vlans.difference(&untagged),
-                untagged,
-            }
-        }
     }
 }
 

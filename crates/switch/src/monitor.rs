@@ -1,13 +1,16 @@
-//! Monitor sessions (SPAN): what `monitor session` means for the plane.
+//! Monitor sessions (SPAN, RSPAN): what `monitor session` means for the plane.
 //!
 //! Invariants: a destination is in no VLAN and in no tree, and is no source. A session copies nothing while it lacks sources or
 //! destinations. A source or destination that is no port is left out until it becomes one.
 
+use crate::membership::membership;
 use crate::ports::PortIds;
 use crate::refused::Refused;
-use lanyard_config::{Config, InterfaceName, MonitorDirection, MonitorSession, Role};
+use lanyard_config::{
+    Config, Interface, InterfaceName, MonitorDirection, MonitorSession, Role, SwitchportMode,
+};
 use lanyard_pipeline::state::{Aggregation, PlaneState, PortKind};
-use lanyard_types::{MirrorCopy, PortId, PortMirror, VlanSet};
+use lanyard_types::{MirrorCopy, PortId, PortMirror, VlanId, VlanSet};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The switch ports that are destinations.
@@ -22,7 +25,10 @@ pub(crate) fn destinations(config: &Config) -> impl Iterator<Item = &InterfaceNa
 pub(crate) fn overlay(config: &Config, ids: &PortIds, state: &mut PlaneState) {
     for name in destinations(config) {
         let Some(port) = ids.get(&name.to_string()).and_then(|id| state.ports.get_mut(&id)) else { continue };
-        (port.pvid, port.tagged, port.untagged) = (None, VlanSet::EMPTY, VlanSet::EMPTY);
+        let sessions = config.monitor.values();
+        let remote =
+            sessions.filter(|session| session.destinations.contains(name)).find_map(|s| s.remote_source);
+        (port.pvid, port.tagged, port.untagged) = (None, VlanSet::EMPTY, remote.into_iter().collect());
         port.stages.mirror.destination = true;
     }
     for session in config.monitor.values() {
@@ -44,10 +50,21 @@ fn copies(
     state: &PlaneState,
 ) -> BTreeMap<PortId, Vec<MirrorCopy>> {
     let id = |name: &InterfaceName| ids.get(&name.to_string()).filter(|id| state.ports.contains_key(id));
-    let to: Vec<PortId> = session.destinations.iter().filter_map(id).collect();
+    let remote = session.remote_destination;
+    let to: Vec<PortId> = match remote {
+        None => session.destinations.iter().filter_map(id).collect(),
+        Some(vlan) => trunks(config, vlan).filter_map(id).collect(),
+    };
     let copy = |direction: MonitorDirection, vlans: Option<VlanSet>| {
         let (received, sent, keep_tag) = (direction.receives(), direction.sends(), session.keep_tag);
-        to.iter().map(move |to| MirrorCopy { to: *to, received, sent, vlans: vlans.clone(), keep_tag })
+        to.iter().map(move |to| MirrorCopy {
+            to: *to,
+            received,
+            sent,
+            vlans: vlans.clone(),
+            keep_tag,
+            remote,
+        })
     };
     let mut made: BTreeMap<PortId, Vec<MirrorCopy>> = BTreeMap::new();
     for (name, direction) in &session.interfaces {
@@ -69,7 +86,27 @@ fn copies(
             made.entry(*source).or_default().extend(copy(direction, Some(vlans.clone())));
         }
     }
+    // A trunk that carries both the source and the RSPAN VLAN does not send copies of its own frames to itself.
+    for (source, copies) in &mut made {
+        copies.retain(|copy| copy.to != *source);
+    }
     made
+}
+
+/// The trunks by which copies leave for an RSPAN VLAN: ports in no port-channel that carry it and are no source of a session
+/// with this destination.
+fn trunks(config: &Config, vlan: VlanId) -> impl Iterator<Item = &InterfaceName> {
+    let carries = move |(name, interface): &(&InterfaceName, &Interface)| {
+        let trunk = interface.role == Role::Switchport
+            && interface.switchport.mode == SwitchportMode::Trunk
+            && interface.aggregation.group.is_none();
+        let mut sessions = config.monitor.values().filter(|session| session.remote_destination == Some(vlan));
+        trunk
+            && name.channel().is_none()
+            && membership(&interface.switchport, config.tag_native).tagged.contains(vlan)
+            && !sessions.any(|session| session.interfaces.contains_key(*name))
+    };
+    config.interfaces.iter().filter(carries).map(|(name, _)| name)
 }
 
 /// True for a netdev that carries one of these VLANs: itself, or as a member of a port-channel.
@@ -98,6 +135,7 @@ pub(crate) fn check(next: &Config) -> Result<(), Refused> {
         if !session.interfaces.is_empty() && !session.vlans.is_empty() {
             return Err(Refused::MonitorSources { session: *number });
         }
+        remote(next, *number, session)?;
         for name in &session.destinations {
             if let Some(other) = seen.insert(name, *number) {
                 return Err(Refused::MonitorTwice { interface: name.to_string(), session: other });
@@ -117,6 +155,28 @@ pub(crate) fn check(next: &Config) -> Result<(), Refused> {
     too_many(next)
 }
 
+/// Checks the RSPAN VLANs of a session.
+fn remote(next: &Config, number: u16, of: &MonitorSession) -> Result<(), Refused> {
+    let others = !of.interfaces.is_empty() || !of.vlans.is_empty() || of.filter.is_some() || of.keep_tag;
+    if of.remote_source.is_some() && (others || of.remote_destination.is_some()) {
+        return Err(Refused::MonitorRemoteSource { session: number });
+    }
+    if of.remote_destination.is_some() && !of.destinations.is_empty() {
+        return Err(Refused::MonitorRemoteDestination { session: number });
+    }
+    for vlan in of.remote_source.into_iter().chain(of.remote_destination) {
+        if !next.vlans.get(&vlan).is_some_and(|vlan| vlan.remote_span) {
+            return Err(Refused::MonitorRemoteVlan { session: number, vlan: vlan.get() });
+        }
+    }
+    Ok(())
+}
+
+/// The places to which a session copies each frame.
+fn destinations_of(next: &Config, session: &MonitorSession) -> usize {
+    session.remote_destination.map_or(session.destinations.len(), |vlan| trunks(next, vlan).count())
+}
+
 /// Refuses a port with more copies than a plane makes. The sources of a session of VLANs are all switch ports here.
 fn too_many(next: &Config) -> Result<(), Refused> {
     let mut everywhere = 0;
@@ -124,11 +184,11 @@ fn too_many(next: &Config) -> Result<(), Refused> {
     for session in next.monitor.values() {
         let used = |wanted| session.vlans.values().any(|direction| *direction == wanted);
         let directions = DIRECTIONS.into_iter().filter(|direction| used(*direction)).count();
-        everywhere += directions * session.destinations.len();
+        everywhere += directions * destinations_of(next, session);
         for name in session.interfaces.keys() {
             let members = name.channel().into_iter().flat_map(|channel| next.members(channel));
             for source in std::iter::once(name).chain(members.map(|(name, _)| name)) {
-                *own.entry(source).or_default() += session.destinations.len();
+                *own.entry(source).or_default() += destinations_of(next, session);
             }
         }
     }

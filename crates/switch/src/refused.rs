@@ -91,6 +91,33 @@ pub enum Refused {
         /// The session.
         session: u16,
     },
+    /// A monitor session with an RSPAN VLAN as the source, and something that does not go with it.
+    #[error(
+        "monitor session {session} has an RSPAN VLAN as its source: remove its other sources, its filter, `encapsulation \
+         replicate` and `destination remote`"
+    )]
+    MonitorRemoteSource {
+        /// The session.
+        session: u16,
+    },
+    /// A monitor session with an RSPAN VLAN and ports as destinations.
+    #[error(
+        "monitor session {session} has an RSPAN VLAN and interfaces as destinations: remove one of the two kinds"
+    )]
+    MonitorRemoteDestination {
+        /// The session.
+        session: u16,
+    },
+    /// A monitor session with an ordinary VLAN.
+    #[error(
+        "VLAN {vlan} of monitor session {session} is no RSPAN VLAN: enter `remote-span` under `vlan {vlan}` first"
+    )]
+    MonitorRemoteVlan {
+        /// The session.
+        session: u16,
+        /// The VLAN.
+        vlan: u16,
+    },
     /// A destination of two monitor sessions.
     #[error("{interface} is the destination of monitor session {session} already")]
     MonitorTwice {

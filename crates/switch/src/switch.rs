@@ -20,6 +20,7 @@ use crate::ports::PortIds;
 use crate::refused::Refused;
 use crate::rifs;
 use crate::routers::Routers;
+use crate::sflow;
 use crate::spanning::{self, LinkChange, Reconfigure, Spanning};
 use lanyard_acl::time::Minute;
 use lanyard_config::{Config, InterfaceName, SecureKind};
@@ -301,6 +302,7 @@ impl Switch {
             spanning.overlay(&mut state);
         }
         monitor::overlay(&plan.config, &plan.ports, &mut state);
+        sflow::overlay(&plan.config, &plan.ports, &mut state);
         self.err_disabled.overlay(&plan.ports, &mut state);
         let mut secure = self.secure.clone();
         secure.configure(&plan.config);
@@ -343,6 +345,7 @@ impl Switch {
             spanning.overlay(&mut state);
         }
         monitor::overlay(&self.config, &self.ports, &mut state);
+        sflow::overlay(&self.config, &self.ports, &mut state);
         self.err_disabled.overlay(&self.ports, &mut state);
         self.secure.overlay(&self.config, &self.ports, &mut state);
         state

@@ -11,6 +11,7 @@ mod id;
 mod mirror;
 mod reason;
 mod rng;
+mod sampling;
 mod set;
 pub mod text;
 
@@ -24,6 +25,7 @@ pub use id::{
 pub use mirror::{MirrorCopy, PortMirror};
 pub use reason::*;
 pub use rng::Rng;
+pub use sampling::SamplingRate;
 pub use set::{ParseVlanSetError, PortSet, VlanSet};
 
 /// Frames and bytes counted at one port in one direction. Bytes count the frame as it is on the wire, from

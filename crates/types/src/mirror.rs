@@ -26,6 +26,10 @@ pub struct MirrorCopy {
     pub vlans: Option<VlanSet>,
     /// The copies keep the tag that the port recognises or adds (`encapsulation replicate`).
     pub keep_tag: bool,
+    /// RSPAN: the copies have an 802.1Q tag of this VLAN in place of that tag, and leave only while `to` is a forwarding member
+    /// of the VLAN.
+    #[serde(default)]
+    pub remote: Option<VlanId>,
 }
 
 impl PortMirror {

@@ -1,7 +1,7 @@
 //! Stages, their configuration at a port, drop reasons, trap reasons and trap groups. Each name is defined here and
 //! nowhere else.
 
-use crate::PortMirror;
+use crate::{PortMirror, SamplingRate};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -57,33 +57,35 @@ named! {
         Parse = 1, "parse";
         /// Copies received frames for monitor sessions; drops those that a destination port of a session receives.
         Mirror = 2, "mirror";
+        /// Draws received frames at random for the control plane (sFlow).
+        Sample = 3, "sample";
         /// Sends control frames to the control plane.
-        Trap = 3, "trap";
+        Trap = 4, "trap";
         /// Checks the port's own state; maps a member of a port-channel to the port-channel.
-        Port = 4, "port";
+        Port = 5, "port";
         /// Classifies the frame into a VLAN; checks membership and spanning-tree state.
-        VlanIngress = 5, "vlan_ingress";
+        VlanIngress = 6, "vlan_ingress";
         /// Judges the frame by the inbound access lists of its port, its VLAN and its VLAN interface.
-        AclIngress = 6, "acl_ingress";
+        AclIngress = 7, "acl_ingress";
         /// Limits the rate of frames that would be flooded.
-        Storm = 7, "storm";
+        Storm = 8, "storm";
         /// Enters the source address into the FDB.
-        Learn = 8, "learn";
+        Learn = 9, "learn";
         /// Routes frames for the router: header checks, longest match, next hop, rewrite.
-        Route = 9, "route";
+        Route = 10, "route";
         /// Multicast snooping: sends membership messages to the control plane, and limits a group's frames to the ports of
         /// its members.
-        Snoop = 10, "snoop";
+        Snoop = 11, "snoop";
         /// Looks the destination up: one port, or a flood set.
-        Bridge = 11, "bridge";
+        Bridge = 12, "bridge";
         /// Checks what each egress port allows.
-        VlanEgress = 12, "vlan_egress";
+        VlanEgress = 13, "vlan_egress";
         /// Judges the frame by the outbound access lists of its egress VLAN and of each egress port.
-        AclEgress = 13, "acl_egress";
+        AclEgress = 14, "acl_egress";
         /// Rewrites tags and sends the copies in minimum-copy order.
-        Replicate = 14, "replicate";
+        Replicate = 15, "replicate";
         /// Updates counters.
-        Count = 15, "count";
+        Count = 16, "count";
     }
 }
 
@@ -244,6 +246,8 @@ pub struct PortSettings {
     pub secure: bool,
     /// `mirror`: the port's part in monitor sessions. The configuration has the sessions in a place of their own.
     pub mirror: PortMirror,
+    /// `sample`: received frames are sampled at this rate. The configuration has it in a place of its own.
+    pub sample: Option<SamplingRate>,
     /// `storm`: what management does when the stage drops frames; the planes ignore it.
     pub storm_action: StormAction,
 }

@@ -2,7 +2,7 @@
 
 use super::{
     aaa, access, access_list, access_parts, aggregation, banner, discovery, errdisable, forwarding, fpm,
-    interface, interface_names, line, logging, mac, monitor, need, ntp, platform, route, snooping,
+    interface, interface_names, line, logging, mac, monitor, need, ntp, platform, route, sflow, snooping,
     spanning_tree, ssh, track, vlan, vrf,
 };
 use crate::args::{Args, Form, Kind, MAX_WORD, short};
@@ -37,8 +37,15 @@ pub const BEFORE: &[&[Line<Config>]] = &[
 ];
 
 /// The sections that follow: they refer to VLANs, VRFs, tracked objects and interfaces.
-pub const AFTER: &[&[Line<Config>]] =
-    &[access_parts::FILTERS, monitor::LINES, route::ROUTES, route::ARPS, fpm::LINES, banner::LINES];
+pub const AFTER: &[&[Line<Config>]] = &[
+    access_parts::FILTERS,
+    monitor::LINES,
+    sflow::LINES,
+    route::ROUTES,
+    route::ARPS,
+    fpm::LINES,
+    banner::LINES,
+];
 
 /// The help texts of keywords that do not end a line.
 pub const GROUPS: &[(&str, &str)] = &[

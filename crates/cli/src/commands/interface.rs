@@ -273,6 +273,13 @@ const TAIL: &[Line<Interface>] = &[
         &Flag(field!(Interface, log_link)),
     )
     .line(),
+    Setting::of(
+        "sflow enable",
+        "Sample received frames and report counters",
+        &Flag(field!(Interface, sflow)),
+    )
+    .on(netdev)
+    .line(),
     Setting::of("shutdown", "Shutdown the selected interface", &Flag(field!(Interface, shutdown))).line(),
 ];
 

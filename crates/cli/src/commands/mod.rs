@@ -30,6 +30,7 @@ mod platform;
 mod port_security;
 mod route;
 mod session;
+mod sflow;
 mod shared;
 mod show;
 mod show_access;
@@ -117,6 +118,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         logging::GROUPS,
         ntp::GROUPS,
         monitor::GROUPS,
+        sflow::GROUPS,
         accepted::GROUPS,
     ]
     .concat();
@@ -130,6 +132,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         snooping::PORT_GROUPS,
         aggregation::PORT_GROUPS,
         port_security::GROUPS,
+        sflow::PORT_GROUPS,
         accepted::PORT_GROUPS,
     ];
     let interface: Vec<_> =

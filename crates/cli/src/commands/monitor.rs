@@ -1,4 +1,4 @@
-//! Monitor sessions (SPAN): `monitor session ...`, `show monitor`.
+//! Monitor sessions (SPAN, RSPAN): `monitor session ...`, `show monitor`.
 
 use super::need;
 use crate::args::{Args, Form, Kind};
@@ -33,6 +33,11 @@ pub const LINES: &[Line<Config>] = &[Line::own(
 )];
 
 const SOURCE: Node = kw("source", "SPAN source interface, VLAN").no(no_sources).then(&[
+    kw("remote", "SPAN source Remote").then(&[kw("vlan", "Remote SPAN source RSPAN VLAN").then(&[arg(
+        Kind::Vlan,
+        "Remote SPAN source RSPAN VLAN number",
+    )
+    .run(remote_source)])]),
     kw("interface", "SPAN source interface").then(&[arg(Kind::InterfaceList, "Interfaces")
         .run(source_interfaces)
         .then(&[
@@ -47,15 +52,18 @@ const SOURCE: Node = kw("source", "SPAN source interface, VLAN").no(no_sources).
     ])]),
 ]);
 
-const DESTINATION: Node = kw("destination", "SPAN destination interface").no(no_destinations).then(&[kw(
-    "interface",
-    "SPAN destination interface",
-)
-.then(&[arg(Kind::InterfaceList, "Interfaces").run(destination).then(&[kw(
-    "encapsulation",
-    "Set encapsulation for destination interface",
-)
-.then(&[kw("replicate", "Copies keep the tags of the frames").run(destination_replicate)])])])]);
+const DESTINATION: Node =
+    kw("destination", "SPAN destination interface or VLAN").no(no_destinations).then(&[
+        kw("interface", "SPAN destination interface").then(&[arg(Kind::InterfaceList, "Interfaces")
+            .run(destination)
+            .then(&[kw("encapsulation", "Set encapsulation for destination interface").then(&[kw(
+                "replicate",
+                "Copies keep the tags of the frames",
+            )
+            .run(destination_replicate)])])]),
+        kw("remote", "SPAN destination Remote").then(&[kw("vlan", "Remote SPAN destination RSPAN VLAN")
+            .then(&[arg(Kind::Vlan, "Remote SPAN destination RSPAN VLAN number").run(remote_destination)])]),
+    ]);
 
 const DIRECTIONS: &[(&str, MonitorDirection)] =
     &[("both", MonitorDirection::Both), ("rx", MonitorDirection::Rx), ("tx", MonitorDirection::Tx)];
@@ -93,6 +101,7 @@ fn no_sources(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     session(edit, args, |session| {
         session.interfaces.clear();
         session.vlans.clear();
+        session.remote_source = None;
         Ok(())
     })
 }
@@ -101,6 +110,7 @@ fn no_destinations(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     session(edit, args, |session| {
         session.destinations.clear();
         session.keep_tag = false;
+        session.remote_destination = None;
         Ok(())
     })
 }
@@ -129,6 +139,22 @@ fn source_vlans(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
                 Form::No | Form::Default => _ = session.vlans.remove(&vlan),
             }
         }
+        Ok(())
+    })
+}
+
+fn remote_source(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let vlan = need(args.vlan())?;
+    session(edit, args, |session| {
+        session.remote_source = (args.form == Form::Set).then_some(vlan);
+        Ok(())
+    })
+}
+
+fn remote_destination(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let vlan = need(args.vlan())?;
+    session(edit, args, |session| {
+        session.remote_destination = (args.form == Form::Set).then_some(vlan);
         Ok(())
     })
 }
@@ -204,8 +230,14 @@ fn print(config: &Config) -> Vec<String> {
         for (vlan, way) in &session.vlans {
             line(format!("source vlan {vlan}{}", direction(*way)));
         }
+        if let Some(vlan) = session.remote_source {
+            line(format!("source remote vlan {vlan}"));
+        }
         if let Some(vlans) = &session.filter {
             line(format!("filter vlan {vlans}"));
+        }
+        if let Some(vlan) = session.remote_destination {
+            line(format!("destination remote vlan {vlan}"));
         }
         let keep = if session.keep_tag { " encapsulation replicate" } else { "" };
         for name in &session.destinations {
@@ -220,6 +252,7 @@ pub const SHOW: Node = kw("monitor", "SPAN information").exec(show).then(&[kw("s
     .then(&[
         kw("all", "All SPAN sessions").exec(show),
         kw("local", "Local SPAN sessions").exec(show),
+        kw("remote", "Remote SPAN sessions").exec(show),
         number(1, MAX_MONITOR_SESSION as u64, "SPAN session number").exec(show),
     ])]);
 
@@ -235,6 +268,9 @@ struct Session {
     kind: &'static str,
     /// Ports, or VLANs.
     sources: Vec<Source>,
+    /// The RSPAN VLAN of the sources, and that of the destination; null without one.
+    source_rspan_vlan: Option<u16>,
+    destination_rspan_vlan: Option<u16>,
     /// `filter vlan`; null without one.
     filter_vlans: Option<String>,
     destinations: Vec<Destination>,
@@ -259,6 +295,9 @@ struct Destination {
     interface: String,
 }
 
+/// The type of a session without an RSPAN VLAN.
+const LOCAL: &str = "local";
+
 fn show(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     let config = exec.backend.running();
     let only = args.number();
@@ -266,7 +305,11 @@ fn show(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
         return Err(format!("no monitor session {number} is configured").into());
     }
     let chosen = config.monitor.iter().filter(|(held, _)| only.is_none_or(|only| only == u64::from(**held)));
-    let view = Sessions { sessions: chosen.map(|(number, session)| view(*number, session)).collect() };
+    let mut sessions: Vec<Session> = chosen.map(|(number, session)| view(*number, session)).collect();
+    if let Some(local) = args.among(&[("local", true), ("remote", false)]) {
+        sessions.retain(|session| (session.kind == LOCAL) == local);
+    }
+    let view = Sessions { sessions };
     Ok(exec.present(&view, text))
 }
 
@@ -284,7 +327,13 @@ fn view(session: u16, from: &MonitorSession) -> Session {
     let destinations = from.destinations.iter().map(|name| Destination { interface: name.to_string() });
     Session {
         session,
-        kind: "local",
+        kind: match (from.remote_source, from.remote_destination) {
+            (Some(_), _) => "remote destination",
+            (None, Some(_)) => "remote source",
+            (None, None) => LOCAL,
+        },
+        source_rspan_vlan: from.remote_source.map(|vlan| vlan.get()),
+        destination_rspan_vlan: from.remote_destination.map(|vlan| vlan.get()),
         sources: interfaces.chain(vlans).collect(),
         filter_vlans: from.filter.as_ref().map(ToString::to_string),
         destinations: destinations.collect(),
@@ -299,7 +348,12 @@ fn text(view: &Sessions) -> String {
         let head = format!("Session {}", session.session);
         let _ = writeln!(out, "{head}\n{}", "-".repeat(head.len()));
         let mut line = |head: &str, value: &str| _ = writeln!(out, "{head:<23}: {value}");
-        line("Type", "Local Session");
+        let kind = match session.kind {
+            "remote source" => "Remote Source Session",
+            "remote destination" => "Remote Destination Session",
+            _ => "Local Session",
+        };
+        line("Type", kind);
         for (head, of) in
             [("Source Ports", source_port as fn(&Source) -> Option<String>), ("Source VLANs", source_vlan)]
         {
@@ -320,8 +374,14 @@ fn text(view: &Sessions) -> String {
                 line(label, &names.join(","));
             }
         }
+        if let Some(vlan) = session.source_rspan_vlan {
+            line("Source RSPAN VLAN", &vlan.to_string());
+        }
         if let Some(vlans) = &session.filter_vlans {
             line("Filter VLANs", vlans);
+        }
+        if let Some(vlan) = session.destination_rspan_vlan {
+            line("Dest RSPAN VLAN", &vlan.to_string());
         }
         let names: Vec<&str> = session.destinations.iter().map(|to| to.interface.as_str()).collect();
         if !names.is_empty() {

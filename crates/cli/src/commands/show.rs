@@ -4,7 +4,7 @@
 use super::shared::{get_interfaces, unknown};
 use super::{
     access, access_list, aggregation, archive, discovery, errdisable, fpm, monitor, need, platform as chip,
-    port_security, show_access, show_ip, show_stp, system,
+    port_security, sflow, show_access, show_ip, show_stp, system,
 };
 use crate::args::{Args, Kind, short};
 use crate::backend::{MacFilter, Refusal};
@@ -55,6 +55,7 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
             .exec(running_vlan)
             .then(&[arg(Kind::VlanList, "VLAN IDs").exec(running_vlan)]),
     ]),
+    sflow::SHOW,
     show_stp::TREE,
     kw("startup-config", "Contents of startup configuration").privileged().exec(startup),
     system::TECH_SUPPORT,

@@ -21,6 +21,14 @@ pub const LINES: &[Line<Vlan>] = &[
     // Another table stores and prints this limit, with the other lines of the address table.
     Line::unprinted("mac address-table", LIMIT),
     Line::own("", NAME, |vlan| vlan.name.iter().map(|name| format!("name {name}")).collect()),
+    Setting::of("remote-span", "Configure as Remote SPAN VLAN", &Flag(field!(Vlan, remote_span)))
+        .then(|vlan, id| {
+            if vlan.remote_span && *id == VlanId::DEFAULT {
+                return Err("Default VLAN 1 may not be configured as a remote-span VLAN.".into());
+            }
+            Ok(())
+        })
+        .line(),
     Setting::of(
         "state",
         "Operational state of the VLAN",

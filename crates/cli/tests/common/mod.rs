@@ -447,6 +447,39 @@ impl lanyard_cli::backend::AccessLists for Fake {
 }
 
 impl Services for Fake {
+    fn sflow(&mut self) -> view::SflowView {
+        let sflow = &self.config.sflow;
+        let sampled = self.config.interfaces.iter().filter(|(_, interface)| interface.sflow);
+        view::SflowView {
+            running: !sflow.collectors.is_empty(),
+            error: None,
+            agent_address: sflow.agent,
+            source_address: None,
+            sampling_rate: sflow.rate,
+            polling_interval_s: sflow.polling_s,
+            collectors: sflow
+                .collectors
+                .iter()
+                .map(|(address, port)| view::SflowCollector {
+                    address: *address,
+                    port: *port,
+                    datagrams: 12,
+                    failed: 0,
+                })
+                .collect(),
+            interfaces: (3..)
+                .zip(sampled)
+                .map(|(ifindex, (name, _))| view::SflowInterface {
+                    interface: name.to_string(),
+                    ifindex,
+                    samples: 100,
+                    pool: 409_600,
+                    drops: 1,
+                    counter_samples: 7,
+                })
+                .collect(),
+        }
+    }
     fn tracks(&mut self) -> view::Tracks {
         let view = |(number, track): (&u16, &lanyard_config::layer3::Track)| view::TrackView {
             track: *number,

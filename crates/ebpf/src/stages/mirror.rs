@@ -19,7 +19,8 @@ constants! {
 structures! {
     #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
     ly_mirror = Row {
-        pub to: u32,
+        pub to: u16,
+        pub remote: u16,
         pub how: u32,
         pub vlans: [u64; abi::VLANS / 64],
     }
@@ -28,7 +29,7 @@ structures! {
 pub(super) const ROWS: usize = MIRRORS * abi::PORTS;
 
 /// No copy.
-pub(super) const IDLE: Row = Row { to: 0, how: 0, vlans: [0; abi::VLANS / 64] };
+pub(super) const IDLE: Row = Row { to: 0, remote: 0, how: 0, vlans: [0; abi::VLANS / 64] };
 
 pub(super) fn flags(port: &PortState) -> u32 {
     let mirror = &port.stages.mirror;
@@ -50,12 +51,13 @@ fn row(copy: &MirrorCopy) -> Row {
         | flag(copy.keep_tag, MIRROR_KEEP_TAG)
         | flag(copy.vlans.is_none(), MIRROR_ALL);
     Row {
-        to: copy.to.get().into(),
+        to: copy.to.get(),
+        remote: copy.remote.map_or(0, |vlan| vlan.get()),
         how,
         vlans: copy.vlans.as_ref().map_or(IDLE.vlans, |vlans| *vlans.words()),
     }
 }
 
 pub(super) fn same(held: &Row, row: &Row) -> bool {
-    (held.to, held.how, held.vlans) == (row.to, row.how, row.vlans)
+    (held.to, held.remote, held.how, held.vlans) == (row.to, row.remote, row.how, row.vlans)
 }

@@ -13,7 +13,10 @@
 
 mod learn;
 mod mirror;
+mod sample;
 mod storm;
+
+pub(crate) use sample::sampled;
 
 use crate::error::Result;
 use crate::shared::Shared;
@@ -87,4 +90,4 @@ macro_rules! stages {
     };
 }
 
-stages! { storm learn mirror }
+stages! { storm learn mirror sample }

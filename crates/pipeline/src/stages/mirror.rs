@@ -8,11 +8,11 @@
 
 use super::parse::Parsed;
 use super::{Arrival, vlan_egress};
-use crate::state::{PlaneState, PortKind, PortState};
+use crate::state::{PlaneState, PortKind, PortState, StpState};
 use crate::tables::Tables;
 use crate::trace::{Fact, Notes, Verdict};
 use lanyard_types::{DropReason, MirrorCopy, PortId, PortMirror, Rng, Stage, VlanId};
-use lanyard_wire::pop;
+use lanyard_wire::{Tag, pop, push};
 
 /// A copy for a monitor session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub struct Copy {
     pub to: PortId,
     /// It leaves without the tag that the frame has.
     pub strip: bool,
+    /// It leaves with a tag of this VLAN.
+    pub tag: Option<VlanId>,
     /// The port is down, or the frame exceeds its MTU: the copy is counted there as dropped.
     pub lost: bool,
 }
@@ -65,20 +67,39 @@ pub(super) fn copies(
     let taken = port.stages.mirror.copies.iter().filter(|copy| wanted(copy) && copy.takes(vlan));
     let fits =
         |to: PortId| tables.ports.get(to).is_some_and(|to| to.enabled && vlan_egress::fits(to, untagged_len));
-    taken.map(|copy| Copy { to: copy.to, strip: tagged && !copy.keep_tag, lost: !fits(copy.to) }).collect()
+    let sends = |copy: &&MirrorCopy| copy.remote.is_none_or(|vlan| carries(tables, copy.to, vlan));
+    let copy = |copy: &MirrorCopy| Copy {
+        to: copy.to,
+        strip: tagged && (!copy.keep_tag || copy.remote.is_some()),
+        tag: copy.remote,
+        lost: !fits(copy.to),
+    };
+    taken.filter(sends).map(copy).collect()
+}
+
+/// True if a port is a forwarding member of an RSPAN VLAN.
+fn carries(tables: &Tables, port: PortId, vlan: VlanId) -> bool {
+    let instance = tables.vlans.get(vlan).map(|state| state.instance);
+    tables.vlans.members(vlan).contains(port)
+        && instance.is_some_and(|instance| tables.stp.get(instance, port) == StpState::Forwarding)
 }
 
 /// Passes the bytes of a copy of `frame` to `send`, with the port and whether it is lost.
 pub(crate) fn emit(copy: Copy, frame: &[u8], send: &mut dyn FnMut(Copy, &[u8])) {
-    if !copy.strip || copy.lost {
+    if copy.lost || !copy.strip && copy.tag.is_none() {
         return send(copy, frame);
     }
     let mut bytes = frame.to_vec();
-    // The frame has a tag, so it is long enough.
-    if pop(&mut bytes).is_ok() {
+    let tag = |vlan: VlanId| Tag { vid: vlan.get(), ..Tag::default() };
+    // The frame is long enough for both: it has a tag, and it has addresses.
+    let popped = !copy.strip || pop(&mut bytes).is_ok();
+    if popped && copy.tag.is_none_or(|vlan| push(&mut bytes, DOT1Q, tag(vlan)).is_ok()) {
         send(copy, &bytes);
     }
 }
+
+/// The TPID of the tags of RSPAN VLANs.
+const DOT1Q: u16 = 0x8100;
 
 /// Makes ports of a generated state sources and destinations, in a third of all cases.
 pub(super) fn randomise(rng: &mut Rng, plane: &mut PlaneState) {
@@ -87,6 +108,8 @@ pub(super) fn randomise(rng: &mut Rng, plane: &mut PlaneState) {
     }
     let ports: Vec<PortId> = plane.ports.keys().copied().collect();
     let vlans: Vec<VlanId> = plane.vlans.keys().copied().collect();
+    // One for all, because a dry run shows the bytes of all such copies of a frame once.
+    let remote = rng.pick(&vlans);
     let sources = |port: &&mut PortState| matches!(port.kind, PortKind::Netdev | PortKind::Routed);
     for port in plane.ports.values_mut().filter(sources) {
         let destination = rng.percent(5);
@@ -96,7 +119,8 @@ pub(super) fn randomise(rng: &mut Rng, plane: &mut PlaneState) {
             let (received, sent) =
                 rng.pick(&[(true, false), (false, true), (true, true)]).unwrap_or_default();
             let vlans = rng.percent(30).then(|| vlans.iter().copied().filter(|_| rng.percent(50)).collect());
-            copies.push(MirrorCopy { to, received, sent, vlans, keep_tag: rng.percent(50) });
+            let remote = remote.filter(|_| rng.percent(30));
+            copies.push(MirrorCopy { to, received, sent, vlans, keep_tag: rng.percent(50), remote });
         }
         port.stages.mirror = PortMirror { destination, copies };
     }
@@ -104,10 +128,10 @@ pub(super) fn randomise(rng: &mut Rng, plane: &mut PlaneState) {
 
 #[cfg(test)]
 mod tests {
-    use crate::state::{PlaneState, PortState, VlanState};
+    use crate::state::{PlaneState, PortState, StpState, VlanState};
     use crate::trace::Verdict;
     use crate::{Output, Pipeline, Timestamp};
-    use lanyard_types::{DropReason, MacAddr, MirrorCopy, PortId, PortMirror, VlanId, VlanSet};
+    use lanyard_types::{DropReason, InstanceId, MacAddr, MirrorCopy, PortId, PortMirror, VlanId, VlanSet};
     use lanyard_wire::{Builder, Tag};
 
     fn port(n: u16) -> PortId {
@@ -119,7 +143,7 @@ mod tests {
     }
 
     fn copy(to: u16) -> MirrorCopy {
-        MirrorCopy { to: port(to), received: false, sent: false, vlans: None, keep_tag: false }
+        MirrorCopy { to: port(to), received: false, sent: false, vlans: None, keep_tag: false, remote: None }
     }
 
     /// Port 1 is a trunk of VLANs 10 and 20 with `mirror`, port 2 an access port of VLAN 10, port 3 the destination.
@@ -228,5 +252,28 @@ mod tests {
         two.ports.get_mut(&port(4)).expect("it").stages.mirror = fourth;
         let (_, sent, _) = run(&two, 1, &frame(10));
         assert_eq!(sent, [(2, frame(0)), (3, frame(0)), (4, frame(10))]);
+    }
+
+    #[test]
+    fn a_copy_for_a_remote_vlan_has_its_tag_at_forwarding_members() {
+        let remote = |keep_tag| {
+            let copy = MirrorCopy { received: true, remote: VlanId::new(20), keep_tag, ..copy(3) };
+            let mut state = state(vec![copy]);
+            let third = state.ports.get_mut(&port(3)).expect("it");
+            (third.tagged, third.stages.mirror.destination) = (set("20"), false);
+            state
+        };
+        for keep_tag in [false, true] {
+            let (_, sent, _) = run(&remote(keep_tag), 1, &frame(10));
+            assert_eq!(sent, [(2, frame(0)), (3, frame(20))], "in place of the tag");
+            let (_, sent, _) = run(&remote(keep_tag), 1, &frame(0));
+            assert_eq!(sent, [(3, frame(20))], "an untagged frame, which the trunk drops");
+        }
+        let mut blocked = remote(false);
+        blocked.stp.insert((InstanceId::default(), port(3)), StpState::Discarding);
+        assert_eq!(run(&blocked, 1, &frame(10)).1, [(2, frame(0))]);
+        let mut no_member = remote(false);
+        no_member.ports.get_mut(&port(3)).expect("it").tagged = set("10");
+        assert!(run(&no_member, 1, &frame(10)).1.iter().all(|(_, bytes)| *bytes != frame(20)));
     }
 }

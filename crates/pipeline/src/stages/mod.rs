@@ -17,6 +17,7 @@ pub mod parse;
 pub mod port;
 pub mod replicate;
 pub mod route;
+pub mod sample;
 pub mod snoop;
 pub mod storm;
 pub mod trap;
@@ -31,7 +32,8 @@ use crate::tables::acls::Hit;
 use crate::trace::{Fact, Notes, Verdict};
 use ipnet::IpNet;
 use lanyard_types::{
-    AdjacencyId, DropReason, MacAddr, PortId, PortSet, PortSettings, Rng, Stage, StormKind, VlanId, VrfId,
+    AdjacencyId, DropReason, MacAddr, PortId, PortSet, PortSettings, Rng, SamplingRate, Stage, StormKind,
+    VlanId, VrfId,
 };
 use lanyard_wire::Tag;
 use parse::Parsed;
@@ -54,18 +56,32 @@ pub(crate) fn randomise(seed: u64, plane: &mut PlaneState) {
         port.stages.secure = learn.percent(20);
     }
     mirror::randomise(&mut rng(Stage::Mirror), plane);
+    sample::randomise(&mut rng(Stage::Sample), plane);
     snoop::randomise(&mut rng(Stage::Snoop), plane);
     acl_ingress::randomise(&mut rng(Stage::AclIngress), plane);
 }
 
 /// What stages keep from one frame to the next.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Memory {
     storm: storm::Policers,
     learn: learn::Reports,
+    sample: sample::Sampler,
 }
 
 impl Memory {
+    /// Nothing has been seen yet. `seed` makes the choice of samples unpredictable.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            storm: storm::Policers::default(),
+            learn: learn::Reports::default(),
+            sample: sample::Sampler::new(seed),
+        }
+    }
+    /// The sample of a received frame, if it is drawn.
+    pub(crate) fn sample(&mut self, decision: &Decision, now: Timestamp) -> Option<sample::Sample> {
+        decision.sampled.and_then(|(port, rate)| self.sample.draw(port, rate, now))
+    }
     /// Takes the tokens that a received frame of `bytes` bytes needs. Without them, the frame is dropped.
     pub(crate) fn police(&mut self, tables: &Tables, bytes: usize, now: Timestamp, decision: &mut Decision) {
         if decision.storm.is_some_and(|kind| !self.storm.admit(tables, decision.port, kind, bytes, now)) {
@@ -73,6 +89,7 @@ impl Memory {
                 vlan: decision.vlan,
                 storm: decision.storm,
                 mirrored: std::mem::take(&mut decision.mirrored),
+                sampled: decision.sampled,
                 // Nothing has judged it after this stage.
                 hits: decision.hits.drain(..decision.ingress_hits).collect(),
                 ..Decision::new(decision.port, Verdict::Dropped(DropReason::Storm))
@@ -92,6 +109,7 @@ impl Memory {
         self.storm.change(port, old, new);
         if new.is_none() {
             self.learn.forget(port);
+            self.sample.forget(port);
         }
     }
 }
@@ -117,6 +135,8 @@ pub struct Decision {
     pub verdict: Verdict,
     /// The copies of the frame as it was received, for monitor sessions.
     pub mirrored: Vec<mirror::Copy>,
+    /// The port at which it may be sampled, and the rate.
+    pub sampled: Option<(PortId, SamplingRate)>,
     /// The VLAN that it was admitted to.
     pub vlan: Option<VlanId>,
     /// The rate of its ingress port that it is counted against.
@@ -145,6 +165,7 @@ impl Decision {
             port,
             verdict,
             mirrored: Vec::new(),
+            sampled: None,
             vlan: None,
             storm: None,
             learn: learn::Learn::Nothing,
@@ -178,6 +199,7 @@ fn run(
 ) -> Result<(), Verdict> {
     let mut frame = parse::run(tables, arrival, notes)?;
     decision.mirrored = mirror::run(tables, arrival, &frame, notes)?;
+    decision.sampled = sample::run(tables, arrival);
     trap::run(tables, arrival, &mut frame, notes)?;
     let (port, ingress) = port::run(tables, arrival, notes)?;
     decision.port = port;
