@@ -117,6 +117,7 @@ struct acl_work {
 	__u32 from;                  /* the rule before which rules are skipped, */
 	__u32 found;                 /* and the result */
 	__u32 end;                   /* of a dry run: the length of the frame */
+	__u32 hit[ACL_ASKED];        /* at XDP: the rules that have decided, not counted yet */
 	__u8 header[40];
 };
 
@@ -152,17 +153,18 @@ static __always_inline void acl_add(struct acl_judgement *a, const __u32 at, __u
 	a->any |= list;
 }
 
-static __always_inline bool acl_bytes(struct __sk_buff *skb, __u32 at, void *to, const __u32 len)
+/* The frame's bytes at either hook: `xdp` is a constant. */
+static __always_inline bool acl_bytes(void *ctx, const bool xdp, __u32 at, void *to, const __u32 len)
 {
-	return !bpf_skb_load_bytes(skb, at, to, len);
+	return xdp ? !bpf_xdp_load_bytes(ctx, at, to, len) : !bpf_skb_load_bytes(ctx, at, to, len);
 }
 
 /* Reads bytes of the frame. False when it is shorter; a dry run may have been given zeros behind the frame. */
-static __always_inline bool acl_load(struct acl_work *w, struct __sk_buff *skb, __u32 at, void *to, const __u32 len)
+static __always_inline bool acl_load(struct acl_work *w, void *ctx, const bool xdp, __u32 at, void *to, const __u32 len)
 {
 	if (dry && at + len > w->end)
 		return false;
-	return acl_bytes(skb, at, to, len);
+	return acl_bytes(ctx, xdp, at, to, len);
 }
 
 static __always_inline __u16 acl_half(__u8 *bytes, __u32 at)
@@ -170,21 +172,21 @@ static __always_inline __u16 acl_half(__u8 *bytes, __u32 at)
 	return (__u16)bytes[at] << 8 | bytes[at + 1];
 }
 
-static __always_inline void acl_transport(struct acl_work *w, struct __sk_buff *skb, __u32 at)
+static __always_inline void acl_transport(struct acl_work *w, void *ctx, const bool xdp, __u32 at)
 {
 	struct acl_key *k = &w->key;
 	__u32 protocol = k->half[LY_ACL_PROTOCOL];
 	__u8 *header = w->header;
 
 	if (protocol == IP_TCP) {
-		if (!acl_load(w, skb, at, header, 14)) {
+		if (!acl_load(w, ctx, xdp, at, header, 14)) {
 			k->unknown = LY_ACL_TRANSPORT;
 			return;
 		}
 		k->half[LY_ACL_TCP_FLAGS] = header[13];
 	} else if (protocol == IP_UDP || protocol == IP_ICMP || protocol == IP_ICMPV6 || protocol == IP_IGMP ||
 		   protocol == IP_DCCP || protocol == IP_SCTP || protocol == IP_UDPLITE) {
-		if (!acl_load(w, skb, at, header, 4)) {
+		if (!acl_load(w, ctx, xdp, at, header, 4)) {
 			k->unknown = LY_ACL_TRANSPORT;
 			return;
 		}
@@ -213,12 +215,12 @@ static __always_inline void acl_addresses(struct acl_key *k, __u32 to, __u8 *fro
 		k->half[to + n] = acl_half(from, 2 * n);
 }
 
-static __always_inline bool acl_ipv4(struct acl_work *w, struct __sk_buff *skb, __u32 at)
+static __always_inline bool acl_ipv4(struct acl_work *w, void *ctx, const bool xdp, __u32 at)
 {
 	struct acl_key *k = &w->key;
 	__u8 *header = w->header;
 
-	if (!acl_load(w, skb, at, header, 20))
+	if (!acl_load(w, ctx, xdp, at, header, 20))
 		return false;
 	__u32 len = (header[0] & 15) * 4;
 	if (header[0] >> 4 != 4 || len < 20)
@@ -231,7 +233,7 @@ static __always_inline bool acl_ipv4(struct acl_work *w, struct __sk_buff *skb, 
 	if (offset)
 		acl_later_fragment(k, offset);
 	else
-		acl_transport(w, skb, at + len);
+		acl_transport(w, ctx, xdp, at + len);
 	return true;
 }
 
@@ -244,12 +246,12 @@ static __always_inline bool acl_is_extension(__u8 next)
 	       next == 139 || next == 140;
 }
 
-static __always_inline bool acl_ipv6(struct acl_work *w, struct __sk_buff *skb, __u32 at)
+static __always_inline bool acl_ipv6(struct acl_work *w, void *ctx, const bool xdp, __u32 at)
 {
 	struct acl_key *k = &w->key;
 	__u8 *header = w->header, *ext = w->header;
 
-	if (!acl_load(w, skb, at, header, 40) || header[0] >> 4 != 6)
+	if (!acl_load(w, ctx, xdp, at, header, 40) || header[0] >> 4 != 6)
 		return false;
 	acl_addresses(k, LY_ACL_SRC, header + 8, 8);
 	acl_addresses(k, LY_ACL_DST, header + 24, 8);
@@ -259,10 +261,10 @@ static __always_inline bool acl_ipv6(struct acl_work *w, struct __sk_buff *skb, 
 	for (int n = 0; n <= LY_ACL_MAX_EXTENSIONS; n++) {
 		if (!acl_is_extension(next)) {
 			k->half[LY_ACL_PROTOCOL] = next;
-			acl_transport(w, skb, at);
+			acl_transport(w, ctx, xdp, at);
 			return true;
 		}
-		if (n == LY_ACL_MAX_EXTENSIONS || !acl_load(w, skb, at, ext, 8))
+		if (n == LY_ACL_MAX_EXTENSIONS || !acl_load(w, ctx, xdp, at, ext, 8))
 			break;
 		__u16 offset = next == IP_FRAGMENT ? acl_half(ext, 2) >> 3 : 0;
 		at += next == IP_FRAGMENT ? 8 : next == IP_AUTHENTICATION ? (ext[1] + 2) * 4 : (ext[1] + 1) * 8;
@@ -280,7 +282,7 @@ static __always_inline bool acl_ipv6(struct acl_work *w, struct __sk_buff *skb, 
 }
 
 /* Reads the key. False: the frame has not the header that its EtherType announces. */
-static __always_inline bool acl_read(struct acl_work *w, struct __sk_buff *skb)
+static __always_inline bool acl_read(struct acl_work *w, void *ctx, const bool xdp)
 {
 	struct acl_judgement *a = &w->judgement;
 	struct acl_key *k = &w->key;
@@ -289,10 +291,10 @@ static __always_inline bool acl_read(struct acl_work *w, struct __sk_buff *skb)
 	k->half[LY_ACL_ETHERTYPE] = a->type;
 	k->half[LY_ACL_VLAN] = a->vlan;
 	if (a->type == ETH_IPV4)
-		return acl_ipv4(w, skb, a->at);
+		return acl_ipv4(w, ctx, xdp, a->at);
 	if (a->type == ETH_IPV6)
-		return acl_ipv6(w, skb, a->at);
-	if (!acl_load(w, skb, 0, mac, 12))
+		return acl_ipv6(w, ctx, xdp, a->at);
+	if (!acl_load(w, ctx, xdp, 0, mac, 12))
 		return false;
 	acl_addresses(k, LY_ACL_DST, mac, 3);
 	acl_addresses(k, LY_ACL_SRC, mac + 6, 3);
@@ -484,8 +486,10 @@ __noinline int acl_count(__u32 list, __u32 rule)
 	return 0;
 }
 
-/* Asks the lists one after the other. Returns 0, or the drop reason of the first one that denies. */
-static __always_inline int acl_judge(struct __sk_buff *skb, struct acl_work *w)
+/* Asks the lists one after the other. Returns 0, or the drop reason of the first one that denies. XDP may still pass the frame to
+ * TC, which judges it again, so it stores the rules that have decided, and acl_count_hits counts them. */
+#define ACL_HIT 0x80000000U
+static __always_inline int acl_judge(void *ctx, const bool xdp, struct acl_work *w)
 {
 	struct acl_judgement *a = &w->judgement;
 
@@ -493,8 +497,8 @@ static __always_inline int acl_judge(struct __sk_buff *skb, struct acl_work *w)
 		return 0;
 	w->key = (struct acl_key){};
 	if (dry)
-		w->end = skb->len + dry_extra();
-	bool valid = acl_read(w, skb);
+		w->end = (xdp ? (__u32)bpf_xdp_get_buff_len(ctx) : ((struct __sk_buff *)ctx)->len) + dry_extra();
+	bool valid = acl_read(w, ctx, xdp);
 #pragma unroll
 	for (__u32 n = 0; n < ACL_ASKED; n++) {
 		__u32 list = a->list[n], reason = a->reason[n];
@@ -506,9 +510,28 @@ static __always_inline int acl_judge(struct __sk_buff *skb, struct acl_work *w)
 			/* No rule matches it: it counts as such, and is denied. */
 			found = acl_rules(list);
 		}
-		acl_count(list, found & 0xffff);
+		if (xdp)
+			w->hit[n] = ACL_HIT | (found & 0xffff);
+		else
+			acl_count(list, found & 0xffff);
 		if (!(found & ACL_FOUND_PERMIT))
 			return reason;
+	}
+	return 0;
+}
+
+/* Counts what the lists have decided about a frame that XDP has handled. */
+__noinline int acl_count_hits(void)
+{
+	struct acl_work *w = LOOKUP(acl_works, 0);
+
+	if (!w)
+		return 0;
+	for (__u32 n = 0; n < ACL_ASKED; n++) {
+		__u32 hit = w->hit[n];
+		w->hit[n] = 0;
+		if (hit)
+			acl_count(w->judgement.list[n], hit & 0xffff);
 	}
 	return 0;
 }

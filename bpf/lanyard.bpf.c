@@ -151,11 +151,21 @@ static __always_inline bool xdp_leaves(struct frame *f)
 	return (f->dst & ~SSTP_OR_DISCOVERY) == CISCO_DISCOVERY || (f->dst & 0xf0ffffffffffULL) == RESERVED_BLOCK || f->dst == TUNNEL;
 }
 
+/* Ends a frame that an access list denies at XDP. `in` is the port that received it. */
+static __always_inline int xdp_denied(struct ly_port *in, struct frame *f, int end)
+{
+	xdp_sample_ends(in, f);
+	xdp_acl_counts(f);
+	stage_count(f, end);
+	return XDP_DROP;
+}
+
 /* Handles ordinary frames: known unicast, packets to route, and floods. Everything else is passed
- * to TC, not counted and not changed: also frames for access lists, because the stack of Linux 6.1 has no room for them. */
+ * to TC, not counted and not changed: also frames for the outbound access lists and for those of VLAN interfaces. */
 static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 {
 	struct frame f = {};
+	int end;
 
 	if (!xdp_open(ctx, &f, bound))
 		return XDP_PASS;
@@ -174,11 +184,13 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 		return XDP_PASS;
 	if (f.port->flags & LY_PORT_PARTIAL && checksum_missing(ctx, &f)) /* a property of the netdev, not of a port-channel */
 		return XDP_PASS;
-	if (stage_port(&f) || f.port->flags & LY_PORT_ACL_IN)
+	if (stage_port(&f))
 		return XDP_PASS;
 	if (f.port->flags & LY_PORT_LAYER3) {
 		if (f.port->flags & LY_PORT_SUB)
 			return XDP_PASS;
+		if ((end = xdp_acl_ingress(&f, ctx)))
+			return xdp_denied(in, &f, end);
 		f.now_s = now_s();
 		port_rif(&f);
 	} else {
@@ -186,6 +198,10 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 			return XDP_PASS;
 		if (f.pv & LY_PV_ROUTES)
 			f.rif = vlan_rif(&f);
+		if (f.rif && f.port->flags & LY_PORT_ACL_IN) /* the lists of its new VLAN are asked at TC, so that all are */
+			return XDP_PASS;
+		if ((end = xdp_acl_ingress(&f, ctx)))
+			return xdp_denied(in, &f, end);
 		if (!stage_learn_fast(&f))
 			return XDP_PASS;
 		if (f.dst & GROUP_BIT && (f.port->flags & LY_PORT_STORM || !stage_snoop_fast(&f, ctx)))
@@ -206,6 +222,7 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 			return XDP_PASS;
 	}
 	xdp_sample_ends(in, &f);
+	xdp_acl_counts(&f);
 	stage_count(&f, 0);
 	return f.action;
 }

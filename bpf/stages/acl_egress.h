@@ -35,9 +35,9 @@ __noinline int tc_acl_out(struct __sk_buff *skb, __u32 where, __u32 what, __u32 
 
 	if (!w)
 		return 0;
-	acl_place(skb, &w->judgement, where, what);
+	acl_place(skb, false, &w->judgement, where, what);
 	acl_outbound(&w->judgement, what, how);
-	return acl_judge(skb, w);
+	return acl_judge(skb, false, w);
 }
 
 /* True if lists judge the frame where it leaves by f->out. A port has LY_PORT_ACL_IN if any VLAN has a list. */

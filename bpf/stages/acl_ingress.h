@@ -19,15 +19,16 @@ enum {
 #define ACL_WHAT(port, vlan, tci) ((__u32)(port) | (__u32)(vlan) << 16 | (__u32)((tci) >> 13) << 29)
 
 /* Places the packet and reads its EtherType. False: the frame ends before it. */
-static __always_inline void acl_place(struct __sk_buff *skb, struct acl_judgement *a, __u32 where, __u32 what)
+static __always_inline void acl_place(void *ctx, const bool xdp, struct acl_judgement *a, __u32 where, __u32 what)
 {
 	__u8 type[2] = {};
+	bool in_line = xdp || !((struct __sk_buff *)ctx)->vlan_present;
 
 	a->vlan = (what >> 16 & 0x0fff) | (what >> 29 << 13);
-	a->at = (where >> 20 & 3) != LY_UNTAGGED && !skb->vlan_present ? 18 : 14;
+	a->at = (where >> 20 & 3) != LY_UNTAGGED && in_line ? 18 : 14;
 	a->type = where;
 	if ((where >> 16 & 3) != LY_UNTAGGED)
-		a->type = acl_bytes(skb, a->at - 2, type, 2) ? acl_half(type, 0) : 0;
+		a->type = acl_bytes(ctx, xdp, a->at - 2, type, 2) ? acl_half(type, 0) : 0;
 }
 
 static __always_inline void acl_inbound(struct acl_judgement *a, __u32 what, __u32 rif)
@@ -48,9 +49,23 @@ __noinline int tc_acl_in(struct __sk_buff *skb, __u32 where, __u32 what, __u32 r
 
 	if (!w)
 		return 0;
-	acl_place(skb, &w->judgement, where, what);
+	acl_place(skb, false, &w->judgement, where, what);
 	acl_inbound(&w->judgement, what, rif);
-	return acl_judge(skb, w);
+	return acl_judge(skb, false, w);
+}
+
+/* The same at XDP, of a frame that is not for a VLAN interface. */
+__noinline int xdp_acl_in(struct xdp_md *ctx, __u32 where, __u32 what)
+{
+	struct acl_work *w = acl_begin();
+
+	if (!w)
+		return 0;
+	for (__u32 n = 0; n < ACL_ASKED; n++)
+		w->hit[n] = 0;
+	acl_place(ctx, true, &w->judgement, where, what);
+	acl_inbound(&w->judgement, what, 0);
+	return acl_judge(ctx, true, w);
 }
 
 static __always_inline int stage_acl_ingress(struct frame *f, struct __sk_buff *skb)
@@ -58,4 +73,18 @@ static __always_inline int stage_acl_ingress(struct frame *f, struct __sk_buff *
 	if (!(f->port->flags & LY_PORT_ACL_IN))
 		return 0;
 	return tc_acl_in(skb, ACL_WHERE(f->outer, f->form, f->form), ACL_WHAT(f->port_id, f->vlan, f->tci), f->rif);
+}
+
+static __always_inline int xdp_acl_ingress(struct frame *f, struct xdp_md *ctx)
+{
+	if (!(f->port->flags & LY_PORT_ACL_IN))
+		return 0;
+	return xdp_acl_in(ctx, ACL_WHERE(f->outer, f->form, f->form), ACL_WHAT(f->port_id, f->vlan, f->tci));
+}
+
+/* Counts the rules that have judged a frame, when XDP has handled it. */
+static __always_inline void xdp_acl_counts(struct frame *f)
+{
+	if (f->port->flags & LY_PORT_ACL_IN)
+		acl_count_hits();
 }

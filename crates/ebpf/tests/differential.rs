@@ -37,6 +37,9 @@ struct AtXdp {
     /// Samples, and those of them that XDP took.
     sampled: u64,
     sampled_there: u64,
+    /// Frames that access lists denied there, and those that they permitted and that XDP forwarded.
+    denied: u64,
+    judged: u64,
 }
 
 /// A dry run that makes all changes to the tables, of a frame with its tags in line.
@@ -72,10 +75,15 @@ fn both_planes_agree() {
         let frames = (frames - n * FRAMES_A_STATE).min(FRAMES_A_STATE);
         one_state(&mut plane, &mut pipeline, seed + n, frames, &mut at_xdp);
     }
-    let AtXdp { forwarded, routed, snooped, mirrored, sampled, sampled_there } = at_xdp;
+    let AtXdp { forwarded, routed, snooped, mirrored, sampled, sampled_there, denied, judged } = at_xdp;
     println!(
         "{frames} frames agreed, {forwarded} of them forwarded by XDP, {routed} of these routed, {snooped} of a group; \
-         {mirrored} copies for monitor sessions; {sampled} samples, {sampled_there} of them taken by XDP"
+         {mirrored} copies for monitor sessions; {sampled} samples, {sampled_there} of them taken by XDP; \
+         access lists at XDP denied {denied} and permitted {judged}"
+    );
+    assert!(
+        denied > 0 && judged > 0 || frames < 10_000,
+        "access lists at XDP: {denied} denied, {judged} permitted"
     );
     assert!(
         sampled > sampled_there && sampled_there > 0 || frames < 10_000,
@@ -269,7 +277,9 @@ fn frames_agree(
 ) {
     let work = pipeline.work();
     let mut want = Output::default();
+    let hits = matches(pipeline);
     let verdict = pipeline.process(now, port, bytes, &mut want);
+    let judged = matches(pipeline) > hits;
     let mut dry = plane.dry_run(hook, port, now.as_nanos(), mode, bytes).expect(what);
     let passed = dry.verdict.is_none();
     if passed {
@@ -290,11 +300,22 @@ fn frames_agree(
         assert_eq!(u64::from(dry.clones), clones, "{what}: clones");
     } else {
         at_xdp.sampled_there += u64::from(!want.sampled.is_empty());
+        if verdict != Verdict::Forwarded {
+            at_xdp.denied += 1;
+            return;
+        }
         at_xdp.forwarded += 1;
+        at_xdp.judged += u64::from(judged);
         // In a dry run XDP leaves floods to TC.
         at_xdp.snooped += u64::from(bytes[0] & 1);
         at_xdp.routed += u64::from(want.sent.iter().any(|(_, sent)| sent[..12] != bytes[..12]));
     }
+}
+
+/// How often rules of all lists have decided.
+fn matches(pipeline: &Pipeline) -> u64 {
+    let acls = &pipeline.tables().acls;
+    acls.ids().filter_map(|id| acls.matches(id)).flatten().sum()
 }
 
 /// The sample in the output of the specification.

@@ -3,8 +3,9 @@
 
 use super::Device;
 use super::PortMode;
+use super::filter::rules;
 use crate::bed::Bed;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use std::fmt::Write as _;
 
 /// The group that [`PortMode::Snooped`] sends to the first output port: the one that streams to host 1 have.
@@ -35,8 +36,23 @@ impl Bridge {
             let entry = ["mdb", "add", "dev", "br0", "port", "p1", "grp", GROUP, "permanent"];
             bed.switch.run("bridge", &entry, "")?;
         }
+        if ports == PortMode::Filtered {
+            bed.switch.run("nft", &["-f", "-"], &filter()).context("nft, from the package nftables")?;
+        }
         Ok(Self)
     }
+}
+
+/// The rules of [`PortMode::Filtered`] for nftables' hook of the bridge, one after the other.
+fn filter() -> String {
+    let mut text = String::from(
+        "table bridge bench {\n chain forward {\n  type filter hook forward priority 0; policy accept;\n",
+    );
+    for source in rules() {
+        let _ = writeln!(text, "  ip saddr {source} ip protocol udp accept");
+    }
+    text.push_str("  accept\n }\n}\n");
+    text
 }
 
 impl Device for Bridge {}

@@ -4,6 +4,7 @@
 //! Invariant: an instance that this driver started is detached when the driver is dropped, even
 //! after a failed start.
 
+use super::filter::rules;
 use super::{Device, Hook, Resets, mac_of, router_address};
 use crate::bed::Bed;
 use anyhow::{Context, Result, bail};
@@ -87,6 +88,8 @@ pub enum PortMode {
     Snooped,
     /// As [`PortMode::Snooped`], while hosts at the second one join 10,000 groups during each measurement.
     Joined,
+    /// As [`PortMode::Access`], with a list of 1,000 rules for received frames: see `dut::filter`.
+    Filtered,
     /// Each is an access port of its own VLAN, which has an interface with addresses: the switch
     /// routes.
     Routed,
@@ -399,6 +402,13 @@ fn startup_config(bed: &Bed, hook: Hook, ports: PortMode) -> String {
         // Leaves end memberships at once, so that each measurement begins without them.
         let _ = writeln!(text, "ip igmp snooping vlan {VLAN} immediate-leave");
     }
+    if ports == PortMode::Filtered {
+        text.push_str("ip access-list extended bench\n");
+        for source in rules() {
+            let _ = writeln!(text, " permit udp host {source} any");
+        }
+        text.push_str(" permit ip any any\n");
+    }
     for (number, port) in bed.ports().iter().enumerate() {
         let trunk = ports == PortMode::Mixed && number > 0 && number % 2 == 0;
         let mode = if trunk {
@@ -406,7 +416,8 @@ fn startup_config(bed: &Bed, hook: Hook, ports: PortMode) -> String {
         } else {
             format!(" switchport mode access\n switchport access vlan {VLAN}\n")
         };
-        let _ = write!(text, "interface {port}\n{mode}{how}");
+        let list = if ports == PortMode::Filtered { " ip access-group bench in\n" } else { "" };
+        let _ = write!(text, "interface {port}\n{mode}{how}{list}");
     }
     text
 }

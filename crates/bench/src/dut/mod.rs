@@ -1,6 +1,7 @@
 //! Devices under test. Each driver brings one up on the ports of a [`Bed`] and takes it down when dropped.
 
 mod command;
+mod filter;
 mod impaired;
 mod kernel;
 mod lanyard;

@@ -147,6 +147,7 @@ pub fn all() -> Vec<RowPlan> {
         sizes(),
         floods(),
         snooped(),
+        filtered(),
         routed(),
         stacks(),
         others(),
@@ -380,6 +381,37 @@ fn snooped() -> Vec<RowPlan> {
         joins("joins", AUTO, CountAt::Tc),
         joins("joins-xdp", XDP, CountAt::Xdp),
     ]
+}
+
+/// Random pairs of hosts and a list of 1,000 rules at each port, which decide about them.
+fn filtered() -> Vec<RowPlan> {
+    const HOSTS: u32 = 2048;
+    let mut rows = Vec::new();
+    let hooks = [("xdp", XDP, CountAt::Xdp, 0.65, 3.0), ("tc", PEER, CountAt::Tc, 0.65, 3.0)];
+    for (name, kind, at, own, bridge) in hooks {
+        let load = |ports| frames(Stream::among(HOSTS), at, 1, ports);
+        let lists = load(PortMode::Filtered);
+        rows.push(RowPlan {
+            id: format!("acl-{name}-own"),
+            place: None,
+            title: format!("64 B, random pairs of {HOSTS} hosts, a list of 1,000 rules against none"),
+            unit: Unit::FramesPerSecond,
+            arms: vec![
+                Arm { note: "1000 rules", ..arm(kind, lists) },
+                Arm { note: "no list", ..arm(kind, load(PortMode::Access)) },
+            ],
+            target: Target::RatioAtLeast(own),
+        });
+        rows.push(RowPlan::versus(
+            &format!("acl-{name}-nft"),
+            &format!("64 B, random pairs of {HOSTS} hosts, 1,000 rules, nftables in the bridge's hook"),
+            kind,
+            Kind::Bridge,
+            lists,
+            Target::RatioAtLeast(bridge),
+        ));
+    }
+    rows
 }
 
 /// Frames routed between VLANs.
