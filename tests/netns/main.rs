@@ -35,6 +35,7 @@ mod ports;
 mod routes_live;
 mod saving;
 mod services;
+mod sflow;
 mod soft;
 mod ssh;
 mod static_routes;

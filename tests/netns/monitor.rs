@@ -12,6 +12,8 @@ scenarios! {
     two_destinations: ebpf soft;
     tcpdump_sees_a_conversation: ebpf soft;
     sources_on_xdp: ebpf;
+    copies_leave_in_a_remote_vlan: ebpf soft;
+    frames_of_a_remote_vlan: ebpf soft;
     a_restart_keeps_copying: ebpf;
 }
 
@@ -172,4 +174,47 @@ fn a_restart_keeps_copying(plane: Plane) {
     let sent = frame(mac(99), mac(1));
     bed.expect(1, &sent, &[(2, sent.clone()), (3, sent.vlan(10)), (4, sent.clone())]);
     bed.expect_drop(4, &frame(BROADCAST, mac(4)), "mirror_destination");
+}
+
+/// The first switch of an RSPAN: copies have the tag of VLAN 99 in place of their own, at the trunk that carries it.
+fn copies_leave_in_a_remote_vlan(plane: Plane) {
+    let bed = Bed::new(plane, 5, FOUR);
+    let refused =
+        bed.try_configure("monitor session 1 destination remote vlan 99").expect_err("no RSPAN VLAN");
+    assert!(refused.contains("remote-span"), "{refused}");
+    bed.configure(
+        "vlan 99\nremote-span\ninterface p5\nswitchport mode trunk\nswitchport trunk allowed vlan 99\n\
+         monitor session 1 source interface p1 , p3\nmonitor session 1 destination remote vlan 99",
+    );
+    let received = frame(BROADCAST, mac(1));
+    // Received at p1, and sent by p3.
+    let copy = (5, received.vlan(99));
+    bed.expect(1, &received, &[(2, received.clone()), (3, received.vlan(10)), copy.clone(), copy]);
+    let tagged = frame(BROADCAST, mac(3));
+    bed.expect(3, &tagged.tag(0x8100, 5, 20), &[(5, tagged.vlan(99))]);
+    let shown = bed.show("show monitor session 1");
+    let session = &shown["sessions"][0];
+    assert_eq!((&session["type"], &session["destination_rspan_vlan"]), (&"remote source".into(), &99.into()));
+    bed.configure("interface p5\nswitchport trunk allowed vlan 10");
+    let none = frame(mac(99), mac(1));
+    bed.expect(1, &none, &[(2, none.clone()), (3, none.vlan(10)), (5, none.vlan(10))]);
+}
+
+/// The other switches of an RSPAN: frames of its VLAN are flooded and not learned, and reach the destination untagged.
+fn frames_of_a_remote_vlan(plane: Plane) {
+    let bed = Bed::new(plane, 5, FOUR);
+    bed.configure(
+        "vlan 99\nremote-span\ninterface p3\nswitchport trunk allowed vlan 10,20,99\ninterface p5\n\
+         switchport mode trunk\nswitchport trunk allowed vlan 99\nmonitor session 2 source remote vlan 99\n\
+         monitor session 2 destination interface p4",
+    );
+    // From one station to the other, in both directions: a bridge that learned would drop or filter the second.
+    for (dst, src) in [(mac(2), mac(1)), (mac(1), mac(2)), (mac(2), mac(1))] {
+        let copy = frame(dst, src);
+        bed.expect(3, &copy.vlan(99), &[(4, copy.clone()), (5, copy.vlan(99))]);
+    }
+    bed.learned(mac(1), 99, None);
+    bed.expect_drop(4, &frame(BROADCAST, mac(4)), "mirror_destination");
+    let local = frame(BROADCAST, mac(1));
+    bed.expect(1, &local, &[(2, local.clone()), (3, local.vlan(10))]);
 }
