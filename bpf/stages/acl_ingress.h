@@ -21,7 +21,7 @@ enum {
 /* Places the packet and reads its EtherType. False: the frame ends before it. */
 static __always_inline void acl_place(void *ctx, const bool xdp, struct acl_judgement *a, __u32 where, __u32 what)
 {
-	__u8 type[2] = {};
+	__u8 type[2] __attribute__((aligned(2))) = {};
 	bool in_line = xdp || !((struct __sk_buff *)ctx)->vlan_present;
 
 	a->vlan = (what >> 16 & 0x0fff) | (what >> 29 << 13);

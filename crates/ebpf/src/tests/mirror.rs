@@ -36,6 +36,7 @@ const PROGRAMS_ALONE: &[&str] = &[
     "ACL_FOUND_PERMIT",
     "ACL_HIT",
     "ACL_MARKS",
+    "ACL_NEAR",
     "ACL_NO_LIST",
     "ACL_ROUTED",
     "ACL_TUNNELLED",
