@@ -9,6 +9,7 @@ use crate::fpm::FpmServer;
 use crate::layer3::{ForwardingPlane, Layer3, RelayInformation, StaticRoute, Track, Vrf};
 use crate::monitor::MonitorSession;
 use crate::port_security::PortSecurity;
+use crate::private_vlan::{PrivateKind, PrivatePort};
 use crate::sflow::Sflow;
 use crate::snooping::Snooping;
 use crate::spanning_tree::{ErrDisable, SpanningTree, SpanningTreePort};
@@ -150,6 +151,10 @@ pub struct Vlan {
     pub shutdown: bool,
     /// `remote-span`: the VLAN carries copies of monitor sessions of other switches; no address is learned in it.
     pub remote_span: bool,
+    /// `private-vlan primary|isolated|community`.
+    pub private: Option<PrivateKind>,
+    /// `private-vlan association`: the secondary VLANs of a primary one.
+    pub associated: VlanSet,
 }
 
 impl Vlan {
@@ -280,6 +285,8 @@ pub struct Interface {
     pub breakout: Option<Breakout>,
     /// `fec`.
     pub fec: Fec,
+    /// `private-vlan mapping` under a VLAN interface: the secondary VLANs that reach it.
+    pub private_mapping: VlanSet,
 }
 
 impl Default for Interface {
@@ -308,6 +315,7 @@ impl Default for Interface {
             sflow: false,
             breakout: None,
             fec: Fec::default(),
+            private_mapping: VlanSet::EMPTY,
         }
     }
 }
@@ -396,6 +404,8 @@ pub struct Switchport {
     pub security: PortSecurity,
     /// `l2protocol-tunnel stp|cdp|lldp`; takes effect in `dot1q-tunnel` mode.
     pub tunnelled: Tunnelled,
+    /// `switchport private-vlan ...`.
+    pub private: PrivatePort,
 }
 
 /// How the telephone at an access port marks its voice.
@@ -420,14 +430,12 @@ impl Switchport {
             _ => None,
         }
     }
-    /// True if the port is a member of the VLAN by its mode, whether the VLAN exists or not.
+    /// True if the port is a member of the VLAN by its mode, whether the VLAN exists or not; of private VLANs, of the primary one.
     #[must_use]
     pub fn carries(&self, vlan: VlanId) -> bool {
         match self.mode {
             SwitchportMode::Trunk => self.allowed_vlans.contains(vlan),
-            SwitchportMode::Access | SwitchportMode::Tunnel => {
-                self.access_vlan == vlan || self.voice_vlan() == Some(vlan)
-            }
+            _ => self.untagged_vlan() == vlan || self.voice_vlan() == Some(vlan),
         }
     }
 }
@@ -458,6 +466,7 @@ impl Default for Switchport {
             stages: PortSettings::default(),
             security: PortSecurity::default(),
             tunnelled: Tunnelled::NONE,
+            private: PrivatePort::default(),
         }
     }
 }
@@ -472,6 +481,10 @@ pub enum SwitchportMode {
     Trunk,
     /// `dot1q-tunnel`: every received frame, with its tags, is carried inside the access VLAN.
     Tunnel,
+    /// `private-vlan host`: an isolated port, or one of a community.
+    PrivateHost,
+    /// `private-vlan promiscuous`: it reaches all hosts of its secondary VLANs.
+    PrivatePromiscuous,
 }
 
 /// `mac address-table ...`.

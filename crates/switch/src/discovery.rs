@@ -118,11 +118,7 @@ pub fn links(lowered: &lanyard_lldp::Config, facts: &Facts) -> Vec<(PortId, bool
 }
 
 fn native(interface: &Interface) -> VlanId {
-    let words = &interface.switchport;
-    match words.mode {
-        SwitchportMode::Trunk => words.native_vlan,
-        SwitchportMode::Access | SwitchportMode::Tunnel => words.access_vlan,
-    }
+    interface.switchport.untagged_vlan()
 }
 
 /// How a telephone at the port is to mark its voice.

@@ -29,6 +29,10 @@ pub fn membership(words: &Switchport, tag_native: bool) -> Membership {
     };
     match words.mode {
         SwitchportMode::Access => one(Tpid::Dot1q),
+        // `private_vlan` decides what these carry.
+        SwitchportMode::PrivateHost | SwitchportMode::PrivatePromiscuous => {
+            Membership { tpid: Tpid::Dot1q, pvid: None, tagged: VlanSet::EMPTY, untagged: VlanSet::EMPTY }
+        }
         SwitchportMode::Tunnel => one(Tpid::None),
         SwitchportMode::Trunk => {
             let native =

@@ -182,6 +182,7 @@ fn switchport(s: &SwitchportView) -> String {
         ("Voice VLAN", s.voice_vlan.clone().unwrap_or_else(|| "none".into())),
         ("Administrative Native VLAN tagging", enabled(s.native_tagged).to_lowercase()),
         ("Trunking VLANs Enabled", allowed),
+        ("Operational private-vlan", s.private_vlans.clone().unwrap_or_else(|| "none".into())),
         ("Protected", s.protected.to_string()),
         ("Unknown unicast blocked", enabled(s.block_unicast).to_lowercase()),
         ("Unknown multicast blocked", enabled(s.block_multicast).to_lowercase()),
