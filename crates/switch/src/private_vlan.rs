@@ -39,7 +39,10 @@ pub(crate) fn membership(config: &Config, words: &Switchport, plain: Membership)
             _ => (none, false),
         },
         SwitchportMode::Access | SwitchportMode::Tunnel
-            if [Some(words.access_vlan), words.voice_vlan()].into_iter().flatten().any(|vlan| kind(vlan).is_some()) =>
+            if [Some(words.access_vlan), words.voice_vlan()]
+                .into_iter()
+                .flatten()
+                .any(|vlan| kind(vlan).is_some()) =>
         {
             (none, false)
         }
