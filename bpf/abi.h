@@ -10,7 +10,7 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 27
+#define LY_ABI 28
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
@@ -63,6 +63,7 @@ enum { LY_MIRRORED = 4, LY_MIRRORED_BARE = 5, LY_JOURNAL_FORMS = 8 };
 #define LY_PORT_SNOOP 0x80000 /* a member of a VLAN with multicast snooping */
 #define LY_PORT_CHANNEL 0x100000 /* a port-channel, whose members are channels[channel]; it has no netdev */
 #define LY_PORT_MEMBER 0x200000 /* a member of the port-channel `parent`, channels[channel] */
+#define LY_PORT_PRIVATE 0x40000000 /* a port of private VLANs: see ly_port.private, and shared_vlans */
 #define LY_PORT_LAYER3 (LY_PORT_ROUTED | LY_PORT_SUB)
 #define LY_PORT_XDP_TX 0x40   /* accepts frames redirected by XDP (the port is in xdp_ports) */
 
@@ -73,7 +74,8 @@ struct ly_port {
 	__u16 tpid; /* EtherType of the port's tag; 0: the port recognises no tag */
 	__u8 form;  /* enum ly_form of tagged frames that leave; LY_UNTAGGED when tpid is 0 */
 	__u8 channel; /* the number of the port-channel; 0: none */
-	__u8 pad[2];
+	__u8 private; /* with LY_PORT_PRIVATE. Not 0: a host or promiscuous port, which receives in `pvid` only, a member or not */
+	__u8 pad;
 	__u32 max_len; /* longest frame, its own tag not counted: MTU + 18 */
 	__u16 rif;    /* a routed port's own router interface; 0: none */
 	__u16 parent; /* a subinterface's routed port, or a member's port-channel */
@@ -126,6 +128,9 @@ enum ly_balance { LY_BALANCE_MAC = 0, LY_BALANCE_IP = 1, LY_BALANCE_PORT = 2, LY
 struct ly_port_vlans {
 	__u8 bits[LY_VLANS];
 };
+
+/* shared_vlans[vlan]: for a secondary private VLAN its primary VLAN, under which the FDB and the MDB have its addresses and
+ * groups; 0: its own. Only frames of ports with LY_PORT_PRIVATE look here. */
 
 /* The flood set of a VLAN: enabled and forwarding members, by the form in which frames leave. */
 struct ly_vlan_ports {

@@ -114,6 +114,7 @@ struct frame {
 	__u8 up;        /* the trap reason of a frame that goes to the kernel; 0: none */
 	__u16 rif;      /* the interface to which it may be addressed */
 	__u16 out_vlan; /* the VLAN into which `route` sends it */
+	__u16 shared;   /* the VLAN under which the FDB and the MDB have its addresses: see shared_vlans */
 	__u32 members;  /* the ports to which a group's frame is limited, as stages/snoop.h returns them; 0: all */
 	struct nh_word named;
 	__u32 gso;      /* not 0: one buffer of many frames, which the kernel divides later */
@@ -239,6 +240,15 @@ static __always_inline __u16 port_of_ifindex(__u32 ifindex)
 static __always_inline bool egress_fits(__u32 bare_len, __u32 gso, struct ly_port *out)
 {
 	return bare_len <= out->max_len || gso;
+}
+
+/* The VLAN under which the FDB and the MDB have the addresses and groups of `vlan`, for a frame from `port`. */
+static __always_inline __u16 shared_vlan(struct ly_port *port, __u16 vlan)
+{
+	if (!(port->flags & LY_PORT_PRIVATE))
+		return vlan;
+	__u16 primary = *ROW(shared_vlans, vlan);
+	return primary ? primary : vlan;
 }
 
 static __always_inline __u8 port_vlan(__u32 port, __u32 vlan)

@@ -34,6 +34,7 @@ ROWS(if_slots, struct ly_if_slot, LY_IFMAP);
 ROWS(ports, struct ly_port, LY_PORTS);
 ROWS(channels, struct ly_channel, LY_CHANNELS);
 ROWS(port_vlans, struct ly_port_vlans, LY_PORTS);
+ROWS(shared_vlans, __u64, LY_VLANS);
 TABLE(vlan_ports, struct ly_vlan_ports, LY_VLANS, BPF_F_MMAPABLE);
 ROWS(global, struct ly_global, 1);
 TABLE(fdb_usage, struct ly_usage, LY_USAGES, BPF_F_MMAPABLE);

@@ -7,7 +7,7 @@
  * none has changed, the stages would decide the same, and the frame is sent without them. So nothing
  * has to invalidate the memo: the control plane, the watchdog and other processors ignore it.
  *
- * The memo holds only known unicast that is bridged between ports in no port-channel, that no access list
+ * The memo holds only known unicast that is bridged between ports in no port-channel and of no private VLAN, that no access list
  * judges and no monitor session copies, and that leaves in the form in which it came. A dry run does not use it.
  */
 #ifndef LY_MEMO_XDP_H
@@ -73,7 +73,7 @@ __noinline int memo_take(__u64 dst, __u64 src, __u32 port_id, __u32 tag, __u32 l
 	struct memo *m = LOOKUP(memos, 0);
 	struct frame f = { .dst = dst, .src = src, .port_id = port_id & (LY_PORTS - 1), .len = len };
 	const __u32 excluded = LY_PORT_LAYER3 | LY_PORT_XDP_ENDED | LY_PORT_ACL_IN | LY_PORT_MEMBER |
-			       LY_PORT_MIRROR_RX | LY_PORT_MIRROR_TO;
+			       LY_PORT_MIRROR_RX | LY_PORT_MIRROR_TO | LY_PORT_PRIVATE;
 
 	if (!m || !memo_near())
 		return 0;
@@ -84,7 +84,7 @@ __noinline int memo_take(__u64 dst, __u64 src, __u32 port_id, __u32 tag, __u32 l
 	struct memo_row in = memo_row(f.port);
 	if (f.port->flags & excluded || stage_parse(&f) || stage_port(&f) || stage_vlan_ingress(&f) || f.pv & LY_PV_ROUTES)
 		return 0;
-	struct fdb_hit from = fdb_find(fdb_masks(), fdb_key(src, f.vlan)), to = fdb_find(fdb_masks(), fdb_key(dst, f.vlan));
+	struct fdb_hit from = fdb_find(fdb_masks(), fdb_key(src, f.shared)), to = fdb_find(fdb_masks(), fdb_key(dst, f.shared));
 	if (!learn_is_known(&f, from.word) || !(f.pv & LY_PV_FORWARD) || from.bucket >= LY_FDB_NEAR || to.bucket >= LY_FDB_NEAR)
 		return 0;
 	if (!to.word || stage_bridge(&f) || !f.out_id || f.out_id != fdb_port(to.word))

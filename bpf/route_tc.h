@@ -211,6 +211,7 @@ static __always_inline int tc_straight(struct __sk_buff *skb, struct frame *f)
 static __always_inline int tc_bridge(struct __sk_buff *skb, struct frame *f)
 {
 	f->port = ROW(ports, f->port_id);
+	f->shared = shared_vlan(f->port, f->vlan);
 	if (f->routed && !(port_vlan(f->port_id, f->vlan) & LY_PV_ACTIVE))
 		return DROP(DROP_NO_EGRESS);
 	return tc_bridged(skb, f);

@@ -68,7 +68,7 @@ static __always_inline bool xdp_route(struct xdp_md *ctx, struct frame *f)
 	if (!f->rif || !xdp_packet(ctx, f, &p) || route_next_hop(&p, &w, ctx, xdp_flow_ports) || w.next & GROUP_BIT)
 		return false;
 	route_on(f, &w);
-	f->vlan = w.vlan;
+	f->vlan = f->shared = w.vlan;
 	if (f->straight) {
 		f->out = ROW(ports, f->out_id);
 		if (!(f->out->flags & LY_PORT_ENABLED) || !egress_fits(f->bare_len, 0, f->out))

@@ -50,7 +50,7 @@ static __always_inline int stage_bridge(struct frame *f)
 {
 	if (f->dst & GROUP_BIT)
 		return 0;
-	__u64 key = fdb_key(f->dst, f->vlan);
+	__u64 key = fdb_key(f->dst, f->shared);
 	__u16 to = f->routed ? guessed(f, key) : 0;
 	bool known = to;
 

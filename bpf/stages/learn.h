@@ -133,10 +133,10 @@ static __always_inline void learn_known(struct frame *f, __u64 key, __u64 word)
 static __always_inline int stage_learn(struct frame *f)
 {
 	struct fdb_masks masks = fdb_masks();
-	__u64 key = fdb_key(f->src, f->vlan);
+	__u64 key = fdb_key(f->src, f->shared);
 	fdb_touch(masks, key);
 	if (!f->rif)
-		fdb_touch(masks, fdb_key(f->dst, f->vlan)); /* `bridge` will need it */
+		fdb_touch(masks, fdb_key(f->dst, f->shared)); /* `bridge` will need it */
 	f->now_s = now_s(); /* the clock is read while the memory is being loaded */
 	__u64 word = fdb_word_of(masks, key);
 
@@ -158,10 +158,10 @@ static __always_inline int stage_learn(struct frame *f)
 static __always_inline bool stage_learn_fast(struct frame *f)
 {
 	struct fdb_masks masks = fdb_masks();
-	__u64 key = fdb_key(f->src, f->vlan);
+	__u64 key = fdb_key(f->src, f->shared);
 	fdb_touch(masks, key);
 	if (!f->rif)
-		fdb_touch(masks, fdb_key(f->dst, f->vlan));
+		fdb_touch(masks, fdb_key(f->dst, f->shared));
 	f->now_s = now_s();
 	__u64 word = fdb_word_of(masks, key);
 

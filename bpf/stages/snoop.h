@@ -111,7 +111,8 @@ static __always_inline int snoop_ports(__u32 row, __u32 family, __u32 port, __u3
 	struct ly_mdb_row *members = LOOKUP(mdb, row);
 	int all = SNOOPED_SET | (family == LY_IPV6 ? SNOOPED_IPV6 : 0) | row;
 
-	if (g->end_word > 1 || !sets || !snoop || !members)
+	/* At a port of private VLANs `vlan` is the primary one, whose flood set is not that of the frame. */
+	if (g->end_word > 1 || !sets || !snoop || !members || ROW(ports, port)->flags & LY_PORT_PRIVATE)
 		return all;
 	__u64 to = sets->form[LY_UNTAGGED][0] | sets->form[LY_DOT1Q][0] | sets->form[LY_DOT1AD][0];
 	to &= members->ports[0] | snoop->routers[family & 1][0];
@@ -196,7 +197,7 @@ static __always_inline int stage_snoop(struct frame *f, struct __sk_buff *skb)
 		return 0;
 	__u32 at = tc_l3(skb, f), type = tc_l3_type(skb, f, at);
 	/* The programs of the flood divide a buffer of many frames: they count those that are too long. */
-	int to = tc_snoop(skb, f->dst, SNOOP_FROM(f->port_id, f->vlan), at | type << 16, f->gso ? ~0U : f->bare_len);
+	int to = tc_snoop(skb, f->dst, SNOOP_FROM(f->port_id, f->shared), at | type << 16, f->gso ? ~0U : f->bare_len);
 
 	if (to < 0)
 		return trap_frame(f, skb, -to, GROUP_MULTICAST);
@@ -220,7 +221,7 @@ static __always_inline bool stage_snoop_fast(struct frame *f, struct xdp_md *ctx
 		return true;
 	if ((void *)(type + 1) > (void *)(long)ctx->data_end)
 		return false;
-	int to = xdp_snoop(ctx, f->dst, SNOOP_FROM(f->port_id, f->vlan), at | (__u32)bpf_ntohs(*type) << 16, f->bare_len);
+	int to = xdp_snoop(ctx, f->dst, SNOOP_FROM(f->port_id, f->shared), at | (__u32)bpf_ntohs(*type) << 16, f->bare_len);
 	f->out_id = to & (LY_PORTS - 1);
 	return to >= 0 && to < SNOOPED_NOBODY;
 }

@@ -48,5 +48,5 @@ static __always_inline int stage_storm(struct frame *f)
 {
 	if (!(f->port->flags & LY_PORT_STORM) || f->rif)
 		return 0;
-	return storm_admits(f->dst, f->vlan, f->port_id, f->len) ? 0 : DROP(DROP_STORM);
+	return storm_admits(f->dst, f->shared, f->port_id, f->len) ? 0 : DROP(DROP_STORM);
 }

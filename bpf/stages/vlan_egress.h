@@ -5,6 +5,7 @@ enum {
 	DROP_EGRESS_NOT_MEMBER = 19,
 	DROP_EGRESS_STP = 20,
 	DROP_ISOLATED = 21,
+	DROP_PRIVATE_VLAN = 45,
 };
 
 static __always_inline int stage_vlan_egress(struct frame *f)
@@ -16,7 +17,7 @@ static __always_inline int stage_vlan_egress(struct frame *f)
 	f->out = out;
 	f->out_pv = port_vlan(f->out_id, f->vlan);
 	if (!(f->out_pv & LY_PV_MEMBER))
-		return DROP(DROP_EGRESS_NOT_MEMBER);
+		return out->private ? DROP(DROP_PRIVATE_VLAN) : DROP(DROP_EGRESS_NOT_MEMBER);
 	if (!(f->out_pv & LY_PV_FORWARD))
 		return DROP(DROP_EGRESS_STP);
 	if (f->port->flags & out->flags & LY_PORT_ISOLATED && !f->routed)

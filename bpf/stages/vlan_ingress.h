@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /* vlan_ingress: classification (IEEE 802.1Q-2018, 6.9), membership (8.6.2), spanning-tree state (8.6.1).
  *
+ * A host or promiscuous port of private VLANs receives in its PVID, a member or not, and sends in others.
+ *
  * A frame on a port in the learning state continues up to `learn`, which drops it. */
 enum {
 	DROP_VLAN_INVALID = 8,
@@ -23,12 +25,13 @@ static __always_inline int stage_vlan_ingress(struct frame *f)
 	if (vlan == 4095)
 		return DROP(DROP_VLAN_INVALID);
 	f->pv = port_vlan(f->port_id, vlan);
-	if (!(f->pv & LY_PV_MEMBER))
+	if (!(f->port->flags & LY_PORT_PRIVATE && f->port->private ? vlan == f->port->pvid : f->pv & LY_PV_MEMBER))
 		return DROP(tagged && f->port->flags & LY_PORT_ACCESS ? DROP_TAGGED_ON_ACCESS : DROP_VLAN_NOT_ALLOWED);
 	if (!(f->pv & LY_PV_ACTIVE))
 		return DROP(DROP_VLAN_INACTIVE);
 	if (!(f->pv & (LY_PV_FORWARD | LY_PV_STP_LEARNING)))
 		return DROP(DROP_STP_DISCARDING);
 	f->vlan = f->came = vlan;
+	f->shared = shared_vlan(f->port, vlan);
 	return 0;
 }

@@ -32,6 +32,7 @@ mod overlay;
 mod packet_filter;
 mod port_security;
 mod ports;
+mod private_vlans;
 mod routes_live;
 mod saving;
 mod services;

@@ -61,7 +61,9 @@ fn membership(
     let (is_member, tagged) = if trunk {
         (port.allowed_vlans.contains(vlan), vlan != port.native_vlan || config.tag_native)
     } else {
-        (port.access_vlan == vlan, false)
+        // As in IOS, `show vlan private-vlan` lists the ports of private VLANs.
+        let plain = matches!(port.mode, SwitchportMode::Access | SwitchportMode::Tunnel);
+        (plain && port.access_vlan == vlan, false)
     };
     is_member.then(|| VlanPort { interface: name.to_string(), tagged, trunk })
 }
@@ -209,6 +211,9 @@ pub fn status(view: &Interfaces, config: &Config) -> StatusTable {
             (_, SwitchportMode::Trunk) => "trunk".into(),
             (_, SwitchportMode::Tunnel) => "tunnel".into(),
             (_, SwitchportMode::Access) => port.access_vlan.to_string(),
+            (_, SwitchportMode::PrivateHost | SwitchportMode::PrivatePromiscuous) => {
+                private_vlan(&port).unwrap_or_else(|| "none".into())
+            }
         };
         Status {
             interface: i.name.clone(),
@@ -254,8 +259,10 @@ pub struct SwitchportView {
     pub interface: String,
     /// False for a routed port.
     pub switchport: bool,
-    /// `access`, `trunk` or `dot1q-tunnel`.
+    /// `access`, `trunk`, `dot1q-tunnel`, `private-vlan host` or `private-vlan promiscuous`.
     pub mode: &'static str,
+    /// The private VLANs that this mode uses, `PRIMARY,SECONDARIES`.
+    pub private_vlans: Option<String>,
     /// True when it forwards: enabled, with link.
     pub operational: bool,
     /// `switchport access vlan`.
@@ -291,6 +298,21 @@ pub fn mode_word(mode: SwitchportMode) -> &'static str {
         SwitchportMode::Access => "access",
         SwitchportMode::Trunk => "trunk",
         SwitchportMode::Tunnel => "dot1q-tunnel",
+        SwitchportMode::PrivateHost => "private-vlan host",
+        SwitchportMode::PrivatePromiscuous => "private-vlan promiscuous",
+    }
+}
+
+/// The primary and the secondary VLANs of a port of private VLANs.
+fn private_vlan(port: &lanyard_config::Switchport) -> Option<String> {
+    match port.mode {
+        SwitchportMode::PrivateHost => {
+            port.private.host.map(|(primary, secondary)| format!("{primary},{secondary}"))
+        }
+        SwitchportMode::PrivatePromiscuous => {
+            port.private.mapping.as_ref().map(|(primary, list)| format!("{primary},{list}"))
+        }
+        _ => None,
     }
 }
 
@@ -304,6 +326,7 @@ pub fn switchports(view: &Interfaces, config: &Config) -> SwitchportTable {
             interface: i.name.clone(),
             switchport: matches!(i.kind, InterfaceKind::Switchport | InterfaceKind::Lag),
             mode: mode_word(port.mode),
+            private_vlans: private_vlan(&port),
             operational: link_word(i) == "connected",
             access_vlan: port.access_vlan.get(),
             access_vlan_name: name(port.access_vlan),

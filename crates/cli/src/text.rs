@@ -90,7 +90,7 @@ fn vlans_apart(config: &Config) -> Vec<Vec<String>> {
 /// One VLAN's section.
 #[must_use]
 pub fn vlan_section(id: VlanId, vlan: &Vlan) -> Vec<String> {
-    headed(format!("vlan {id}"), &[vlan::LINES], vlan)
+    headed(format!("vlan {id}"), vlan::TABLES, vlan)
 }
 
 /// One interface's section.

@@ -88,7 +88,6 @@ const EXEC: &[&str] = &[
     "show standby",
     "show switch",
     "show udld",
-    "show vlan private-vlan",
     "show vtp",
 ];
 
@@ -282,7 +281,6 @@ const INTERFACE: &[&str] = &[
     "pagp",
     "power",
     "priority-queue",
-    "private-vlan",
     "queue-set",
     "rmon",
     "service-policy",
@@ -295,7 +293,9 @@ const INTERFACE: &[&str] = &[
     "switchport host",
     "switchport mode dynamic",
     "switchport priority",
-    "switchport private-vlan",
+    "switchport mode private-vlan trunk",
+    "switchport private-vlan association",
+    "switchport private-vlan trunk",
     "switchport trunk pruning",
     "switchport voice",
     "udld",

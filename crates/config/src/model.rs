@@ -9,6 +9,7 @@ use crate::fpm::FpmServer;
 use crate::layer3::{ForwardingPlane, Layer3, RelayInformation, StaticRoute, Track, Vrf};
 use crate::monitor::MonitorSession;
 use crate::port_security::PortSecurity;
+use crate::private_vlan::{PrivateKind, PrivatePort};
 use crate::snooping::Snooping;
 use crate::spanning_tree::{ErrDisable, SpanningTree, SpanningTreePort};
 use ipnet::{Ipv4Net, Ipv6Net};
@@ -144,6 +145,10 @@ pub struct Vlan {
     pub suspended: bool,
     /// `shutdown`: locally shut down, forwards nothing.
     pub shutdown: bool,
+    /// `private-vlan primary|isolated|community`.
+    pub private: Option<PrivateKind>,
+    /// `private-vlan association`: the secondary VLANs of a primary one.
+    pub associated: VlanSet,
 }
 
 impl Vlan {
@@ -272,6 +277,8 @@ pub struct Interface {
     pub breakout: Option<Breakout>,
     /// `fec`.
     pub fec: Fec,
+    /// `private-vlan mapping` under a VLAN interface: the secondary VLANs that reach it.
+    pub private_mapping: VlanSet,
 }
 
 impl Default for Interface {
@@ -299,6 +306,7 @@ impl Default for Interface {
             log_link: true,
             breakout: None,
             fec: Fec::default(),
+            private_mapping: VlanSet::EMPTY,
         }
     }
 }
@@ -385,6 +393,8 @@ pub struct Switchport {
     pub security: PortSecurity,
     /// `l2protocol-tunnel stp|cdp|lldp`; takes effect in `dot1q-tunnel` mode.
     pub tunnelled: Tunnelled,
+    /// `switchport private-vlan ...`.
+    pub private: PrivatePort,
 }
 
 impl Interface {
@@ -412,6 +422,7 @@ impl Default for Switchport {
             stages: PortSettings::default(),
             security: PortSecurity::default(),
             tunnelled: Tunnelled::NONE,
+            private: PrivatePort::default(),
         }
     }
 }
@@ -426,6 +437,10 @@ pub enum SwitchportMode {
     Trunk,
     /// `dot1q-tunnel`: every received frame, with its tags, is carried inside the access VLAN.
     Tunnel,
+    /// `private-vlan host`: an isolated port, or one of a community.
+    PrivateHost,
+    /// `private-vlan promiscuous`: it reaches all hosts of its secondary VLANs.
+    PrivatePromiscuous,
 }
 
 /// `mac address-table ...`.

@@ -112,6 +112,12 @@ pub(crate) fn transactions(setup: Vec<Operation>, most: usize) -> Vec<Vec<Operat
 
 /// Refuses what the chip cannot do: ports that are not on its front panel, and hooks.
 pub(crate) fn check(state: &PlaneState, front: &BTreeSet<PortId>) -> Result<(), PlaneError> {
+    if let Some((vlan, _)) = state.vlans.iter().find(|(_, vlan)| vlan.shares.is_some()) {
+        return Err(unsupported(format!(
+            "isolate VLAN {vlan}: a chip has no private VLANs yet; remove `private-vlan association`, or use the plane ebpf \
+             or soft"
+        )));
+    }
     for (port, state) in &state.ports {
         if state.aggregation != Aggregation::None {
             return Err(unsupported(format!(

@@ -58,7 +58,7 @@ pub(crate) struct Structure {
 
 constants! {
     /// LY_ABI: the layout of the maps. Pins with another number cannot be adopted.
-    ABI: u32 = 27;
+    ABI: u32 = 28;
     PORTS: usize = 1024;
     PORT_WORDS: usize = PORTS / 64;
     VLANS: usize = 4096;
@@ -107,6 +107,7 @@ constants! {
     PORT_WHOLE: u32 = 0x4000;
     PORT_XDP_SG: u32 = 0x8000;
     PORT_SNOOP: u32 = 0x8_0000;
+    PORT_PRIVATE: u32 = 0x4000_0000;
     /// [`PORT_XDP_TX`] and [`PORT_XDP_SG`] end when the daemon no longer renews the port's lease.
     PORT_LEASED: u32 = 0x1_0000;
     /// XDP sees tags only while the control plane keeps the driver from parsing them.
@@ -238,7 +239,8 @@ structures! {
         pub tpid: u16,
         pub form: u8,
         pub channel: u8,
-        pub pad: [u8; 2],
+        pub private: u8,
+        pub pad: u8,
         pub max_len: u32,
         pub rif: u16,
         pub parent: u16,

@@ -224,6 +224,7 @@ impl EbpfPlane {
         }
         for vlan in VlanId::all() {
             acl::write_vlan(&self.tables, vlan, next.vlans.get(&vlan).map(|vlan| &vlan.acl));
+            self.write_shared(vlan);
         }
         self.write_global(true);
         self.write_rifs()?;
@@ -388,12 +389,14 @@ impl EbpfPlane {
         let rif = self.rif_on(id);
         let row = port.map(|port| {
             let snooped = lower::snooped_vlans(&self.state);
+            let secondary = lower::secondary_vlans(&self.state);
             lower::port_row(
                 port,
                 self.ifindex(id, port),
                 &facts,
                 rif,
                 &snooped,
+                &secondary,
                 acl::flags(port, self.vlan_lists),
             )
         });
@@ -421,6 +424,7 @@ impl EbpfPlane {
                 self.ifindex(*id, port),
                 &self.facts[id],
                 self.rif_on(*id),
+                &VlanSet::EMPTY,
                 &VlanSet::EMPTY,
                 0,
             )
@@ -576,6 +580,12 @@ impl EbpfPlane {
         }
         acl::write_vlan(&self.tables, vlan, new.map(|new| &new.acl));
         self.follow_vlan_lists();
+        let shares = |state: Option<&VlanState>| state.and_then(|state| state.shares);
+        if shares(old) != shares(new) {
+            self.write_shared(vlan);
+            self.write_vlan_rif(vlan);
+            self.state.ports.keys().for_each(|id| self.write_row(*id));
+        }
         {
             let mut writer = self.pairs.lock();
             match new {
@@ -589,6 +599,13 @@ impl EbpfPlane {
             mdb::write_config(&self.tables, vlan, new);
             self.state.ports.keys().for_each(|id| self.write_row(*id));
         }
+    }
+
+    /// Writes the VLAN under which the FDB has the addresses of `vlan`.
+    fn write_shared(&self, vlan: VlanId) {
+        let shares = self.state.vlans.get(&vlan).and_then(|state| state.shares);
+        let primary = shares.map_or(0, |shares| shares.primary.get());
+        self.tables.shared_vlans.u64(vlan.index(), 0).store(primary.into(), Relaxed);
     }
 
     fn change_stp(&mut self, instance: InstanceId, port: PortId, new: StpState) {

@@ -97,13 +97,14 @@ impl Default for PortFacts {
 }
 
 /// `ports[port]`; `rif` is the router interface of a routed port, `snooped` are the VLANs with multicast snooping.
-/// `acl_flags`: see [`crate::acl::flags`].
+/// and `secondary` those that share the addresses of another. `acl_flags`: see [`crate::acl::flags`].
 pub(crate) fn port_row(
     port: &PortState,
     ifindex: u32,
     facts: &PortFacts,
     rif: u16,
     snooped: &VlanSet,
+    secondary: &VlanSet,
     acl_flags: u32,
 ) -> abi::Port {
     let mut flags = 0;
@@ -135,6 +136,12 @@ pub(crate) fn port_row(
     flag(facts.whole, abi::PORT_WHOLE);
     let member = |set: &VlanSet| !set.intersection(snooped).is_empty();
     flag(member(&port.tagged) || member(&port.untagged), abi::PORT_SNOOP);
+    flag(
+        port.private
+            || port.pvid.is_some_and(|vlan| secondary.contains(vlan))
+            || !port.tagged.union(&port.untagged).intersection(secondary).is_empty(),
+        abi::PORT_PRIVATE,
+    );
     flag(port.tunnelled.stp, abi::PORT_TUNNEL_STP);
     flag(port.tunnelled.cdp, abi::PORT_TUNNEL_CDP);
     flag(port.tunnelled.lldp, abi::PORT_TUNNEL_LLDP);
@@ -145,6 +152,7 @@ pub(crate) fn port_row(
         tpid: port.tpid.ethertype().unwrap_or(0),
         form: port.tpid as u8,
         channel: number,
+        private: port.private.into(),
         max_len: port.mtu.saturating_add((HEADER_LEN + TAG_LEN) as u32),
         rif,
         parent,
@@ -229,7 +237,7 @@ impl VlanView {
         bit(active, abi::PV_ACTIVE);
         bit(tree == StpState::Learning, abi::PV_STP_LEARNING);
         bit(port.kind == PortKind::Netdev && self.1.contains(vlan), abi::PV_ROUTES);
-        bit(watched && member, abi::PV_WATCHED);
+        bit(watched && (member || port.private && port.pvid == Some(vlan)), abi::PV_WATCHED);
         let form = if untagged { Tpid::None as usize } else { port.tpid as usize };
         Pair { bits, flood: (live && member && active && tree == StpState::Forwarding).then_some(form) }
     }
@@ -241,12 +249,26 @@ pub(crate) fn snooped_vlans(state: &PlaneState) -> VlanSet {
     snooped.map(|(id, _)| *id).collect()
 }
 
+/// The VLANs that share the addresses of another.
+pub(crate) fn secondary_vlans(state: &PlaneState) -> VlanSet {
+    state.vlans.iter().filter(|(_, vlan)| vlan.shares.is_some()).map(|(id, _)| *id).collect()
+}
+
+/// The secondary private VLANs whose frames reach the router interface of `primary`.
+pub(crate) fn routed_with(state: &PlaneState, primary: VlanId) -> impl Iterator<Item = VlanId> + '_ {
+    let with = move |vlan: &lanyard_pipeline::state::VlanState| {
+        vlan.shares.is_some_and(|shares| shares.routed && shares.primary == primary)
+    };
+    state.vlans.iter().filter(move |(_, vlan)| with(vlan)).map(|(id, _)| *id)
+}
+
 fn routed_vlans(state: &PlaneState) -> VlanSet {
     let vlan = |rif: &RifState| match rif.attachment {
         RifAttachment::Vlan { vlan, .. } => Some(vlan),
         _ => None,
     };
-    state.rifs.values().filter_map(vlan).collect()
+    let own: VlanSet = state.rifs.values().filter_map(vlan).collect();
+    own.iter().flat_map(|vlan| routed_with(state, vlan).chain([vlan])).collect()
 }
 
 /// `rifs[rif]`.

@@ -43,6 +43,7 @@ pub(crate) fn state(tables: &Tables, links: &[Link]) -> Result<PlaneState> {
         port.learning = !with(abi::PV_LEARN, 0).is_empty();
         port.enabled = row.flags & abi::PORT_ENABLED != 0;
         port.access = row.flags & abi::PORT_ACCESS != 0;
+        port.private = row.private != 0;
         port.isolated = row.flags & abi::PORT_ISOLATED != 0;
         port.pvid = VlanId::new(row.pvid);
         port.tpid = match row.tpid {

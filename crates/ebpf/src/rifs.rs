@@ -38,10 +38,11 @@ impl EbpfPlane {
     fn lead(&self, rif: &RifState) -> Result<()> {
         match rif.attachment {
             RifAttachment::Vlan { vlan, .. } => {
-                self.write_vlan_rif(vlan);
+                let vlans: Vec<VlanId> = lower::routed_with(&self.state, vlan).chain([vlan]).collect();
+                vlans.iter().for_each(|vlan| self.write_vlan_rif(*vlan));
                 let mut writer = self.pairs.lock();
                 writer.state_mut().rifs.clone_from(&self.state.rifs);
-                writer.write_vlan(vlan);
+                vlans.iter().for_each(|vlan| writer.write_vlan(*vlan));
                 Ok(())
             }
             RifAttachment::Port(port) => {
@@ -52,9 +53,12 @@ impl EbpfPlane {
         }
     }
 
-    fn write_vlan_rif(&self, vlan: VlanId) {
+    /// Writes which router interface the frames of a VLAN reach.
+    pub(crate) fn write_vlan_rif(&self, vlan: VlanId) {
+        let shares = self.state.vlans.get(&vlan).and_then(|state| state.shares);
+        let router = shares.filter(|shares| shares.routed).map_or(vlan, |shares| shares.primary);
         let on =
-            |rif: &RifState| matches!(rif.attachment, RifAttachment::Vlan { vlan: on, .. } if on == vlan);
+            |rif: &RifState| matches!(rif.attachment, RifAttachment::Vlan { vlan: on, .. } if on == router);
         let found = self.state.rifs.iter().find(|(_, rif)| on(rif));
         let word = found.map_or(0, |(id, rif)| lower::vlan_rif(*id, rif));
         self.tables.vlan_rifs.u64(vlan.index(), 0).store(word, Relaxed);
@@ -90,15 +94,7 @@ impl EbpfPlane {
             let row = self.state.rifs.get(&id).map(lower::rif_row).unwrap_or_default();
             self.tables.rifs.set(id.index(), &row);
         }
-        let mut words = vec![0; abi::VLANS];
-        for (id, rif) in &self.state.rifs {
-            if let RifAttachment::Vlan { vlan, .. } = rif.attachment {
-                words[vlan.index()] = lower::vlan_rif(*id, rif);
-            }
-        }
-        for (vlan, word) in words.into_iter().enumerate() {
-            self.tables.vlan_rifs.u64(vlan, 0).store(word, Relaxed);
-        }
+        VlanId::all().for_each(|vlan| self.write_vlan_rif(vlan));
         self.write_subs()
     }
 }

@@ -120,6 +120,7 @@ tables! {
     section ports: [Port; abi::PORTS],
     section channels: [abi::Channel; abi::CHANNELS],
     section port_vlans: [PortVlans; abi::PORTS],
+    section shared_vlans: [u64; abi::VLANS],
     array vlan_ports: [VlanPorts; abi::VLANS],
     section global: [Global; 1],
     array fdb_usage: [Usage; abi::USAGES],

@@ -93,6 +93,12 @@ struct Describer<'a> {
 }
 
 impl Describer<'_> {
+    /// The VLAN in which the frame was received, and the VLAN under which the FDB and the MDB have its addresses and groups.
+    fn vlans(&self) -> Option<(VlanId, VlanId)> {
+        let vlan = VlanId::new(self.journal.vlan)?;
+        let shares = self.state.vlans.get(&vlan).and_then(|vlan| vlan.shares);
+        Some((vlan, shares.map_or(vlan, |shares| shares.primary)))
+    }
     /// The facts of a stage, without the reason of a drop.
     fn facts(&self, stage: Stage) -> Vec<Fact> {
         match stage {
@@ -230,7 +236,7 @@ impl Describer<'_> {
     }
 
     fn learn(&self) -> Option<Fact> {
-        let (port, vlan, mac) = (self.ingress?, VlanId::new(self.journal.vlan)?, self.frame.src());
+        let (port, (vlan, shared), mac) = (self.ingress?, self.vlans()?, self.frame.src());
         if self.dropped(DropReason::SourceBlackhole) {
             return None;
         }
@@ -245,8 +251,8 @@ impl Describer<'_> {
             abi::SRC_NEW => Fact::SourceNew { mac, on },
             abi::SRC_MOVED => Fact::SourceMoved { mac, from, to: on },
             abi::SRC_KNOWN => Fact::SourceKnown { mac, on },
-            abi::SRC_FIXED => Fact::SourceFixed { mac, kind: self.fixed(vlan, mac) },
-            _ => Fact::SourceRefused { mac, on, limit: self.limit(vlan, known.is_some()) },
+            abi::SRC_FIXED => Fact::SourceFixed { mac, kind: self.fixed(shared, mac) },
+            _ => Fact::SourceRefused { mac, on, limit: self.limit(shared, known.is_some()) },
         })
     }
     /// The limit that prevents learning a new address, or moving a known one (`moving`).
@@ -336,7 +342,7 @@ impl Describer<'_> {
 
     /// The group and the source of a packet to which snooping limits a frame, with the ports that get it.
     fn members(&self) -> Option<(IpAddr, IpAddr, PortSet)> {
-        let vlan = VlanId::new(self.journal.vlan)?;
+        let (_, vlan) = self.vlans()?;
         match self.packet()? {
             Packet::Group { group, source } => {
                 mdb::members(self.tables, vlan, group, source).map(|ports| (group, source, ports))

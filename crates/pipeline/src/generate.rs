@@ -117,6 +117,15 @@ impl State {
         self.plane.vlans.values_mut().for_each(|vlan| vlan.acl = Default::default());
         self
     }
+    /// The same state without private VLANs, for planes that have none.
+    #[must_use]
+    pub fn without_private_vlans(mut self) -> Self {
+        self.plane.vlans.values_mut().for_each(|vlan| vlan.shares = None);
+        for port in self.plane.ports.values_mut().filter(|port| port.private) {
+            (port.private, port.untagged) = (false, port.pvid.into_iter().collect());
+        }
+        self
+    }
     /// The same state without monitor sessions, for planes that have none.
     #[must_use]
     pub fn without_monitor_sessions(mut self) -> Self {

@@ -169,8 +169,13 @@ pub struct PortState {
     pub pvid: Option<VlanId>,
     /// VLANs that are sent tagged. Disjoint from `untagged`.
     pub tagged: VlanSet,
-    /// VLANs that are sent untagged. A received frame that is tagged with one of them is accepted, too.
+    /// VLANs that are sent untagged. A received frame that is tagged with one of them is accepted, too, unless the port is
+    /// `private`.
     pub untagged: VlanSet,
+    /// A host or promiscuous port of private VLANs: what it receives belongs to `pvid`, even if it is not a member of that
+    /// VLAN, and what it sends is decided by membership.
+    #[serde(default)]
+    pub private: bool,
     /// Selects the drop reason for the tag of a VLAN that is not allowed: `tagged_on_access` when true, else
     /// `vlan_not_allowed`.
     pub access: bool,
@@ -230,6 +235,7 @@ impl PortState {
             pvid: None,
             tagged: VlanSet::EMPTY,
             untagged: VlanSet::EMPTY,
+            private: false,
             access: false,
             learning: true,
             isolated: false,
@@ -386,6 +392,19 @@ pub struct VlanState {
     /// The VLAN's map, as a list for each family: for frames that are received in the VLAN or routed into it.
     #[serde(default)]
     pub acl: AclBindings,
+    /// Of a secondary private VLAN: what it shares with its primary VLAN.
+    #[serde(default)]
+    pub shares: Option<Shares>,
+}
+
+/// What a secondary private VLAN shares with its primary VLAN: the addresses of the FDB (shared VLAN learning, IEEE
+/// 802.1Q-2018, 8.8.8) and the members of multicast groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shares {
+    /// The primary VLAN, which is not a secondary one itself.
+    pub primary: VlanId,
+    /// True if frames of this VLAN also reach the router interface of the primary VLAN.
+    pub routed: bool,
 }
 
 impl Default for VlanState {
@@ -396,6 +415,7 @@ impl Default for VlanState {
             instance: InstanceId::default(),
             snooping: [None; 2],
             acl: AclBindings::default(),
+            shares: None,
         }
     }
 }

@@ -41,6 +41,7 @@ pub fn check(state: &PlaneState) -> Result<(), String> {
         }
     }
     acls(state)?;
+    check_shares(state)?;
     let mut tags = BTreeSet::new();
     for port in state.ports.values() {
         let PortKind::Subinterface { parent, vlan } = port.kind else { continue };
@@ -48,6 +49,32 @@ pub fn check(state: &PlaneState) -> Result<(), String> {
             return Err(format!(
                 "subinterface {} has no routed port, or another subinterface has its tag",
                 port.name
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_shares(state: &PlaneState) -> Result<(), String> {
+    for (vlan, own) in &state.vlans {
+        let Some(shares) = own.shares else { continue };
+        let primary = state.vlans.get(&shares.primary);
+        if shares.primary == *vlan || primary.is_none_or(|primary| primary.shares.is_some()) {
+            return Err(format!(
+                "VLAN {vlan} shares the addresses of VLAN {}, which is no primary VLAN",
+                shares.primary
+            ));
+        }
+        if primary.is_some_and(|primary| primary.instance != own.instance) {
+            return Err(format!(
+                "VLAN {vlan} is in another spanning tree than its primary VLAN {}",
+                shares.primary
+            ));
+        }
+        let on = |rif: &crate::route::RifState| matches!(rif.attachment, RifAttachment::Vlan { vlan: at, .. } if at == *vlan);
+        if state.rifs.values().any(on) {
+            return Err(format!(
+                "VLAN {vlan} is a secondary private VLAN and has a router interface of its own"
             ));
         }
     }

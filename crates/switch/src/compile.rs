@@ -13,14 +13,16 @@ use crate::facts::{Facts, LinkFacts};
 use crate::identity::Identity;
 use crate::monitor;
 use crate::ports::PortIds;
+use crate::private_vlan;
 use crate::snooping;
 
+pub use crate::membership::{Membership, membership};
 pub use crate::names::*;
 
 use lanyard_config::aggregation::channel_of;
-use lanyard_config::{Config, Interface, InterfaceName, StaticTarget, Switchport, SwitchportMode};
+use lanyard_config::{Config, Interface, InterfaceName, StaticTarget, SwitchportMode};
 use lanyard_pipeline::state::{
-    Delivery, FdbTarget, GlobalState, HookChoice, PlaneState, PortKind, PortState, Tpid, VlanState,
+    Delivery, FdbTarget, GlobalState, HookChoice, PlaneState, PortKind, PortState, VlanState,
 };
 use lanyard_types::{PortId, Tunnelled, VlanId, VlanSet};
 use std::collections::BTreeMap;
@@ -31,9 +33,10 @@ use std::collections::BTreeMap;
 pub fn compile(config: &Config, facts: &Facts, ports: &PortIds, identity: &Identity) -> PlaneState {
     let mut state =
         PlaneState { global: global(config), vlans: active_vlans(config), ..PlaneState::default() };
+    private_vlan::overlay(config, &mut state);
     for (name, interface) in switchports(config) {
         let Some(port) = ports.get(name) else { continue };
-        let mut compiled = switchport(name, interface, facts, config.tag_native);
+        let mut compiled = switchport(config, name, interface, facts);
         if let Some(channel) = channel_of(name) {
             compiled = aggregation::channel_port(config, facts, channel, compiled);
         }
@@ -44,7 +47,7 @@ pub fn compile(config: &Config, facts: &Facts, ports: &PortIds, identity: &Ident
         if let (Some(port), Some(interface)) =
             (ports.get(&name), config.interfaces.get(&InterfaceName::Netdev(name.clone())))
         {
-            state.ports.insert(port, switchport(&name, interface, facts, config.tag_native));
+            state.ports.insert(port, switchport(config, &name, interface, facts));
         }
     }
     for (name, channel, _, interface) in members(config) {
@@ -54,7 +57,7 @@ pub fn compile(config: &Config, facts: &Facts, ports: &PortIds, identity: &Ident
             continue;
         };
         let own = Interface { switchport: aggregation::switchport(channel, like), ..interface.clone() };
-        let own = switchport(name, &own, facts, config.tag_native);
+        let own = switchport(config, name, &own, facts);
         state.ports.insert(port, aggregation::member_port(of, channel, own));
     }
     routed_channel_ports(config, facts, ports, &mut state);
@@ -62,7 +65,8 @@ pub fn compile(config: &Config, facts: &Facts, ports: &PortIds, identity: &Ident
         if let Some(port) = ports.get(&pipeline_end(vlan)) {
             let host_up = facts.get(&host_end(vlan)).is_some_and(|link| link.admin_up);
             let enabled = host_up && line_up(vlan, interface, &state);
-            let made = vlan_interface(&pipeline_end(vlan), vlan, enabled, interface, facts);
+            let mut made = vlan_interface(&pipeline_end(vlan), vlan, enabled, interface, facts);
+            private_vlan::interface(config, vlan, &mut made);
             state.ports.insert(port, made);
         }
     }
@@ -87,7 +91,7 @@ fn routed_channel_ports(config: &Config, facts: &Facts, ports: &PortIds, state: 
         let (Some(port), Some(up)) = (ports.get(&name), ports.get(&inner)) else { continue };
         state.vlans.insert(vlan, VlanState::default());
         let own = Interface { switchport: aggregation::switchport(channel, interface), ..interface.clone() };
-        let own = switchport(&name, &own, facts, config.tag_native);
+        let own = switchport(config, &name, &own, facts);
         state.ports.insert(port, aggregation::channel_port(config, facts, channel, own));
         let host_up = facts.get(&name).is_some_and(|link| link.admin_up);
         let enabled = host_up && line_up(vlan, interface, state);
@@ -118,17 +122,19 @@ fn active_vlans(config: &Config) -> BTreeMap<VlanId, VlanState> {
     active.map(|(vlan, _)| (*vlan, lower(*vlan))).collect()
 }
 
-fn switchport(name: &str, interface: &Interface, facts: &Facts, tag_native: bool) -> PortState {
+fn switchport(config: &Config, name: &str, interface: &Interface, facts: &Facts) -> PortState {
     let link = facts.usable(name);
     let words = &interface.switchport;
-    let membership = membership(words, tag_native);
+    let plain = membership(words, config.tag_native);
+    let (membership, private) = private_vlan::membership(config, words, plain);
     PortState {
         enabled: !interface.shutdown && link.is_some_and(LinkFacts::forwards),
         tpid: membership.tpid,
         pvid: membership.pvid,
         tagged: membership.tagged,
         untagged: membership.untagged,
-        access: words.mode == SwitchportMode::Access,
+        private,
+        access: !matches!(words.mode, SwitchportMode::Trunk | SwitchportMode::Tunnel),
         learning: words.learning,
         isolated: words.protected,
         flood_unicast: !words.block_unicast,
@@ -148,46 +154,6 @@ impl LinkFacts {
     #[must_use]
     pub const fn forwards(&self) -> bool {
         self.admin_up && self.carrier
-    }
-}
-
-/// The VLAN membership that a port's mode means.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Membership {
-    /// The tag the port recognises.
-    pub tpid: Tpid,
-    /// VLAN of untagged frames.
-    pub pvid: Option<VlanId>,
-    /// VLANs sent tagged.
-    pub tagged: VlanSet,
-    /// VLANs sent untagged.
-    pub untagged: VlanSet,
-}
-
-/// The membership for a switchport configuration. A port is also a member of VLANs that are not
-/// active: whether a VLAN forwards is a property of the VLAN.
-#[must_use]
-pub fn membership(words: &Switchport, tag_native: bool) -> Membership {
-    let one = |tpid| Membership {
-        tpid,
-        pvid: Some(words.access_vlan),
-        tagged: VlanSet::EMPTY,
-        untagged: [words.access_vlan].into_iter().collect(),
-    };
-    match words.mode {
-        SwitchportMode::Access => one(Tpid::Dot1q),
-        SwitchportMode::Tunnel => one(Tpid::None),
-        SwitchportMode::Trunk => {
-            let native =
-                Some(words.native_vlan).filter(|native| words.allowed_vlans.contains(*native) && !tag_native);
-            let untagged: VlanSet = native.into_iter().collect();
-            Membership {
-                tpid: words.tpid,
-                pvid: native,
-                tagged: words.allowed_vlans.difference(&untagged),
-                untagged,
-            }
-        }
     }
 }
 

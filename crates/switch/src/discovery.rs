@@ -5,7 +5,7 @@ use crate::facts::Facts;
 use crate::identity::Identity;
 use crate::names::host_end;
 use crate::ports::PortIds;
-use lanyard_config::{Config, Interface, InterfaceName, Role, SwitchportMode};
+use lanyard_config::{Config, Interface, InterfaceName, Role};
 use lanyard_lldp::{AdminStatus, PortConfig, System};
 use lanyard_pipeline::state::{GlobalState, ReservedAction};
 use lanyard_types::{PortId, VlanId};
@@ -114,21 +114,14 @@ pub fn links(lowered: &lanyard_lldp::Config, facts: &Facts) -> Vec<(PortId, bool
 }
 
 fn native(interface: &Interface) -> VlanId {
-    let words = &interface.switchport;
-    match words.mode {
-        SwitchportMode::Trunk => words.native_vlan,
-        SwitchportMode::Access | SwitchportMode::Tunnel => words.access_vlan,
-    }
+    interface.switchport.untagged_vlan()
 }
 
 /// The VLANs of a switch port with their names, the lowest first.
 fn vlan_names(config: &Config, interface: &Interface) -> Vec<(VlanId, String)> {
     let words = &interface.switchport;
-    let carried = |vlan: VlanId| match words.mode {
-        SwitchportMode::Trunk => words.allowed_vlans.contains(vlan),
-        SwitchportMode::Access | SwitchportMode::Tunnel => words.access_vlan == vlan,
-    };
-    let vlans = config.vlans.iter().filter(|(vlan, _)| interface.role == Role::Switchport && carried(**vlan));
+    let carries = |vlan: VlanId| interface.role == Role::Switchport && words.carries(vlan);
+    let vlans = config.vlans.iter().filter(|(vlan, _)| carries(**vlan));
     vlans.map(|(vlan, settings)| (*vlan, settings.display_name(*vlan))).take(MAX_VLAN_NAMES).collect()
 }
 

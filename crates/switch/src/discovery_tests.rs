@@ -1,6 +1,6 @@
 use super::*;
 use crate::facts::LinkFacts;
-use lanyard_config::{Role, Vlan};
+use lanyard_config::{Role, SwitchportMode, Vlan};
 use lanyard_lldp::Protocol;
 use lanyard_types::MacAddr;
 

@@ -10,7 +10,7 @@
 use crate::names::switchports;
 use crate::ports::PortIds;
 use crate::refused::Refused;
-use lanyard_config::{Config, Interface, InterfaceName, SecureKind, Switchport, SwitchportMode};
+use lanyard_config::{Config, Interface, InterfaceName, SecureKind, Switchport};
 use lanyard_pipeline::state::{FdbTarget, PlaneState};
 use lanyard_types::{MacAddr, VlanId};
 use serde::{Deserialize, Serialize};
@@ -37,10 +37,7 @@ pub struct Learned {
 /// The VLAN of a configured address: its own, or that of untagged frames.
 #[must_use]
 pub fn vlan_of(port: &Switchport, vlan: Option<VlanId>) -> VlanId {
-    vlan.unwrap_or(match port.mode {
-        SwitchportMode::Trunk => port.native_vlan,
-        SwitchportMode::Access | SwitchportMode::Tunnel => port.access_vlan,
-    })
+    vlan.unwrap_or(port.untagged_vlan())
 }
 
 /// The configured and sticky addresses of a port.
@@ -98,11 +95,9 @@ impl SecureAddresses {
         for (name, list) in &mut self.ports {
             let Some(port) = ports.get(name.as_str()) else { continue };
             let fixed: BTreeSet<_> = configured(port).map(|(vlan, mac, _)| (vlan, mac)).collect();
-            let carries = |vlan: VlanId| match port.mode {
-                SwitchportMode::Trunk => port.allowed_vlans.contains(vlan),
-                SwitchportMode::Access | SwitchportMode::Tunnel => port.access_vlan == vlan,
-            };
-            list.retain(|learned| carries(learned.vlan) && !fixed.contains(&(learned.vlan, learned.mac)));
+            list.retain(|learned| {
+                port.carries(learned.vlan) && !fixed.contains(&(learned.vlan, learned.mac))
+            });
             list.truncate((port.security.maximum as usize).saturating_sub(fixed.len()));
         }
         self.ports.retain(|_, list| !list.is_empty());

@@ -129,6 +129,56 @@ pub enum Refused {
     /// A subinterface whose parent is no routed port.
     #[error("the parent of {0} is no routed port")]
     NoParent(String),
+    /// A secondary VLAN that two primary VLANs name.
+    #[error(
+        "VLAN {secondary} is associated with primary VLAN {first} already: remove it there before VLAN {second} takes it \
+         (private-vlan association remove {secondary})"
+    )]
+    PrivateTwice {
+        /// The secondary VLAN.
+        secondary: VlanId,
+        /// One primary VLAN.
+        first: VlanId,
+        /// The other one.
+        second: VlanId,
+    },
+    /// A primary VLAN with two isolated VLANs.
+    #[error(
+        "primary VLAN {primary} has the isolated VLAN {first} already, and one is the most: make VLAN {second} a community, or \
+         remove one of them (private-vlan association remove {first})"
+    )]
+    PrivateIsolated {
+        /// The primary VLAN.
+        primary: VlanId,
+        /// One isolated VLAN.
+        first: VlanId,
+        /// The other one.
+        second: VlanId,
+    },
+    /// A VLAN interface of a secondary VLAN.
+    #[error(
+        "VLAN {vlan} is a secondary private VLAN and has no interface: remove interface vlan {vlan}, and map the VLAN under \
+         interface vlan {primary} (private-vlan mapping {vlan})"
+    )]
+    PrivateInterface {
+        /// The secondary VLAN.
+        vlan: VlanId,
+        /// Its primary VLAN.
+        primary: VlanId,
+    },
+    /// A static address in a secondary VLAN.
+    #[error(
+        "the static address {mac} is in the secondary private VLAN {vlan}, which shares the addresses of VLAN {primary}: enter \
+         it with vlan {primary}"
+    )]
+    PrivateStatic {
+        /// The address.
+        mac: MacAddr,
+        /// The secondary VLAN.
+        vlan: VlanId,
+        /// Its primary VLAN.
+        primary: VlanId,
+    },
     /// A static route out of an interface of another table.
     #[error(
         "{interface} is {}, the route to {prefix} is {}: a route leads out of an interface of its own table",

@@ -4,11 +4,12 @@
 use crate::identity::Identity;
 use crate::ports::PortIds;
 use lanyard_config::{Config, FamilySnooping, InterfaceName, SnoopingSettings, VlanSnooping};
-use lanyard_pipeline::state::{PlaneState, PortKind, Unregistered};
+use lanyard_pipeline::state::{PlaneState, PortKind, PortState, Unregistered, VlanState};
 use lanyard_snoop::{Querier, VlanConfig, link_local};
 use lanyard_types::{Family, PortId, PortSet, VlanId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 /// Default seconds between two general queries (RFC 3376, 8.2; RFC 3810, 9.2).
 const QUERY_INTERVAL_S: u16 = 125;
@@ -20,12 +21,23 @@ const LAST_MEMBER_MS: u16 = 1000;
 const ROBUSTNESS: u8 = 2;
 
 /// How a port classifies frames: the EtherType of its tag, and the VLAN of frames without one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Classifier {
     /// `None`: the port recognises no tag.
     pub tpid: Option<u16>,
     /// `None`: frames without a tag are not accepted.
     pub pvid: Option<VlanId>,
+    /// Secondary private VLANs, with the primary VLANs in which their groups are.
+    pub primaries: Arc<BTreeMap<VlanId, VlanId>>,
+}
+
+impl Classifier {
+    /// The VLAN in which the groups of a frame with this VID are; `None`: without a tag, or with a priority tag.
+    #[must_use]
+    pub fn vlan(&self, vid: Option<u16>) -> Option<VlanId> {
+        let vlan = vid.filter(|vid| *vid != 0).map_or(self.pvid, VlanId::new)?;
+        Some(self.primaries.get(&vlan).copied().unwrap_or(vlan))
+    }
 }
 
 /// What the plane does in a VLAN, by `Family::index()`.
@@ -42,7 +54,14 @@ pub fn of_vlan(config: &Config, vlan: VlanId) -> [Option<Unregistered>; 2] {
 pub fn classifiers(state: &PlaneState) -> BTreeMap<PortId, Classifier> {
     let bridges =
         state.ports.iter().filter(|(_, port)| matches!(port.kind, PortKind::Netdev | PortKind::Svi(_)));
-    bridges.map(|(id, port)| (*id, Classifier { tpid: port.tpid.ethertype(), pvid: port.pvid })).collect()
+    let primary = |(id, vlan): (&VlanId, &VlanState)| Some((*id, vlan.shares?.primary));
+    let primaries = Arc::new(state.vlans.iter().filter_map(primary).collect());
+    let classifier = |port: &PortState| Classifier {
+        tpid: port.tpid.ethertype(),
+        pvid: port.pvid,
+        primaries: Arc::clone(&primaries),
+    };
+    bridges.map(|(id, port)| (*id, classifier(port))).collect()
 }
 
 /// The configuration of the machines: the VLANs of `state` that are snooped, each with its enabled ports.
@@ -56,7 +75,8 @@ pub fn lower(
     let mut lowered = lanyard_snoop::Config { mac: identity.base_mac, vlans: BTreeMap::new() };
     for family in Family::ALL {
         let snooping = config.snooping.of(family);
-        for vlan in state.vlans.keys().filter(|vlan| snooping.is_on(**vlan)) {
+        let snooped = state.vlans.iter().filter(|(vlan, own)| own.shares.is_none() && snooping.is_on(**vlan));
+        for (vlan, _) in snooped {
             let vlan_config = one(config, state, ports, identity, family, *vlan);
             lowered.vlans.insert((*vlan, family), vlan_config);
         }

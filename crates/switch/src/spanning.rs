@@ -119,7 +119,8 @@ pub fn lower(config: &Config, ports: &PortIds, identity: &Identity) -> Option<la
             tree.vlans.iter().map(|(vlan, settings)| (vlan.get(), lower_tree(*settings))).collect()
         }
     };
-    bridge.vlans = live_vlans(config).difference(&tree.no_tree);
+    bridge.vlans =
+        live_vlans(config).difference(&tree.no_tree).difference(&crate::private_vlan::without_tree(config));
     bridge.portfast_default = tree.portfast_default;
     bridge.bpduguard_default = tree.bpduguard_default;
     bridge.bpdufilter_default = tree.bpdufilter_default;
@@ -176,7 +177,7 @@ fn lower_port(interface: &Interface, mode: Mode) -> PortConfig {
             SwitchportMode::Trunk => {
                 PortVlans::Trunk { native: port.native_vlan, allowed: port.allowed_vlans.clone() }
             }
-            SwitchportMode::Access | SwitchportMode::Tunnel => PortVlans::Access(port.access_vlan),
+            _ => PortVlans::Access(port.untagged_vlan()),
         },
         ..default
     }
@@ -390,6 +391,7 @@ impl Spanning {
         for (vlan, settings) in &mut state.vlans {
             settings.instance = self.bridge.instance_of(*vlan);
         }
+        crate::private_vlan::follow_trees(state);
         let mut trees = 0;
         let mut at_port: BTreeMap<PortId, u32> = BTreeMap::new();
         for (_, port, _) in self.bridge.states() {

@@ -86,7 +86,9 @@ pub fn config(text: &str) -> Config {
             }
             ["vlan", vlan, ..] => {
                 let (suspended, shutdown) = (words.contains(&"suspend"), words.contains(&"shutdown"));
-                config.vlans.insert(vlan.parse().expect("a VLAN"), Vlan { name: None, suspended, shutdown });
+                config
+                    .vlans
+                    .insert(vlan.parse().expect("a VLAN"), Vlan { suspended, shutdown, ..Vlan::default() });
             }
             _ => panic!("{line}?"),
         }

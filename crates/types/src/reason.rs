@@ -185,6 +185,9 @@ named! {
         PortSecurity = 43, "port_security";
         /// mirror: received at a port that is the destination of a monitor session.
         MirrorDestination = 44, "mirror_destination";
+        /// vlan_egress: the destination is at a host or promiscuous port to which no frame of this private VLAN may go: from
+        /// an isolated port to another, or between communities.
+        PrivateVlan = 45, "private_vlan";
     }
 }
 
@@ -460,6 +463,7 @@ impl DropReason {
             Self::EgressNotMember
             | Self::EgressStp
             | Self::Isolated
+            | Self::PrivateVlan
             | Self::MtuExceeded
             | Self::EgressDown => Stage::VlanEgress,
             Self::TransmitFailed => Stage::Replicate,

@@ -42,6 +42,7 @@ pub static LINES: LazyLock<Vec<&'static [Line<Interface>]>> = LazyLock::new(|| {
     let features = super::FEATURES.iter().map(|feature| feature.lines);
     let after = [
         AFTER_FEATURES,
+        super::SVI_LINES,
         layer3::HEAD,
         LINK,
         platform::PORT,

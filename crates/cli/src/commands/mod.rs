@@ -28,6 +28,7 @@ mod monitor;
 mod ntp;
 mod platform;
 mod port_security;
+mod private_vlan;
 mod route;
 mod session;
 mod shared;
@@ -67,7 +68,10 @@ const COMMON: &[Node] = &[
 pub const FEATURES: &[Feature] = &[storm_control::FEATURE, l2protocol_tunnel::FEATURE];
 
 /// Lines of switch ports in files of their own, which the running configuration prints before those of features.
-pub const PORT_LINES: &[&[Line<lanyard_config::Interface>]] = &[port_security::LINES];
+pub const PORT_LINES: &[&[Line<lanyard_config::Interface>]] = &[private_vlan::PORT, port_security::LINES];
+
+/// Lines of VLAN interfaces in a file of their own.
+pub const SVI_LINES: &[Line<lanyard_config::Interface>] = private_vlan::SVI;
 
 /// The trees of the modes, those of the configuration modes each with the commands that every mode has.
 pub struct Trees {
@@ -130,6 +134,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         snooping::PORT_GROUPS,
         aggregation::PORT_GROUPS,
         port_security::GROUPS,
+        private_vlan::PORT_GROUPS,
         accepted::PORT_GROUPS,
     ];
     let interface: Vec<_> =
@@ -139,7 +144,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         global: whole(global(), &[]),
         session: whole(global(), session::TREE),
         interface: whole(branch(&interface, &interface::LINES), &[]),
-        vlan: whole(branch(vlan::GROUPS, &[vlan::LINES]), &[]),
+        vlan: whole(branch(&[vlan::GROUPS, private_vlan::VLAN_GROUPS].concat(), vlan::TABLES), &[]),
         mst: whole(branch(&[], &[spanning_tree::REGION]), &[]),
         vrf: whole(branch(vrf::GROUPS, &[vrf::LINES]), &[]),
         track: whole(branch(&[], &[track::LINES]), &[]),

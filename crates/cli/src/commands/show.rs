@@ -69,6 +69,7 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
         aggregation::SHOW_INTERNAL_VLANS,
         kw("id", "VLAN status by VLAN id").then(&[arg(Kind::VlanList, "VLAN IDs").exec(vlan)]),
         kw("name", "VLAN status by VLAN name").then(&[arg(Kind::Word("WORD", 32), "A VLAN name").exec(vlan)]),
+        super::private_vlan::SHOW,
     ]),
     show_ip::VRFS,
     show_ip::VRRP,

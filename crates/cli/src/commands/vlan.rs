@@ -17,7 +17,7 @@ use lanyard_types::VlanId;
 const MAX_NAME: usize = 32;
 
 /// Under `vlan LIST`.
-pub const LINES: &[Line<Vlan>] = &[
+const LINES: &[Line<Vlan>] = &[
     // Another table stores and prints this limit, with the other lines of the address table.
     Line::unprinted("mac address-table", LIMIT),
     Line::own("", NAME, |vlan| vlan.name.iter().map(|name| format!("name {name}")).collect()),
@@ -48,6 +48,9 @@ pub const LINES: &[Line<Vlan>] = &[
         })
         .line(),
 ];
+
+/// The tables of `(config-vlan)#`, in the order in which the running configuration prints them.
+pub const TABLES: &[&[Line<Vlan>]] = &[LINES, super::private_vlan::VLAN];
 
 /// The help texts of keywords that do not end a line.
 pub const GROUPS: &[(&str, &str)] =

@@ -181,6 +181,7 @@ fn switchport(s: &SwitchportView) -> String {
         ("Trunking Native Mode VLAN", vlan(s.native_vlan, &s.native_vlan_name)),
         ("Administrative Native VLAN tagging", enabled(s.native_tagged).to_lowercase()),
         ("Trunking VLANs Enabled", allowed),
+        ("Operational private-vlan", s.private_vlans.clone().unwrap_or_else(|| "none".into())),
         ("Protected", s.protected.to_string()),
         ("Unknown unicast blocked", enabled(s.block_unicast).to_lowercase()),
         ("Unknown multicast blocked", enabled(s.block_multicast).to_lowercase()),

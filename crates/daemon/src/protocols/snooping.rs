@@ -188,8 +188,7 @@ impl Protocol for Snooping {
     fn handle_frame(&mut self, now: u64, port: PortId, frame: &[u8]) {
         let Some(classifier) = self.classifiers.get(&port) else { return };
         let tag = classifier.tpid.and_then(|tpid| Frame::new(frame).ok()?.tag(tpid).ok().flatten());
-        let vlan = tag.map(|tag| tag.vid).filter(|vid| *vid != 0);
-        let Some(vlan) = vlan.map_or(classifier.pvid, VlanId::new) else { return };
+        let Some(vlan) = classifier.vlan(tag.map(|tag| tag.vid)) else { return };
         // A refused message has been counted.
         if tag.is_none() {
             let _ = self.machines.handle_frame(now, vlan, port, frame);

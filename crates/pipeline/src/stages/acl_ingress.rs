@@ -67,7 +67,8 @@ pub(super) fn run(
     if map.is_some_and(|map| !judged.passes(tables, map, hits)) {
         return Err(DropReason::AclVlanIn);
     }
-    let rif = tables.rifs.on_vlan(class.vlan).filter(|_| ingress.kind == PortKind::Netdev);
+    let rif =
+        tables.rifs.on_vlan(tables.vlans.routed(class.vlan)).filter(|_| ingress.kind == PortKind::Netdev);
     let up = rif.filter(|(_, rif)| route::is_for(rif, frame.dst)).and_then(|(_, rif)| rif.attachment.up());
     let lists = up.and_then(|up| tables.ports.get(up)).map(|up| &up.acl_out);
     if lists.is_some_and(|lists| !judged.passes(tables, lists, hits)) {

@@ -59,10 +59,10 @@ pub(super) fn run(
     // The source counts as learned before the destination is looked up, so a frame to its own sender does not
     // leave.
     let learned = match learn {
-        Learn::At { vlan, mac, port } if (*vlan, *mac) == (class.vlan, frame.dst) => Some(*port),
+        Learn::At { vlan, mac, port } if (*vlan, *mac) == (class.shared, frame.dst) => Some(*port),
         _ => None,
     };
-    let found = match (learned, tables.fdb.get(class.vlan, frame.dst)) {
+    let found = match (learned, tables.fdb.get(class.shared, frame.dst)) {
         (Some(port), _) => Some(Some(port)),
         (None, found) => found.map(|found| found.port),
     };

@@ -83,7 +83,7 @@ pub(super) fn run(
     learn: &mut Learn,
     notes: &mut Notes,
 ) -> Result<(), Verdict> {
-    let found = tables.fdb.get(class.vlan, frame.src);
+    let found = tables.fdb.get(class.shared, frame.src);
     if found.is_some_and(|found| found.port.is_none()) {
         return Err(Verdict::Dropped(DropReason::SourceBlackhole));
     }
@@ -91,13 +91,13 @@ pub(super) fn run(
     if !learning || !ingress.learning || matches!(ingress.kind, PortKind::Svi(_)) {
         notes.say(Stage::Learn, || Fact::LearningOff);
     } else {
-        *learn = decide(tables, arrival.port, ingress, frame.src, class.vlan, found);
+        *learn = decide(tables, arrival.port, ingress, frame.src, class.shared, found);
         notes.say(Stage::Learn, || fact(tables, ingress, frame.src, found, *learn));
     }
     let here = found.is_some_and(|found| found.port == Some(arrival.port));
     if ingress.stages.secure && !here && !matches!(learn, Learn::At { .. }) {
         let limit = if let Learn::Refused(limit) = learn { Some(*limit) } else { None };
-        *learn = Learn::Violation { vlan: class.vlan, mac: frame.src, port: arrival.port, limit };
+        *learn = Learn::Violation { vlan: class.shared, mac: frame.src, port: arrival.port, limit };
         return Err(Verdict::Dropped(DropReason::PortSecurity));
     }
     if class.stp == StpState::Learning {

@@ -56,6 +56,7 @@ pub(crate) fn randomise(seed: u64, plane: &mut PlaneState) {
     mirror::randomise(&mut rng(Stage::Mirror), plane);
     snoop::randomise(&mut rng(Stage::Snoop), plane);
     acl_ingress::randomise(&mut rng(Stage::AclIngress), plane);
+    vlan_ingress::randomise(&mut rng(Stage::VlanIngress), plane);
 }
 
 /// What stages keep from one frame to the next.
@@ -247,7 +248,8 @@ impl Passage<'_> {
     fn leaving(&self, frame: &Parsed, vlan: VlanId) -> Result<Class, Verdict> {
         let state = self.tables.vlans.get(vlan).ok_or(Verdict::Dropped(DropReason::NoEgress))?;
         let tag = Tag { vid: vlan.get(), ..frame.tag.unwrap_or_default() };
-        Ok(Class { vlan, instance: state.instance, stp: StpState::Forwarding, tag })
+        let shared = self.tables.vlans.shared(vlan);
+        Ok(Class { vlan, instance: state.instance, shared, stp: StpState::Forwarding, tag })
     }
 
     /// Runs the remaining stages in a VLAN. A routed frame has no ingress port, so none is left out of its flood. `members`

@@ -87,7 +87,9 @@ pub(super) fn run(
         }
         PortKind::Svi(_) => return Ok(Onward::Bridge),
         PortKind::Netdev => {
-            let Some((id, rif)) = class.and_then(|class| tables.rifs.on_vlan(class.vlan)) else {
+            let Some((id, rif)) =
+                class.and_then(|class| tables.rifs.on_vlan(tables.vlans.routed(class.vlan)))
+            else {
                 return Ok(Onward::Bridge);
             };
             (Some((id, rif)), None)

@@ -26,7 +26,7 @@ pub(super) fn run(
     class: &Class,
     notes: &mut Notes,
 ) -> Result<Option<PortSet>, Verdict> {
-    let snooping = tables.vlans.get(class.vlan).map(|vlan| vlan.snooping).unwrap_or_default();
+    let snooping = tables.vlans.get(class.shared).map(|vlan| vlan.snooping).unwrap_or_default();
     if snooping == [None; 2] || !frame.dst.is_group() {
         return Ok(None);
     }
@@ -44,7 +44,7 @@ pub(super) fn run(
             Err(Verdict::Trapped(reason))
         }
         Some(Packet::Group { group, source }) => {
-            let ports = members(tables, class.vlan, group, source, unregistered);
+            let ports = members(tables, class.shared, group, source, unregistered);
             if let Some(ports) = &ports {
                 let count = ports.len();
                 notes.say(Stage::Snoop, || Fact::Members { group, source, ports: count });

@@ -46,10 +46,11 @@ pub(super) fn run(tables: &Tables, ingress: &PortState, frame: &Parsed, class: &
         _ => StormKind::Unicast,
     };
     let routed = || {
-        let rif = tables.rifs.on_vlan(class.vlan).filter(|_| ingress.kind == PortKind::Netdev);
+        let rif =
+            tables.rifs.on_vlan(tables.vlans.routed(class.vlan)).filter(|_| ingress.kind == PortKind::Netdev);
         rif.is_some_and(|(_, rif)| route::is_for(rif, frame.dst))
     };
-    let known = kind == StormKind::Unicast && (tables.fdb.get(class.vlan, frame.dst).is_some() || routed());
+    let known = kind == StormKind::Unicast && (tables.fdb.get(class.shared, frame.dst).is_some() || routed());
     levels[kind.index()].filter(|_| !known).map(|_| kind)
 }
 

@@ -68,7 +68,7 @@ fn unicast(
 ) -> Result<(), DropReason> {
     let state = tables.ports.get(port).filter(|state| state.enabled).ok_or(DropReason::EgressDown)?;
     if !tables.vlans.members(class.vlan).contains(port) {
-        return Err(DropReason::EgressNotMember);
+        return Err(if state.private { DropReason::PrivateVlan } else { DropReason::EgressNotMember });
     }
     if tables.stp.get(class.instance, port) != StpState::Forwarding {
         return Err(DropReason::EgressStp);

@@ -33,6 +33,19 @@ impl Vlans {
     pub fn get(&self, vlan: VlanId) -> Option<&VlanState> {
         self.active[vlan.index()].as_ref()
     }
+    /// The VLAN under which the FDB and the MDB have the addresses and groups of `vlan`: for a secondary private VLAN, its
+    /// primary VLAN.
+    #[must_use]
+    pub fn shared(&self, vlan: VlanId) -> VlanId {
+        self.get(vlan).and_then(|state| state.shares).map_or(vlan, |shares| shares.primary)
+    }
+    /// The VLAN whose router interface `vlan` uses: its own, or for a secondary private VLAN that of its primary VLAN, if it
+    /// may reach it.
+    #[must_use]
+    pub fn routed(&self, vlan: VlanId) -> VlanId {
+        let shares = self.get(vlan).and_then(|state| state.shares).filter(|shares| shares.routed);
+        shares.map_or(vlan, |shares| shares.primary)
+    }
     /// The number of active VLANs.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -125,8 +125,10 @@ proptest! {
             let dst = Frame::new(bytes).unwrap().dst();
             let got: BTreeSet<PortId> = out.sent.iter().map(|(port, _)| *port).collect();
             assert_eq!(got.len(), out.sent.len(), "a port twice");
-            assert!(state.vlans.contains_key(&vlan) && carries(ingress, vlan) && ingress.enabled);
-            match pipeline.fdb().get(vlan, dst).filter(|_| !dst.is_group()) {
+            let receives = if ingress.private { ingress.pvid == Some(vlan) } else { carries(ingress, vlan) };
+            assert!(state.vlans.contains_key(&vlan) && receives && ingress.enabled);
+            let shared = state.vlans[&vlan].shares.map_or(vlan, |shares| shares.primary);
+            match pipeline.fdb().get(shared, dst).filter(|_| !dst.is_group()) {
                 Some(found) => assert_eq!(got, found.port.into_iter().collect()),
                 None => assert_eq!(got, may_flood(state, from, vlan, bytes)),
             }
