@@ -31,6 +31,7 @@ mod names;
 mod packet_filter;
 pub mod port_security;
 pub mod ports;
+mod private_trees;
 mod private_vlan;
 mod refused;
 pub mod rifs;

@@ -91,21 +91,6 @@ pub(crate) fn overlay(config: &Config, state: &mut PlaneState) {
     }
 }
 
-/// Gives secondary VLANs the spanning tree of their primary VLANs.
-pub(crate) fn follow_trees(state: &mut PlaneState) {
-    let instances: BTreeMap<_, _> = state.vlans.iter().map(|(id, vlan)| (*id, vlan.instance)).collect();
-    for vlan in state.vlans.values_mut() {
-        if let Some(instance) = vlan.shares.and_then(|shares| instances.get(&shares.primary)) {
-            vlan.instance = *instance;
-        }
-    }
-}
-
-/// The secondary VLANs that have no spanning tree of their own.
-pub(crate) fn without_tree(config: &Config) -> VlanSet {
-    config.vlans.keys().copied().filter(|vlan| config.primary_of(*vlan).is_some()).collect()
-}
-
 /// Checks the private VLANs of `next`.
 ///
 /// # Errors
@@ -145,6 +130,7 @@ pub(crate) fn check(next: &Config) -> Result<(), Refused> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::private_trees::follow_trees;
     use crate::testing::config;
     use lanyard_pipeline::state::VlanState;
 

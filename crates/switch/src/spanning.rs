@@ -120,7 +120,7 @@ pub fn lower(config: &Config, ports: &PortIds, identity: &Identity) -> Option<la
         }
     };
     bridge.vlans =
-        live_vlans(config).difference(&tree.no_tree).difference(&crate::private_vlan::without_tree(config));
+        live_vlans(config).difference(&tree.no_tree).difference(&crate::private_trees::without_tree(config));
     bridge.portfast_default = tree.portfast_default;
     bridge.bpduguard_default = tree.bpduguard_default;
     bridge.bpdufilter_default = tree.bpdufilter_default;
@@ -391,7 +391,7 @@ impl Spanning {
         for (vlan, settings) in &mut state.vlans {
             settings.instance = self.bridge.instance_of(*vlan);
         }
-        crate::private_vlan::follow_trees(state);
+        crate::private_trees::follow_trees(state);
         let mut trees = 0;
         let mut at_port: BTreeMap<PortId, u32> = BTreeMap::new();
         for (_, port, _) in self.bridge.states() {
