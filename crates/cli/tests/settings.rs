@@ -31,7 +31,7 @@ fn modes() -> Vec<(ConfigMode, &'static [&'static str])> {
                 "interface xe7.5\n encapsulation dot1q 5",
             ],
         ),
-        (ConfigMode::Vlan(VlanSet::EMPTY), &["vlan 11"]),
+        (ConfigMode::Vlan(VlanSet::EMPTY), &["vlan 11", "vlan 11\n private-vlan primary"]),
         (ConfigMode::Mst, &["spanning-tree mst configuration"]),
         (ConfigMode::Line(LineRange::Vty(0, 4)), &["line vty 0 4"]),
         (ConfigMode::SshKeys(Some("ann".into())), &["ip ssh pubkey-chain\n username ann"]),

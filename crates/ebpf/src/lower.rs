@@ -11,6 +11,7 @@ use lanyard_netdev::XdpFeatures;
 use lanyard_pipeline::route::{RifAttachment, RifState, Urpf, VIRTUAL_MACS};
 use lanyard_pipeline::state::{
     Aggregation, CHANNEL_BUCKETS, ChannelMembers, FdbTarget, PlaneState, PortKind, PortState, StpState, Tpid,
+    VlanState,
 };
 use lanyard_plane::FdbKind;
 use lanyard_types::{ChannelId, InstanceId, PortId, RifId, VlanId, VlanSet, VrfId};
@@ -96,7 +97,7 @@ impl Default for PortFacts {
     }
 }
 
-/// `ports[port]`; `rif` is the router interface of a routed port, `snooped` are the VLANs with multicast snooping.
+/// `ports[port]`; `rif` is the router interface of a routed port, `snooped` are the VLANs with multicast snooping,
 /// and `secondary` those that share the addresses of another. `acl_flags`: see [`crate::acl::flags`].
 pub(crate) fn port_row(
     port: &PortState,
@@ -134,14 +135,10 @@ pub(crate) fn port_row(
     flag(facts.leased, abi::PORT_LEASED);
     flag(facts.leased_tags, abi::PORT_LEASED_TAGS);
     flag(facts.whole, abi::PORT_WHOLE);
-    let member = |set: &VlanSet| !set.intersection(snooped).is_empty();
-    flag(member(&port.tagged) || member(&port.untagged), abi::PORT_SNOOP);
-    flag(
-        port.private
-            || port.pvid.is_some_and(|vlan| secondary.contains(vlan))
-            || !port.tagged.union(&port.untagged).intersection(secondary).is_empty(),
-        abi::PORT_PRIVATE,
-    );
+    // A private port receives in its PVID, of which it need not be a member.
+    let carried = port.pvid.into_iter().collect::<VlanSet>().union(&port.tagged).union(&port.untagged);
+    flag(!carried.intersection(snooped).is_empty(), abi::PORT_SNOOP);
+    flag(port.private || !carried.intersection(secondary).is_empty(), abi::PORT_PRIVATE);
     flag(port.tunnelled.stp, abi::PORT_TUNNEL_STP);
     flag(port.tunnelled.cdp, abi::PORT_TUNNEL_CDP);
     flag(port.tunnelled.lldp, abi::PORT_TUNNEL_LLDP);
@@ -243,9 +240,11 @@ impl VlanView {
     }
 }
 
-/// The VLANs with multicast snooping.
+/// The VLANs whose groups are snooped. A secondary private VLAN has the groups of its primary VLAN, and is snooped with it.
 pub(crate) fn snooped_vlans(state: &PlaneState) -> VlanSet {
-    let snooped = state.vlans.iter().filter(|(_, vlan)| vlan.snooping.iter().any(Option::is_some));
+    let on = |vlan: &VlanState| vlan.snooping.iter().any(Option::is_some);
+    let with = |id: VlanId, vlan: &VlanState| vlan.shares.map_or(id, |shares| shares.primary);
+    let snooped = state.vlans.iter().filter(|(id, vlan)| state.vlans.get(&with(**id, vlan)).is_some_and(on));
     snooped.map(|(id, _)| *id).collect()
 }
 
@@ -256,9 +255,8 @@ pub(crate) fn secondary_vlans(state: &PlaneState) -> VlanSet {
 
 /// The secondary private VLANs whose frames reach the router interface of `primary`.
 pub(crate) fn routed_with(state: &PlaneState, primary: VlanId) -> impl Iterator<Item = VlanId> + '_ {
-    let with = move |vlan: &lanyard_pipeline::state::VlanState| {
-        vlan.shares.is_some_and(|shares| shares.routed && shares.primary == primary)
-    };
+    let with =
+        move |vlan: &VlanState| vlan.shares.is_some_and(|shares| shares.routed && shares.primary == primary);
     state.vlans.iter().filter(move |(_, vlan)| with(vlan)).map(|(id, _)| *id)
 }
 

@@ -130,10 +130,10 @@ fn next(args: &Args, held: &VlanSet) -> Result<VlanSet, Refusal> {
     }
     let list = need(args.vlans())?;
     ordinary(&list)?;
-    Ok(match (args.has("add"), args.has("remove")) {
-        (true, _) => held.union(&list),
-        (_, true) => held.difference(&list),
-        _ => list,
+    Ok(match args.among(&[("add", true), ("remove", false)]) {
+        Some(true) => held.union(&list),
+        Some(false) => held.difference(&list),
+        None => list,
     })
 }
 

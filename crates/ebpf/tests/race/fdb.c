@@ -52,6 +52,7 @@ static struct ly_if_slot if_slots[LY_IFMAP];
 static __u32 if_ports[1];
 static struct ly_port ports[LY_PORTS]; /* no port has port security */
 static struct ly_port_vlans port_vlans[1];
+static __u64 shared_vlans[LY_VLANS]; /* no VLAN shares the addresses of another */
 static struct ly_journal journal[1];
 static struct ly_lost lost[1];
 static struct ly_usage fdb_usage[LY_USAGES];
@@ -148,7 +149,8 @@ static __u64 random_key(__u64 *seed)
 /* The treatment of a source address by lanyard_tc. */
 static void learn_source(__u64 key, __u16 port)
 {
-	struct frame f = { .src = key & KEY_MAC_MASK, .vlan = key >> KEY_VLAN_SHIFT, .port_id = port,
+	__u16 vlan = key >> KEY_VLAN_SHIFT;
+	struct frame f = { .src = key & KEY_MAC_MASK, .vlan = vlan, .shared = vlan, .port_id = port,
 			   .port = &ports[port], .pv = LY_PV_LEARN | LY_PV_FORWARD };
 
 	stage_learn(&f);
