@@ -6,6 +6,7 @@ use crate::aggregation::{Aggregation, AggregationPort};
 use crate::appliance::Appliance;
 use crate::discovery::{Discovery, DiscoveryPort};
 use crate::fpm::FpmServer;
+use crate::guard::Guard;
 use crate::layer3::{ForwardingPlane, Layer3, RelayInformation, StaticRoute, Track, Vrf};
 use crate::monitor::MonitorSession;
 use crate::port_security::PortSecurity;
@@ -61,6 +62,8 @@ pub struct Config {
     pub discovery: Discovery,
     /// `ip igmp snooping ...` and `ipv6 mld snooping ...`.
     pub snooping: Snooping,
+    /// `ip dhcp snooping ...`, `ip arp inspection ...`, `ip source binding`.
+    pub guard: Guard,
     /// `port-channel ...` and `lacp ...`.
     pub aggregation: Aggregation,
     /// `fpm server`; `None` is off.
@@ -124,6 +127,7 @@ impl Default for Config {
             errdisable: ErrDisable::default(),
             discovery: Discovery::default(),
             snooping: Snooping::default(),
+            guard: Guard::default(),
             aggregation: Aggregation::default(),
             fpm: None,
             banners: BTreeMap::new(),

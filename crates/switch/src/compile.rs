@@ -10,6 +10,7 @@
 use crate::aggregation;
 use crate::discovery;
 use crate::facts::{Facts, LinkFacts};
+use crate::guard;
 use crate::identity::Identity;
 use crate::monitor;
 use crate::ports::PortIds;
@@ -117,6 +118,7 @@ fn active_vlans(config: &Config) -> BTreeMap<VlanId, VlanState> {
         learning: !config.fdb.no_learning.contains(vlan),
         fdb_limit: config.fdb.vlan_limits.get(&vlan).copied(),
         snooping: snooping::of_vlan(config, vlan),
+        guard: guard::of_vlan(config, vlan),
         ..VlanState::default()
     };
     active.map(|(vlan, _)| (*vlan, lower(*vlan))).collect()

@@ -1,7 +1,7 @@
 //! Stages, their configuration at a port, drop reasons, trap reasons and trap groups. Each name is defined here and
 //! nowhere else.
 
-use crate::PortMirror;
+use crate::{PortGuard, PortMirror};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -67,23 +67,25 @@ named! {
         AclIngress = 6, "acl_ingress";
         /// Limits the rate of frames that would be flooded.
         Storm = 7, "storm";
+        /// First-hop security: inspects DHCP, ARP and IPv6 neighbour discovery, and verifies the source of IPv4 packets.
+        Guard = 8, "guard";
         /// Enters the source address into the FDB.
-        Learn = 8, "learn";
+        Learn = 9, "learn";
         /// Routes frames for the router: header checks, longest match, next hop, rewrite.
-        Route = 9, "route";
+        Route = 10, "route";
         /// Multicast snooping: sends membership messages to the control plane, and limits a group's frames to the ports of
         /// its members.
-        Snoop = 10, "snoop";
+        Snoop = 11, "snoop";
         /// Looks the destination up: one port, or a flood set.
-        Bridge = 11, "bridge";
+        Bridge = 12, "bridge";
         /// Checks what each egress port allows.
-        VlanEgress = 12, "vlan_egress";
+        VlanEgress = 13, "vlan_egress";
         /// Judges the frame by the outbound access lists of its egress VLAN and of each egress port.
-        AclEgress = 13, "acl_egress";
+        AclEgress = 14, "acl_egress";
         /// Rewrites tags and sends the copies in minimum-copy order.
-        Replicate = 14, "replicate";
+        Replicate = 15, "replicate";
         /// Updates counters.
-        Count = 15, "count";
+        Count = 16, "count";
     }
 }
 
@@ -188,6 +190,20 @@ named! {
         /// vlan_egress: the destination is at a host or promiscuous port to which no frame of this private VLAN may go: from
         /// an isolated port to another, or between communities.
         PrivateVlan = 45, "private_vlan";
+        /// guard: an ARP packet whose sender has no such binding at the port (ARP inspection), or that is malformed.
+        ArpInspection = 46, "arp_inspection";
+        /// guard: ARP above the rate that the port allows (`ip arp inspection limit`).
+        ArpRate = 47, "arp_rate";
+        /// guard: a message of a DHCP server at a port that is not trusted (DHCP snooping).
+        DhcpServer = 48, "dhcp_server";
+        /// guard: DHCP above the rate that the port allows (`ip dhcp snooping limit rate`).
+        DhcpRate = 49, "dhcp_rate";
+        /// guard: an IPv4 packet whose source has no binding at the port (IP source guard).
+        SourceGuard = 50, "source_guard";
+        /// guard: a router advertisement or a redirect at a port of hosts (RA guard).
+        RaGuard = 51, "ra_guard";
+        /// guard: a message of a DHCPv6 server at a port of clients (DHCPv6 guard).
+        Dhcpv6Guard = 52, "dhcpv6_guard";
     }
 }
 
@@ -245,6 +261,8 @@ pub struct PortSettings {
     pub storm: [Option<StormLevel>; StormKind::SLOTS],
     /// `learn`: port security. Frames whose source is not, and cannot become, an address of this port are dropped.
     pub secure: bool,
+    /// `guard`: first-hop security.
+    pub guard: PortGuard,
     /// `mirror`: the port's part in monitor sessions. The configuration has the sessions in a place of their own.
     pub mirror: PortMirror,
     /// `storm`: what management does when the stage drops frames; the planes ignore it.
@@ -352,6 +370,10 @@ named! {
         Mld = 17, "mld";
         /// snoop: a PIM hello, in a VLAN with snooping of its family.
         PimHello = 18, "pim_hello";
+        /// guard: a DHCP message in a VLAN with DHCP snooping. The control plane inspects it and sends it on.
+        Dhcp = 19, "dhcp";
+        /// guard: a copy of a frame that the stage has dropped, for the log.
+        Guarded = 20, "guarded";
     }
 }
 
@@ -378,6 +400,10 @@ named! {
         IpOptions = 9, "ip_options";
         /// The messages of hosts and routers about multicast groups.
         Multicast = 10, "multicast";
+        /// DHCP messages in VLANs with DHCP snooping.
+        Dhcp = 11, "dhcp";
+        /// Copies of frames that first-hop security has dropped.
+        Guarded = 12, "guarded";
     }
 }
 
@@ -398,12 +424,14 @@ impl TrapReason {
             // switch itself.
             Self::LocalAddress | Self::RoutePolicy | Self::HostStack => TrapGroup::Host,
             Self::Igmp | Self::Mld | Self::PimHello => TrapGroup::Multicast,
+            Self::Dhcp => TrapGroup::Dhcp,
+            Self::Guarded => TrapGroup::Guarded,
         }
     }
 }
 
 impl TrapReason {
-    /// The stage that traps for this reason: `Trap` and `Snoop` send to the control plane, `Route` to the kernel's IP
+    /// The stage that traps for this reason: `Trap`, `Guard` and `Snoop` send to the control plane, `Route` to the kernel's IP
     /// stack.
     #[must_use]
     pub const fn stage(self) -> Stage {
@@ -421,6 +449,7 @@ impl TrapReason {
             | Self::RoutePolicy
             | Self::HostStack => Stage::Route,
             Self::Igmp | Self::Mld | Self::PimHello => Stage::Snoop,
+            Self::Dhcp | Self::Guarded => Stage::Guard,
         }
     }
 }
@@ -430,7 +459,15 @@ impl DropReason {
     /// a frame as one within the rate.
     #[must_use]
     pub const fn is_over_rate(self) -> bool {
-        matches!(self, Self::TrapPoliced | Self::Storm)
+        matches!(self, Self::TrapPoliced | Self::Storm | Self::ArpRate | Self::DhcpRate)
+    }
+    /// True when a plane sends copies of such frames to the control plane, at a limited rate, for the log.
+    #[must_use]
+    pub const fn is_reported(self) -> bool {
+        matches!(
+            self,
+            Self::ArpInspection | Self::DhcpServer | Self::SourceGuard | Self::RaGuard | Self::Dhcpv6Guard
+        )
     }
     /// The stage that drops for this reason.
     #[must_use]
@@ -453,6 +490,13 @@ impl DropReason {
             Self::AclPortIn | Self::AclVlanIn | Self::AclRouterIn | Self::AclHostOut => Stage::AclIngress,
             Self::AclPortOut | Self::AclVlanOut | Self::AclRouterOut | Self::AclHostIn => Stage::AclEgress,
             Self::Storm => Stage::Storm,
+            Self::ArpInspection
+            | Self::ArpRate
+            | Self::DhcpServer
+            | Self::DhcpRate
+            | Self::SourceGuard
+            | Self::RaGuard
+            | Self::Dhcpv6Guard => Stage::Guard,
             Self::StpLearning | Self::SourceBlackhole | Self::PortSecurity => Stage::Learn,
             Self::IpHeaderInvalid
             | Self::UrpfFailed

@@ -2,7 +2,7 @@
 
 use super::{
     aaa, access, access_list, access_parts, aggregation, banner, discovery, errdisable, forwarding, fpm,
-    interface, interface_names, line, logging, mac, monitor, need, ntp, platform, route, snooping,
+    guard, interface, interface_names, line, logging, mac, monitor, need, ntp, platform, route, snooping,
     spanning_tree, ssh, track, vlan, vrf,
 };
 use crate::args::{Args, Form, Kind, MAX_WORD, short};
@@ -31,14 +31,22 @@ pub const BEFORE: &[&[Line<Config>]] = &[
     errdisable::LINES,
     discovery::GLOBAL,
     snooping::GLOBAL,
+    guard::GLOBAL,
     aggregation::GLOBAL,
     access_parts::LINES,
     access_list::LINES,
 ];
 
 /// The sections that follow: they refer to VLANs, VRFs, tracked objects and interfaces.
-pub const AFTER: &[&[Line<Config>]] =
-    &[access_parts::FILTERS, monitor::LINES, route::ROUTES, route::ARPS, fpm::LINES, banner::LINES];
+pub const AFTER: &[&[Line<Config>]] = &[
+    access_parts::FILTERS,
+    guard::AFTER,
+    monitor::LINES,
+    route::ROUTES,
+    route::ARPS,
+    fpm::LINES,
+    banner::LINES,
+];
 
 /// The help texts of keywords that do not end a line.
 pub const GROUPS: &[(&str, &str)] = &[

@@ -16,6 +16,7 @@ mod files;
 mod forwarding;
 mod fpm;
 pub(crate) mod global;
+pub mod guard;
 pub(crate) mod interface;
 mod interface_names;
 mod ip;
@@ -68,7 +69,7 @@ const COMMON: &[Node] = &[
 pub const FEATURES: &[Feature] = &[storm_control::FEATURE, l2protocol_tunnel::FEATURE];
 
 /// Lines of switch ports in files of their own, which the running configuration prints before those of features.
-pub const PORT_LINES: &[&[Line<lanyard_config::Interface>]] = &[private_vlan::PORT, port_security::LINES];
+pub const PORT_LINES: &[&[Line<lanyard_config::Interface>]] = &[private_vlan::PORT, port_security::LINES, guard::PORT];
 
 /// Lines of VLAN interfaces in a file of their own.
 pub const SVI_LINES: &[Line<lanyard_config::Interface>] = private_vlan::SVI;
@@ -117,6 +118,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         discovery::GROUPS,
         platform::GROUPS,
         snooping::GROUPS,
+        guard::GROUPS,
         ssh::GROUPS,
         logging::GROUPS,
         ntp::GROUPS,
@@ -132,6 +134,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         spanning_tree::PORT_GROUPS,
         discovery::PORT_GROUPS,
         snooping::PORT_GROUPS,
+        guard::PORT_GROUPS,
         aggregation::PORT_GROUPS,
         port_security::GROUPS,
         private_vlan::PORT_GROUPS,

@@ -11,6 +11,7 @@
 //! * `same`: true when what the programs write into a row may stay, because its settings have not changed;
 //! * `CONSTANTS` and `STRUCTURES`: the header, for the test that compares them.
 
+pub(crate) mod guard;
 mod learn;
 mod mirror;
 mod storm;
@@ -87,4 +88,4 @@ macro_rules! stages {
     };
 }
 
-stages! { storm learn mirror }
+stages! { storm guard learn mirror }
