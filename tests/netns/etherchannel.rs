@@ -242,6 +242,18 @@ fn lists_judge_the_frames_of_the_port_channel(plane: Plane) {
 }
 
 /// A VLAN whose only port is the port-channel is routed by its VLAN interface, whichever member has a link.
+/// Hosts 1 and 2 are the far ends of the members, in 10.0.10.0/24; host 3 is in 10.0.20.0/24. Packets pass in both directions while
+/// one member has a link, whichever it is.
+fn routes_by_each_member(bed: &Bed) {
+    for (host, other, member) in [(1, 2, "p1"), (2, 1, "p2")] {
+        bed.host(host).net.ip("link set eth0 up\nroute replace default via 10.0.10.254");
+        bed.host(other).net.ip("link set eth0 down");
+        wait_bundled(bed, &[member]);
+        bed.host(host).reaches("10.0.20.3");
+        bed.host(3).reaches(&format!("10.0.10.{host}"));
+    }
+}
+
 fn a_vlan_interface_routes_at_the_port_channel(plane: Plane) {
     let routed = "interface p3\n switchport access vlan 20\ninterface vlan 10\n ip address 10.0.10.254/24\n\
         interface vlan 20\n ip address 10.0.20.254/24\nip routing\n";
@@ -253,13 +265,7 @@ fn a_vlan_interface_routes_at_the_port_channel(plane: Plane) {
         bed.host(host).address(&format!("10.0.{net}.{host}/24"));
         bed.host(host).net.ip(&format!("route add default via 10.0.{net}.254"));
     }
-    for (host, other, member) in [(1, 2, "p1"), (2, 1, "p2")] {
-        bed.host(host).net.ip("link set eth0 up\nroute replace default via 10.0.10.254");
-        bed.host(other).net.ip("link set eth0 down");
-        wait_bundled(&bed, &[member]);
-        bed.host(host).reaches("10.0.20.3");
-        bed.host(3).reaches(&format!("10.0.10.{host}"));
-    }
+    routes_by_each_member(&bed);
 }
 
 /// Hosts 1 and 2 are the far ends of a routed port-channel, as a Catalyst's configuration has it; host 3 is on a trunk with every
@@ -290,16 +296,7 @@ fn a_routed_port_channel(plane: Plane) {
         bed.host(host).address(&format!("10.0.{net}.{host}/24"));
         bed.host(host).net.ip(&format!("route add default via 10.0.{net}.254"));
     }
-    let by_each_member = || {
-        for (host, other, member) in [(1, 2, "p1"), (2, 1, "p2")] {
-            bed.host(host).net.ip("link set eth0 up\nroute replace default via 10.0.10.254");
-            bed.host(other).net.ip("link set eth0 down");
-            wait_bundled(&bed, &[member]);
-            bed.host(host).reaches("10.0.20.3");
-            bed.host(3).reaches(&format!("10.0.10.{host}"));
-        }
-    };
-    by_each_member();
+    routes_by_each_member(&bed);
     let address = "10.0.10.2";
     bed.by_the_plane(3, 50, address, || bed.host(3).tcp(bed.host(2), address, 4 << 20));
     let brief = bed.exec(&["show ip interface brief"]);
@@ -309,14 +306,14 @@ fn a_routed_port_channel(plane: Plane) {
     wait_bundled(&bed, &[]);
     let connected = || bed.ask("show ip route").to_string().contains("10.0.10.0/24");
     wait_for("the subnet to leave", || (!connected()).then_some(()));
-    by_each_member();
+    routes_by_each_member(&bed);
 
     // The configuration is read again as it is printed.
     bed.exec(&["copy running-config startup-config"]);
     bed.end_daemon(nix::sys::signal::Signal::SIGKILL);
     bed.start();
     wait_bundled(&bed, &["p2"]);
-    by_each_member();
+    routes_by_each_member(&bed);
     // As a switch port it has no addresses and no netdev.
     bed.configure("interface port-channel 1\nswitchport\nswitchport access vlan 20");
     wait_for("the netdev to go", || (!bed.net.links().contains(&"port-channel1".to_owned())).then_some(()));

@@ -1,7 +1,7 @@
 //! `channel-group`, `port-channel ...` and `lacp ...`: link aggregation.
 //!
-//! `interface port-channel N` is an interface named `port-channelN`. Its settings hold for all
-//! its members: what a member has of its own for layer 2 is kept, and has no effect while it is one.
+//! `interface port-channel N` is an interface named `port-channelN`. Its settings hold for all its members: a member's own
+//! layer-2 settings are kept, and have no effect while it is a member.
 
 use crate::{Config, Interface, InterfaceName, Role};
 use lanyard_lacp::Mode;

@@ -137,8 +137,8 @@ impl Membership {
         *self = Self { scheduled: self.scheduled, ..Self::default() };
     }
 
-    /// Takes a record (the tables of RFC 3376, 6.4.1 and 6.4.2), of which at most `most` sources are stored; returns the last-member queries that are due before sources or the
-    /// group are cut off.
+    /// Takes a record (the tables of RFC 3376, 6.4.1 and 6.4.2); returns the last-member queries that are due before sources or
+    /// the group are cut off. With more than `most` sources the group is open for all of them.
     pub(crate) fn take(
         &mut self,
         now: u64,

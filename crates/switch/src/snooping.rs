@@ -3,7 +3,7 @@
 
 use crate::identity::Identity;
 use crate::ports::PortIds;
-use lanyard_config::{Config, FamilySnooping, InterfaceName, SnoopingSettings, VlanSnooping};
+use lanyard_config::{Config, FamilySnooping, Interface, InterfaceName, SnoopingSettings, VlanSnooping};
 use lanyard_pipeline::state::{PlaneState, PortKind, PortState, Unregistered, VlanState};
 use lanyard_snoop::{Querier, VlanConfig, link_local};
 use lanyard_types::{Family, PortId, PortSet, VlanId};
@@ -108,13 +108,12 @@ fn one(
         });
         ids.filter(|port| members.contains(*port)).collect()
     };
-    let limit = |(name, interface): (&InterfaceName, &lanyard_config::Interface)| {
-        let InterfaceName::Netdev(name) = name else { return None };
-        Some((ports.get(name)?, interface.max_groups[family.index()]?))
-    };
-    let source_limit = |(name, interface): (&InterfaceName, &lanyard_config::Interface)| {
-        let InterfaceName::Netdev(name) = name else { return None };
-        Some((ports.get(name)?, interface.max_sources[family.index()]?))
+    let limits = |of: fn(&Interface) -> &[Option<u32>; 2]| {
+        let limit = |(name, interface): (&InterfaceName, &Interface)| {
+            let InterfaceName::Netdev(name) = name else { return None };
+            Some((ports.get(name)?, of(interface)[family.index()]?))
+        };
+        config.interfaces.iter().filter_map(limit).collect()
     };
     let version = settings.querier_version.unwrap_or(match family {
         Family::V4 => 3,
@@ -136,8 +135,8 @@ fn one(
         tcn_solicit: snooping.tcn_solicit,
         static_groups: statics.iter().map(|(group, names)| (*group, named(names))).collect(),
         static_routers: named(mrouters),
-        limits: config.interfaces.iter().filter_map(limit).collect(),
-        source_limits: config.interfaces.iter().filter_map(source_limit).collect(),
+        limits: limits(|interface| &interface.max_groups),
+        source_limits: limits(|interface| &interface.max_sources),
         ports: members,
     }
 }

@@ -39,7 +39,7 @@ pub const LINES: &[Line<Config>] = &[
     .line(),
     Setting::of(
         "sflow sampling-rate",
-        "Sample one received frame in so many",
+        "Set the sampling rate: one of N received frames is sampled",
         &Number::any(field!(Config, sflow.rate), 1, SamplingRate::MAX as u64, "Frames"),
     )
     .line(),
