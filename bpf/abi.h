@@ -10,7 +10,7 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 29
+#define LY_ABI 31
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
@@ -258,11 +258,18 @@ struct ly_snoop_vlan {
 };
 _Static_assert(sizeof(struct ly_snoop_vlan) == 8 + 256, "ly_snoop_vlan");
 
-/* The MDB. mdb_index[bucket] has words `tag << 16 | row`, 0: free; mdb[row] is an entry, and row 0 is one without ports.
- * The control plane writes an entry's row before its word. A row whose word it has removed is not used again while a
- * program may still read it. The ports of an entry change in place if they are in one word, otherwise with the row. */
-#define LY_MDB 16384 /* entries */
-#define LY_MDB_ROWS (2 * LY_MDB + 1) /* as many rows as entries may wait to be used again */
+/* The MDB consists of segments, of which the first mdb_state[0] + 1 (a power of two) are in use; bits of a key's hash choose
+ * the segment. index[bucket] has words `tag << 16 | row`, 0: free; row[row] is an entry, and row 0 is one without ports.
+ *
+ * The control plane writes an entry's row before its word. A row whose word it has removed is not used again while a program
+ * may still read it. The ports of an entry change in place if they are in one word, otherwise with the row. To double the
+ * table it copies the entries that belong to new segments there, then stores mdb_state[0], and later removes the old copies:
+ * a program finds one of the two copies, whichever number of segments it has read. */
+#define LY_MDB_SEGMENTS 16
+#define LY_MDB_SEGMENT 8192 /* entries of a segment */
+#define LY_MDB (LY_MDB_SEGMENTS * LY_MDB_SEGMENT) /* entries */
+#define LY_MDB_ROW_BITS 14
+#define LY_MDB_ROWS (1 << LY_MDB_ROW_BITS) /* as many rows as entries may wait to be used again */
 #define LY_MDB_BUCKET_BITS 12
 #define LY_MDB_BUCKETS (1 << LY_MDB_BUCKET_BITS)
 #define LY_MDB_WAYS 16
@@ -281,6 +288,13 @@ struct ly_mdb_row {
 	__u64 ports[LY_PORT_WORDS];
 };
 _Static_assert(sizeof(struct ly_mdb_row) == 40 + 8 * LY_PORT_WORDS, "ly_mdb_row");
+
+/* One element of an array; kernels allow 4 MB for it. */
+struct ly_mdb_segment {
+	struct ly_mdb_bucket index[LY_MDB_BUCKETS];
+	struct ly_mdb_row row[LY_MDB_ROWS];
+};
+_Static_assert(sizeof(struct ly_mdb_segment) < 4 << 20, "ly_mdb_segment");
 
 /* port_stats[port], one per CPU */
 struct ly_port_stats {

@@ -252,7 +252,7 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 	struct flood s = {
 		.skb = skb,
 		.sets = LOOKUP(vlan_ports, f->vlan),
-		.members = LOOKUP(mdb, SNOOPED_ROW(f->members)),
+		.members = mdb_entry(SNOOPED_ENTRY(f->members)),
 		.snoop = LOOKUP(snoop_vlans, shared_vlan(in, f->vlan)),
 		.limited = !!f->members + zero,
 		.family = (f->members & SNOOPED_IPV6 ? LY_IPV6 : LY_IPV4) + zero,

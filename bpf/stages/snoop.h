@@ -16,13 +16,27 @@
 /* What a frame is limited to: 0: nothing; below SNOOPED_NOBODY: one port; else an entry of the MDB and the routers' ports.
  * Negative: minus the reason for which it is trapped. */
 #define SNOOPED_NOBODY LY_PORTS
-#define SNOOPED_SET 0x20000
-#define SNOOPED_IPV6 0x10000
-#define SNOOPED_ROW(members) ((members) & 0xffff)
+#define SNOOPED_SET 0x200000
+#define SNOOPED_IPV6 0x100000
+#define SNOOPED_ENTRY(members) ((members) & 0xfffff)
+_Static_assert(LY_MDB_SEGMENTS << LY_MDB_ROW_BITS <= SNOOPED_IPV6, "an entry's number overlaps the flags");
 
 TABLE(snoop_vlans, struct ly_snoop_vlan, LY_VLANS, BPF_F_MMAPABLE);
-TABLE(mdb, struct ly_mdb_row, LY_MDB_ROWS, BPF_F_MMAPABLE);
-TABLE(mdb_index, struct ly_mdb_bucket, LY_MDB_BUCKETS, BPF_F_MMAPABLE);
+ROWS(mdb_state, __u64, 1);
+
+struct mdb_segment {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct ly_mdb_segment));
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, LY_MDB_SEGMENTS);
+	__type(key, __u32);
+	__array(values, struct mdb_segment);
+} mdb SEC(".maps");
 
 struct snoop_key {
 	__u64 group[2], source[2];
@@ -35,25 +49,43 @@ static __always_inline __u64 mdb_mix(__u64 hash, __u64 word)
 	return hash ^ hash >> 32;
 }
 
-/* The row of an entry, or 0. */
+static __always_inline struct ly_mdb_segment *mdb_segment(__u32 number)
+{
+	void *segment = LOOKUP(mdb, number & (LY_MDB_SEGMENTS - 1));
+	__u32 only = 0;
+
+	return segment ? bpf_map_lookup_elem(segment, &only) : 0;
+}
+
+/* An entry by its number, as mdb_find returns it; 0: the entry without ports. */
+static __always_inline struct ly_mdb_row *mdb_entry(__u32 number)
+{
+	struct ly_mdb_segment *segment = mdb_segment(number >> LY_MDB_ROW_BITS);
+
+	return segment ? &segment->row[number & (LY_MDB_ROWS - 1)] : 0;
+}
+
+/* The number of an entry, or 0. */
 static __always_inline __u32 mdb_find(struct snoop_key *k)
 {
 	__u64 hash = mdb_mix(mdb_mix(fdb_salt, k->place), k->group[0]);
 
 	hash = mdb_mix(mdb_mix(mdb_mix(hash, k->group[1]), k->source[0]), k->source[1]);
-	struct ly_mdb_bucket *bucket = LOOKUP(mdb_index, hash >> (64 - LY_MDB_BUCKET_BITS));
+	__u32 number = hash >> 48 & *(volatile __u64 *)ROW(mdb_state, 0) & (LY_MDB_SEGMENTS - 1);
+	struct ly_mdb_segment *segment = mdb_segment(number);
 	__u32 tag = hash >> 32 & 0xffff;
 
-	if (!bucket)
+	if (!segment)
 		return 0;
+	struct ly_mdb_bucket *bucket = &segment->index[hash >> (64 - LY_MDB_BUCKET_BITS)];
 	for (int way = 0; way < LY_MDB_WAYS; way++) {
 		__u32 word = *(volatile __u32 *)&bucket->way[way];
 		if (word >> 16 != tag || !word)
 			continue;
-		struct ly_mdb_row *row = LOOKUP(mdb, word & 0xffff);
-		if (row && row->place == k->place && row->group[0] == k->group[0] && row->group[1] == k->group[1] &&
+		struct ly_mdb_row *row = &segment->row[word & (LY_MDB_ROWS - 1)];
+		if (row->place == k->place && row->group[0] == k->group[0] && row->group[1] == k->group[1] &&
 		    row->source[0] == k->source[0] && row->source[1] == k->source[1])
-			return word & 0xffff;
+			return number << LY_MDB_ROW_BITS | (word & (LY_MDB_ROWS - 1));
 	}
 	return 0;
 }
@@ -103,13 +135,13 @@ static __always_inline int snoop_ipv6(struct snoop_key *k, struct ipv6 *ip, void
 
 /* The limits of a frame that an entry of the MDB (0: none) has: the one port, where the ports of the switch are in one word
  * and the frame fits (`len`: without its tag). */
-static __always_inline int snoop_ports(__u32 row, __u32 family, __u32 port, __u32 vlan, __u32 len)
+static __always_inline int snoop_ports(__u32 entry, __u32 family, __u32 port, __u32 vlan, __u32 len)
 {
 	struct ly_global *g = ROW(global, 0);
 	struct ly_vlan_ports *sets = LOOKUP(vlan_ports, vlan);
 	struct ly_snoop_vlan *snoop = LOOKUP(snoop_vlans, vlan);
-	struct ly_mdb_row *members = LOOKUP(mdb, row);
-	int all = SNOOPED_SET | (family == LY_IPV6 ? SNOOPED_IPV6 : 0) | row;
+	struct ly_mdb_row *members = mdb_entry(entry);
+	int all = SNOOPED_SET | (family == LY_IPV6 ? SNOOPED_IPV6 : 0) | entry;
 
 	/* At a port of private VLANs `vlan` is the primary one, whose flood set is not that of the frame. */
 	if (g->end_word > 1 || !sets || !snoop || !members || ROW(ports, port)->flags & LY_PORT_PRIVATE)
@@ -152,18 +184,18 @@ static __always_inline int snoop_packet(void *at, void *end, __u32 type, __u64 d
 	__u64 source[2] = { k.source[0], k.source[1] };
 	k.place = vlan | (family == LY_IPV6 ? LY_MDB_FAMILY : 0);
 	k.source[0] = k.source[1] = 0;
-	__u32 row = mdb_find(&k);
-	if (!row)
+	__u32 entry = mdb_find(&k);
+	if (!entry)
 		return config & LY_SNOOP_ROUTERS && !flooded ? snoop_ports(0, family, port, vlan, len) : 0;
-	struct ly_mdb_row *any = LOOKUP(mdb, row);
+	struct ly_mdb_row *any = mdb_entry(entry);
 	if (any && any->sources) {
 		k.place |= LY_MDB_SOURCE;
 		k.source[0] = source[0];
 		k.source[1] = source[1];
 		__u32 one = mdb_find(&k);
-		row = one ? one : row;
+		entry = one ? one : entry;
 	}
-	return snoop_ports(row, family, port, vlan, len);
+	return snoop_ports(entry, family, port, vlan, len);
 }
 
 #define SNOOP_FROM(port, vlan) ((__u32)(port) | (__u32)(vlan) << 16)

@@ -4,6 +4,7 @@ use crate::harness::frame::Mac;
 use crate::harness::{Bed, Frame, Host, Plane, mac, scenarios, wait_for};
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::Path;
@@ -23,6 +24,7 @@ scenarios! {
     a_port_that_goes_down_has_no_members: ebpf soft;
     a_port_channel_is_one_member: ebpf soft;
     ten_thousand_groups_are_joined_and_left: ebpf soft;
+    a_stream_stays_where_it_is_while_the_table_grows: ebpf soft;
 }
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
@@ -175,13 +177,10 @@ fn a_stream_goes_to_the_members_alone(plane: Plane) {
     bed.expect_at(1, &stream, &[2, 3, 4]);
     let trace = bed.ask(&format!("show platform packet-trace interface p1 hex {}", stream.hex()));
     assert_eq!(trace["verdict"], "forwarded", "{trace}");
-    let used = bed.show("show platform resources");
-    let mdb =
-        used["tables"].as_array().and_then(|all| all.iter().find(|table| table["name"] == "mdb")).cloned();
-    let mdb = mdb.expect("the table");
+    let mdb = table(&bed);
     assert_eq!(
         (&mdb["used"], &mdb["size"], &mdb["refused"]),
-        (&0.into(), &16_384.into(), &0.into()),
+        (&0.into(), &131_072.into(), &0.into()),
         "{mdb}"
     );
 }
@@ -467,6 +466,13 @@ fn report(n: u16, kind: u8, first: u16, groups: u16) -> Frame {
     Frame([&dst[..], &mac(n)[..], &[8, 0][..], &packet[..], &message[..]].concat())
 }
 
+/// The table of groups, as `show platform resources` has it.
+fn table(bed: &Bed) -> Value {
+    let all = bed.show("show platform resources");
+    let mdb = all["tables"].as_array().and_then(|all| all.iter().find(|table| table["name"] == "mdb"));
+    mdb.cloned().expect("the table")
+}
+
 /// Joins and leaves of 10,000 groups; the times are printed, and depend on what else the machine does.
 fn ten_thousand_groups_are_joined_and_left(plane: Plane) {
     const GROUPS: u16 = 10_000;
@@ -477,12 +483,7 @@ fn ten_thousand_groups_are_joined_and_left(plane: Plane) {
             bed.host(2).send(&report(2, kind, first, A_REPORT));
         }
     };
-    let used = || {
-        let all = bed.show("show platform resources");
-        let mdb =
-            all["tables"].as_array().and_then(|all| all.iter().find(|table| table["name"] == "mdb")).cloned();
-        mdb.expect("the table")["used"].as_u64().expect("a number")
-    };
+    let used = || table(&bed)["used"].as_u64().expect("a number");
     let mut quickest = Duration::MAX;
     for round in ["first", "second"] {
         let begin = Instant::now();
@@ -522,4 +523,48 @@ fn ten_thousand_groups_are_joined_and_left(plane: Plane) {
     times.sort_unstable();
     println!("leave to the change of forwarding: median {} us, most {} us", times[10], times[19]);
     assert!(times[10] < 10_000, "from leaves to the change of forwarding: {times:?} us");
+}
+
+/// A stream goes to host 2, which meanwhile joins more groups than the table of a plane in the kernel has room for at first:
+/// host 2 gets every frame and host 3 none.
+fn a_stream_stays_where_it_is_while_the_table_grows(plane: Plane) {
+    const GROUPS: u16 = 40_000;
+    const A_REPORT: u16 = 100;
+    let bed = bed(plane, "");
+    let (stream, other) = (from_1(GROUP), from_1(OTHER));
+    let _member = join(bed.host(2), GROUP);
+    has_ports(&bed, "ip igmp", GROUP, &["p2"]);
+    (2..=4).for_each(|n| bed.host(n).drain());
+    let (sent, got) = (Cell::new(0), Cell::new(0));
+    let receive = || {
+        let arrived = std::iter::from_fn(|| bed.host(2).next()).filter(|frame| *frame == stream).count();
+        got.set(got.get() + arrived);
+        let astray = std::iter::from_fn(|| bed.host(3).next()).find(|frame| *frame == stream);
+        assert_eq!(astray, None, "after {} frames of the stream, one at host 3", sent.get());
+    };
+    let send = || {
+        bed.host(1).send(&stream);
+        sent.set(sent.get() + 1);
+        receive();
+    };
+    for first in (0..GROUPS).step_by(A_REPORT.into()) {
+        bed.host(2).send(&report(2, 4, first, A_REPORT));
+        (0..5).for_each(|_| send());
+    }
+    wait_for("every group has an entry", || {
+        send();
+        (table(&bed)["used"] == u64::from(GROUPS) + 1).then_some(())
+    });
+    wait_for("host 2 has every frame of the stream", || {
+        receive();
+        (got.get() == sent.get()).then_some(())
+    });
+    // What floods while entries wait for room ends as well: the group without members is the only one that is flooded.
+    for last in [0, 20_000, GROUPS - 1] {
+        let [high, low] = last.to_be_bytes();
+        bed.expect_at(1, &from_1(Ipv4Addr::new(239, 3, high, low)), &[2]);
+    }
+    bed.expect_at(1, &other, &[2, 3, 4]);
+    assert_eq!(table(&bed)["refused"], 0);
+    println!("{} frames of the stream while the table grew", sent.get());
 }

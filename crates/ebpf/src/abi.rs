@@ -58,7 +58,7 @@ pub(crate) struct Structure {
 
 constants! {
     /// LY_ABI: the layout of the maps. Pins with another number cannot be adopted.
-    ABI: u32 = 29;
+    ABI: u32 = 31;
     PORTS: usize = 1024;
     PORT_WORDS: usize = PORTS / 64;
     VLANS: usize = 4096;
@@ -174,9 +174,12 @@ constants! {
     SNOOP_ROUTERS: u8 = 0x02;
     SNOOP_FLOOD_UNREGISTERED: u8 = Flooded::Unregistered as u8;
     SNOOP_FLOOD_ALL: u8 = Flooded::All as u8;
-    /// Entries of the MDB.
-    MDB: usize = 16_384;
-    MDB_ROWS: usize = 2 * MDB + 1;
+    MDB_SEGMENTS: usize = 16;
+    /// Entries of a segment of the MDB, and of all segments.
+    MDB_SEGMENT: usize = 8192;
+    MDB: usize = MDB_SEGMENTS * MDB_SEGMENT;
+    MDB_ROW_BITS: u32 = 14;
+    MDB_ROWS: usize = 1 << MDB_ROW_BITS;
     MDB_BUCKET_BITS: u32 = 12;
     MDB_BUCKETS: usize = 1 << MDB_BUCKET_BITS;
     MDB_WAYS: usize = 16;
@@ -311,6 +314,13 @@ structures! {
         pub place: u32,
         pub sources: u32,
         pub ports: [u64; PORT_WORDS],
+    }
+
+    /// Too large for the stack: only its offsets are used.
+    #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_mdb_segment = MdbSegment {
+        pub index: [MdbBucket; MDB_BUCKETS],
+        pub row: [MdbRow; MDB_ROWS],
     }
 
     #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]

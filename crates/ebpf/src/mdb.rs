@@ -4,9 +4,15 @@
 //! after its row and removed before it; a row is not used again until [`REST`] after its word was removed, and a program
 //! that has read the word by then has ended. The ports of an entry change by one store: of the word that differs, or of
 //! the index's word, which then names a new row.
+//!
+//! The table begins with [`FIRST_SEGMENTS`] and doubles when it is half full, at most once in [`REST`]. A thread makes the new segments, because the
+//! kernel waits for grace periods meanwhile ([`crate::mdb_segments`]); then the writer copies the entries that belong there,
+//! lets the programs use them by one store, and removes the old copies after [`REST`]. A program that has read the number of
+//! segments before the store finds the old copies, and every other one the new copies.
 
 use crate::abi::{self, MdbBucket, MdbRow, SnoopVlan};
-use crate::tables::{Meta, Tables};
+use crate::error::{Result, system};
+use crate::tables::{MDB, Meta, Tables};
 use lanyard_pipeline::state::{Unregistered, VlanState};
 use lanyard_pipeline::tables::mdb::{Flooded, MDB_CAPACITY, MdbChange, check};
 use lanyard_plane::{PlaneError, TableUsage};
@@ -16,61 +22,127 @@ use std::mem::offset_of;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 /// How long a row rests: no program runs that long (the kernel reports one that occupies a processor for 21 s as a fault, and
 /// one frame takes microseconds).
 const REST: Duration = Duration::from_secs(1);
 
+/// The segments of an empty table.
+const FIRST_SEGMENTS: usize = 2;
+
+/// How long the table is not enlarged after that has failed.
+const GROW_AGAIN: Duration = Duration::from_secs(10);
+
 /// An entry's name.
 type Key = (VlanId, IpAddr, Option<IpAddr>);
+
+/// A row: its segment, and its number there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Row {
+    segment: usize,
+    row: u16,
+}
+
+/// Where the word of an entry belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    segment: usize,
+    bucket: usize,
+    tag: u32,
+}
+
+/// The enlargement of the table.
+#[derive(Debug)]
+enum Growth {
+    /// None is under way.
+    Idle,
+    /// A thread makes this many segments, and then reports.
+    Making(usize, Receiver<Result<()>>),
+    /// The last one failed at that time.
+    Failed(Instant, PlaneError),
+}
 
 /// The writer of the MDB. There is one at a time.
 #[derive(Debug)]
 pub(crate) struct Mdb {
     tables: Arc<Tables>,
-    rows: BTreeMap<Key, u16>,
+    rows: BTreeMap<Key, Row>,
     /// The number of entries for sources of each group.
     sources: BTreeMap<(VlanId, IpAddr), u32>,
-    free: Vec<u16>,
+    /// The free rows of each segment in use.
+    free: Vec<Vec<u16>>,
     /// Rows that rest, and since when.
-    resting: VecDeque<(Instant, u16)>,
+    resting: VecDeque<(Instant, Row)>,
+    /// Copies of entries that have moved to other segments: since when, bucket and row.
+    moved: VecDeque<(Instant, usize, Row)>,
+    growth: Growth,
 }
 
 impl Mdb {
     /// Takes over the entries that the tables hold.
-    pub(crate) fn open(tables: Arc<Tables>) -> Self {
-        let (mut rows, mut sources) = (BTreeMap::new(), BTreeMap::new());
-        let mut used = vec![false; abi::MDB_ROWS];
-        for bucket in 0..abi::MDB_BUCKETS {
-            for way in 0..abi::MDB_WAYS {
-                let row = tables.mdb_index.u32(bucket, way * 4).load(Relaxed) as u16;
-                let Some(key) = Some(row).filter(|row| *row != 0).and_then(|row| key_of(&tables, row)) else {
-                    continue;
-                };
-                used[usize::from(row)] = true;
-                rows.insert(key, row);
-                if key.2.is_some() {
-                    *sources.entry((key.0, key.1)).or_insert(0) += 1;
-                }
+    ///
+    /// # Errors
+    /// When the segments of a new table cannot be made.
+    pub(crate) fn open(tables: Arc<Tables>) -> Result<Self> {
+        let segments = segments(&tables).max(FIRST_SEGMENTS);
+        tables.mdb.create(tables.map(MDB), segments)?;
+        tables.mdb_state.u64(0, 0).store(segments as u64 - 1, Release);
+        let mut mdb = Self {
+            tables,
+            rows: BTreeMap::new(),
+            sources: BTreeMap::new(),
+            free: Vec::new(),
+            resting: VecDeque::new(),
+            moved: VecDeque::new(),
+            growth: Growth::Idle,
+        };
+        for segment in 0..segments {
+            mdb.adopt(segment);
+        }
+        // A process that ended while it enlarged the table has left copies that no program has read.
+        for unused in (segments..abi::MDB_SEGMENTS).filter_map(|number| mdb.tables.mdb.get(number)) {
+            (0..abi::MDB_BUCKETS).for_each(|bucket| unused.index.set(bucket, &MdbBucket::default()));
+        }
+        Ok(mdb)
+    }
+
+    /// Takes over a segment in use.
+    fn adopt(&mut self, segment: usize) {
+        let (now, mut used) = (Instant::now(), vec![false; abi::MDB_ROWS]);
+        for (bucket, way) in (0..abi::MDB_BUCKETS).flat_map(|bucket| (0..abi::MDB_WAYS).map(move |way| (bucket, way))) {
+            let Some(held) = self.tables.mdb.get(segment) else { return };
+            let row = Row { segment, row: row_of(held.index.u32(bucket, way * 4).load(Relaxed)) };
+            let Some(key) = Some(row).filter(|row| row.row != 0).and_then(|row| key_of(&self.tables, row)) else {
+                continue;
+            };
+            used[usize::from(row.row)] = true;
+            if place(&self.tables, key).segment != segment {
+                self.moved.push_back((now, bucket, row));
+                continue;
+            }
+            self.rows.insert(key, row);
+            if key.2.is_some() {
+                *self.sources.entry((key.0, key.1)).or_insert(0) += 1;
             }
         }
-        let now = Instant::now();
-        let resting = (1..abi::MDB_ROWS).filter(|row| !used[*row]).map(|row| (now, row as u16));
-        // A table that holds nothing has never been read.
-        let (free, resting) = if rows.is_empty() {
-            (resting.map(|(_, row)| row).rev().collect(), VecDeque::new())
+        // A segment that holds nothing has never been read.
+        let never_read = used.iter().all(|used| !used);
+        let unused = (1..abi::MDB_ROWS).rev().filter(|row| !used[*row]).map(|row| row as u16);
+        if never_read {
+            self.free.push(unused.collect());
         } else {
-            (Vec::new(), resting.collect())
-        };
-        Self { tables, rows, sources, free, resting }
+            self.free.push(Vec::new());
+            self.resting.extend(unused.map(|row| (now, Row { segment, row })));
+        }
     }
 
     /// Carries out a change.
     ///
     /// # Errors
-    /// [`PlaneError::TableFull`] when a new entry has no room; [`PlaneError::Invalid`] for addresses that no entry has.
-    pub(crate) fn change(&mut self, change: &MdbChange) -> Result<(), PlaneError> {
+    /// [`PlaneError::TableFull`] when a new entry has no room, [`PlaneError::Growing`] when it will have room soon; [`PlaneError::Invalid`] for addresses that no entry has.
+    pub(crate) fn change(&mut self, change: &MdbChange) -> Result<()> {
         match change {
             MdbChange::Entry { vlan, group, source, ports } => {
                 check(*group, *source)?;
@@ -98,13 +170,11 @@ impl Mdb {
 
     /// The changes that make an empty table equal to this one.
     pub(crate) fn changes(&self) -> Vec<MdbChange> {
-        let entry = |((vlan, group, source), row): (&Key, &u16)| MdbChange::Entry {
-            vlan: *vlan,
-            group: *group,
-            source: *source,
-            ports: Some(Box::new(port_set(&self.tables.mdb.get(usize::from(*row)).ports))),
+        let entry = |((vlan, group, source), row): (&Key, &Row)| {
+            let ports = Some(Box::new(port_set(&row_value(&self.tables, *row)?.ports)));
+            Some(MdbChange::Entry { vlan: *vlan, group: *group, source: *source, ports })
         };
-        let mut list: Vec<MdbChange> = self.rows.iter().map(entry).collect();
+        let mut list: Vec<MdbChange> = self.rows.iter().filter_map(entry).collect();
         for vlan in VlanId::all() {
             let row = self.tables.snoop_vlans.get(vlan.index());
             for family in Family::ALL {
@@ -123,11 +193,17 @@ impl Mdb {
         list
     }
 
-    fn insert(&mut self, key: Key, ports: &PortSet) -> Result<(), PlaneError> {
-        let place = place(&self.tables, key, None);
-        let (Some((bucket, way)), Some(row)) = (place, self.take_row()) else { return Err(self.refuse()) };
+    fn insert(&mut self, key: Key, ports: &PortSet) -> Result<()> {
+        self.grow();
+        let place = place(&self.tables, key);
+        if self.rows.len() >= self.free.len() * abi::MDB_SEGMENT {
+            return Err(self.refuse());
+        }
+        let (Some(way), Some(row)) = (self.way(place, None), self.take_row(place.segment)) else {
+            return Err(self.refuse());
+        };
         self.write_row(key, row, ports);
-        self.set_word(bucket, way, key, row);
+        self.set_word(place, way, row);
         self.rows.insert(key, row);
         if key.2.is_some() {
             let count = self.sources.entry((key.0, key.1)).or_insert(0);
@@ -138,9 +214,10 @@ impl Mdb {
         Ok(())
     }
 
-    fn remove(&mut self, key: Key, row: u16) {
-        if let Some((bucket, way)) = place(&self.tables, key, Some(row)) {
-            self.tables.mdb_index.u32(bucket, way * 4).store(0, Release);
+    fn remove(&mut self, key: Key, row: Row) {
+        let place = place(&self.tables, key);
+        if let Some(way) = self.way(place, Some(row)) {
+            self.clear_word(place.segment, place.bucket, way);
         }
         self.rows.remove(&key);
         if key.2.is_some()
@@ -156,17 +233,19 @@ impl Mdb {
         self.count_used();
     }
 
-    fn replace(&mut self, key: Key, row: u16, ports: &PortSet) -> Result<(), PlaneError> {
-        let held = self.tables.mdb.get(usize::from(row)).ports;
+    fn replace(&mut self, key: Key, row: Row, ports: &PortSet) -> Result<()> {
+        let Some(segment) = self.tables.mdb.get(row.segment) else { return Ok(()) };
+        let held = segment.rows.get(row.row.into()).ports;
         let differ: Vec<usize> = (0..abi::PORT_WORDS).filter(|at| held[*at] != ports.words()[*at]).collect();
         if let [at] = differ[..] {
-            let at = (at, offset_of!(MdbRow, ports) + at * 8);
-            self.tables.mdb.u64(row.into(), at.1).store(ports.words()[at.0], Relaxed);
+            let offset = offset_of!(MdbRow, ports) + at * 8;
+            segment.rows.u64(row.row.into(), offset).store(ports.words()[at], Relaxed);
         } else if !differ.is_empty() {
-            let next = self.take_row().ok_or_else(|| self.refuse())?;
+            let next = self.take_row(row.segment).ok_or_else(|| self.refuse())?;
             self.write_row(key, next, ports);
-            if let Some((bucket, way)) = place(&self.tables, key, Some(row)) {
-                self.set_word(bucket, way, key, next);
+            let place = place(&self.tables, key);
+            if let Some(way) = self.way(place, Some(row)) {
+                self.set_word(place, way, next);
             }
             self.rows.insert(key, next);
             self.resting.push_back((Instant::now(), row));
@@ -174,15 +253,88 @@ impl Mdb {
         Ok(())
     }
 
-    /// A row that no program reads; `None` when all are in use or rest.
-    fn take_row(&mut self) -> Option<u16> {
-        while self.resting.front().is_some_and(|(since, _)| since.elapsed() >= REST) {
-            self.free.extend(self.resting.pop_front().map(|(_, row)| row));
+    /// Begins to enlarge a table that is half full, and completes what has been begun.
+    fn grow(&mut self) {
+        self.reclaim();
+        let segments = self.free.len();
+        match &self.growth {
+            Growth::Making(wanted, made) => match made.try_recv() {
+                Ok(Ok(())) => {
+                    let wanted = *wanted;
+                    self.growth = Growth::Idle;
+                    self.spread(wanted);
+                }
+                Ok(Err(cause)) => self.growth = Growth::Failed(Instant::now(), cause),
+                Err(TryRecvError::Disconnected) => {
+                    let ended = system("enlarging the MDB", "the thread ended");
+                    self.growth = Growth::Failed(Instant::now(), ended);
+                }
+                Err(TryRecvError::Empty) => {}
+            },
+            Growth::Failed(since, _) if since.elapsed() < GROW_AGAIN => {}
+            Growth::Idle | Growth::Failed(..) => {
+                let half_full = self.rows.len() * 2 >= segments * abi::MDB_SEGMENT;
+                // Old copies occupy up to half of a segment, so the next ones wait until these are gone.
+                if half_full && segments < abi::MDB_SEGMENTS && self.moved.is_empty() {
+                    self.growth = make(self.tables.clone(), segments * 2);
+                }
+            }
         }
-        if self.rows.len() >= MDB_CAPACITY { None } else { self.free.pop() }
     }
 
-    fn write_row(&self, key: Key, row: u16, ports: &PortSet) {
+    /// Lets the programs use this many segments, twice as many as before. All of them exist.
+    fn spread(&mut self, segments: usize) {
+        let now = Instant::now();
+        let all = (1..abi::MDB_ROWS as u16).rev();
+        self.free.resize_with(segments, || all.clone().collect());
+        let entries: Vec<(Key, Row)> = self.rows.iter().map(|(key, row)| (*key, *row)).collect();
+        for (key, row) in entries {
+            let before = place(&self.tables, key);
+            let after = place_among(&self.tables, key, segments);
+            if after.segment == before.segment {
+                continue;
+            }
+            let Some(copy) = self.copy(row, after) else { continue };
+            self.rows.insert(key, copy);
+            self.moved.push_back((now, before.bucket, row));
+        }
+        self.tables.mdb_state.u64(0, 0).store(segments as u64 - 1, Release);
+    }
+
+    /// Copies an entry into a segment that the programs do not use yet. It holds no more than the entry's own segment did,
+    /// and the entries of a bucket come from one bucket, so there is room.
+    fn copy(&mut self, row: Row, to: Place) -> Option<Row> {
+        let value = self.tables.mdb.get(row.segment)?.rows.get(row.row.into());
+        let copy = Row { segment: to.segment, row: self.free.get_mut(to.segment)?.pop()? };
+        self.tables.mdb.get(to.segment)?.rows.set(copy.row.into(), &value);
+        self.set_word(to, self.way(to, None)?, copy);
+        Some(copy)
+    }
+
+    /// A row of a segment that no program reads; `None` when all are in use or rest.
+    fn take_row(&mut self, segment: usize) -> Option<Row> {
+        self.reclaim();
+        Some(Row { segment, row: self.free.get_mut(segment)?.pop()? })
+    }
+
+    /// Removes old copies of entries that have moved, and frees rows, that have rested long enough.
+    fn reclaim(&mut self) {
+        while self.moved.front().is_some_and(|(since, ..)| since.elapsed() >= REST) {
+            let Some((_, bucket, row)) = self.moved.pop_front() else { break };
+            let place = Place { segment: row.segment, bucket, tag: 0 };
+            if let Some(way) = self.way(place, Some(row)) {
+                self.clear_word(row.segment, bucket, way);
+            }
+            // No program has looked for this copy since it was replaced.
+            self.free[row.segment].push(row.row);
+        }
+        while self.resting.front().is_some_and(|(since, _)| since.elapsed() >= REST) {
+            let Some((_, row)) = self.resting.pop_front() else { break };
+            self.free[row.segment].push(row.row);
+        }
+    }
+
+    fn write_row(&self, key: Key, row: Row, ports: &PortSet) {
         let wanted = words(key);
         let sources = match key.2 {
             None => self.sources.get(&(key.0, key.1)).copied().unwrap_or(0),
@@ -190,22 +342,49 @@ impl Mdb {
         };
         let (group, source) = (wanted.group, wanted.source);
         let row_value = MdbRow { group, source, place: wanted.place, sources, ports: *ports.words() };
-        self.tables.mdb.set(row.into(), &row_value);
+        if let Some(segment) = self.tables.mdb.get(row.segment) {
+            segment.rows.set(row.row.into(), &row_value);
+        }
     }
     /// Writes the number of sources into the row of a source's group, if that has one.
     fn write_sources(&self, (vlan, group, _): Key) {
-        if let Some(row) = self.rows.get(&(vlan, group, None)) {
+        if let Some(row) = self.rows.get(&(vlan, group, None))
+            && let Some(segment) = self.tables.mdb.get(row.segment)
+        {
             let count = self.sources.get(&(vlan, group)).copied().unwrap_or(0);
-            self.tables.mdb.u32((*row).into(), offset_of!(MdbRow, sources)).store(count, Relaxed);
+            segment.rows.u32(row.row.into(), offset_of!(MdbRow, sources)).store(count, Relaxed);
         }
     }
-    fn set_word(&self, bucket: usize, way: usize, key: Key, row: u16) {
-        let (_, tag) = hash(self.tables.meta.get(0).salt, key);
-        self.tables.mdb_index.u32(bucket, way * 4).store(tag << 16 | u32::from(row), Release);
+    /// The way of a bucket that names a row, or is free.
+    fn way(&self, place: Place, row: Option<Row>) -> Option<usize> {
+        let segment = self.tables.mdb.get(place.segment)?;
+        let held = |way: &usize| segment.index.u32(place.bucket, way * 4).load(Relaxed);
+        (0..abi::MDB_WAYS).find(|way| match row {
+            Some(row) => row_of(held(way)) == row.row,
+            None => held(way) == 0,
+        })
     }
+    fn set_word(&self, place: Place, way: usize, row: Row) {
+        if let Some(segment) = self.tables.mdb.get(place.segment) {
+            segment.index.u32(place.bucket, way * 4).store(place.tag << 16 | u32::from(row.row), Release);
+        }
+    }
+    fn clear_word(&self, segment: usize, bucket: usize, way: usize) {
+        if let Some(segment) = self.tables.mdb.get(segment) {
+            segment.index.u32(bucket, way * 4).store(0, Release);
+        }
+    }
+    /// The reason why an entry has no room.
     fn refuse(&self) -> PlaneError {
+        let growing = self.free.len() < abi::MDB_SEGMENTS && !self.moved.is_empty();
+        if growing || matches!(self.growth, Growth::Making(..)) {
+            return PlaneError::Growing { table: MDB };
+        }
         self.tables.meta.u64(0, offset_of!(Meta, mdb_refused)).fetch_add(1, Relaxed);
-        PlaneError::TableFull { table: "mdb", size: MDB_CAPACITY as u64 }
+        match &self.growth {
+            Growth::Failed(_, cause) => cause.clone(),
+            _ => full(),
+        }
     }
     fn count_used(&self) {
         let used = self.rows.len() as u64;
@@ -214,16 +393,36 @@ impl Mdb {
     }
 }
 
+/// Makes segments on a thread of its own: the caller must not wait for the kernel's grace periods.
+fn make(tables: Arc<Tables>, segments: usize) -> Growth {
+    let (done, made) = channel();
+    let work = move || {
+        let outcome = tables.mdb.create(tables.map(MDB), segments);
+        // The writer may have ended.
+        let _ = done.send(outcome);
+    };
+    match std::thread::Builder::new().name("mdb".into()).spawn(work) {
+        Ok(_) => Growth::Making(segments, made),
+        Err(cause) => {
+            Growth::Failed(Instant::now(), system("starting the thread that enlarges the MDB", cause))
+        }
+    }
+}
+
+const fn full() -> PlaneError {
+    PlaneError::TableFull { table: MDB, size: MDB_CAPACITY as u64 }
+}
+
 /// The occupancy of the MDB, for any thread.
 pub(crate) fn usage(tables: &Tables) -> TableUsage {
     let meta = tables.meta.get(0);
     TableUsage {
-        name: "mdb",
+        name: MDB,
         size: MDB_CAPACITY as u64,
         used: meta.mdb_used,
         high_water: meta.mdb_high_water,
         refused: meta.mdb_refused,
-        bytes: tables.bytes(&["mdb", "mdb_index", "snoop_vlans"]),
+        bytes: tables.mdb.bytes() + tables.bytes(&["snoop_vlans"]),
         shared_with: Vec::new(),
     }
 }
@@ -253,15 +452,17 @@ pub(crate) fn members(tables: &Tables, vlan: VlanId, group: IpAddr, source: IpAd
     }
     let find = |source| {
         let key = (vlan, group, source);
-        let (bucket, _) = hash(tables.meta.get(0).salt, key);
-        let rows = (0..abi::MDB_WAYS).map(|way| tables.mdb_index.u32(bucket, way * 4).load(Relaxed) as u16);
-        rows.into_iter().find(|row| *row != 0 && key_of(tables, *row) == Some(key))
+        let place = place(tables, key);
+        let index = &tables.mdb.get(place.segment)?.index;
+        let rows = (0..abi::MDB_WAYS).map(|way| row_of(index.u32(place.bucket, way * 4).load(Relaxed)));
+        let mut rows = rows.map(|row| Row { segment: place.segment, row });
+        rows.find(|row| row.row != 0 && key_of(tables, *row) == Some(key))
     };
     let Some(any) = find(None) else {
         let limited = config & abi::SNOOP_ROUTERS != 0 && flooded == 0;
         return limited.then(|| port_set(&row.routers[family]));
     };
-    let ports = tables.mdb.get(find(Some(source)).unwrap_or(any).into()).ports;
+    let ports = row_value(tables, find(Some(source)).unwrap_or(any))?.ports;
     Some(port_set(&ports).union(&port_set(&row.routers[family])))
 }
 
@@ -269,15 +470,19 @@ fn port_set(words: &[u64; abi::PORT_WORDS]) -> PortSet {
     PortId::all().filter(|port| words[port.index() / 64] >> (port.index() % 64) & 1 == 1).collect()
 }
 
-/// The bucket and way of an entry's word, or of a free one.
-fn place(tables: &Tables, key: Key, row: Option<u16>) -> Option<(usize, usize)> {
-    let (bucket, _) = hash(tables.meta.get(0).salt, key);
-    let held = |way: &usize| tables.mdb_index.u32(bucket, way * 4).load(Relaxed);
-    let way = (0..abi::MDB_WAYS).find(|way| match row {
-        Some(row) => held(way) as u16 == row,
-        None => held(way) == 0,
-    })?;
-    Some((bucket, way))
+/// The number of segments in use.
+fn segments(tables: &Tables) -> usize {
+    tables.mdb_state.u64(0, 0).load(Relaxed) as usize % abi::MDB_SEGMENTS + 1
+}
+
+/// The row that a word of the index names; 0: none.
+const fn row_of(word: u32) -> u16 {
+    word as u16
+}
+
+fn row_value(tables: &Tables, row: Row) -> Option<MdbRow> {
+    let rows = &tables.mdb.get(row.segment)?.rows;
+    (usize::from(row.row) < abi::MDB_ROWS).then(|| rows.get(row.row.into()))
 }
 
 /// What a row has of its key.
@@ -315,25 +520,35 @@ fn address([low, high]: [u64; 2], family: Family) -> IpAddr {
 }
 
 /// The key of a row; `None` for a free one.
-fn key_of(tables: &Tables, row: u16) -> Option<Key> {
-    let row = (usize::from(row) < abi::MDB_ROWS).then(|| tables.mdb.get(row.into()))?;
+fn key_of(tables: &Tables, row: Row) -> Option<Key> {
+    let row = row_value(tables, row)?;
     let vlan = VlanId::new((row.place & (abi::MDB_FAMILY - 1)) as u16)?;
     let family = if row.place & abi::MDB_FAMILY == 0 { Family::V4 } else { Family::V6 };
     let source = (row.place & abi::MDB_SOURCE != 0).then(|| address(row.source, family));
     Some((vlan, address(row.group, family), source))
 }
 
-/// The bucket and the tag of a key, as `mdb_find` computes them.
-fn hash(salt: u64, key: Key) -> (usize, u32) {
+/// The place of a key in the segments in use, as `mdb_find` computes it.
+fn place(tables: &Tables, key: Key) -> Place {
+    place_among(tables, key, segments(tables))
+}
+
+/// The place of a key in this many segments, a power of two.
+fn place_among(tables: &Tables, key: Key, segments: usize) -> Place {
     let Words { group, source, place } = words(key);
     let mix = |hash: u64, word: u64| {
         let hash = (hash ^ word).wrapping_mul(abi::HASH_A);
         hash ^ hash >> 32
     };
     let words = [place.into(), group[0], group[1], source[0], source[1]];
-    let hash = words.into_iter().fold(salt, mix);
-    ((hash >> (64 - abi::MDB_BUCKET_BITS)) as usize, (hash >> 32) as u32 & 0xffff)
+    let hash = words.into_iter().fold(tables.meta.u64(0, offset_of!(Meta, salt)).load(Relaxed), mix);
+    Place {
+        segment: (hash >> 48) as usize & (segments - 1),
+        bucket: (hash >> (64 - abi::MDB_BUCKET_BITS)) as usize,
+        tag: (hash >> 32) as u32 & 0xffff,
+    }
 }
 
-const _: () = assert!(abi::MDB_ROWS <= 1 << 16);
+const _: () = assert!(abi::MDB_ROWS <= 1 << 16 && abi::MDB_SEGMENTS.is_power_of_two());
+const _: () = assert!(abi::MDB_ROWS == 1 << abi::MDB_ROW_BITS && abi::MDB_ROWS > abi::MDB_SEGMENT);
 const _: () = assert!(abi::MDB == MDB_CAPACITY && size_of::<MdbBucket>() == 4 * abi::MDB_WAYS);

@@ -182,7 +182,7 @@ impl EbpfPlane {
             notes,
         };
         Ok(Self {
-            mdb: Arc::new(Mutex::new(Mdb::open(tables.clone()))),
+            mdb: Arc::new(Mutex::new(Mdb::open(tables.clone())?)),
             tables,
             pairs,
             programs,

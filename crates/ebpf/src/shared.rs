@@ -35,6 +35,12 @@ impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
 
     /// Maps the array behind `fd`, which has `entries` elements of `T`'s size.
     pub(crate) fn map(fd: BorrowedFd<'_>, entries: usize) -> io::Result<Self> {
+        Self::map_from(fd, 0, entries)
+    }
+
+    /// Maps `entries` elements from byte `offset` of the array behind `fd` on. The offset must be a multiple of a page.
+    pub(crate) fn map_from(fd: BorrowedFd<'_>, offset: usize, entries: usize) -> io::Result<Self> {
+        let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
         let len = Self::bytes(entries);
         // SAFETY: a new shared mapping of an open descriptor; the kernel refuses a length that the map does not
         // have.
@@ -45,7 +51,7 @@ impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
                 fd.as_raw_fd(),
-                0,
+                offset,
             )
         };
         match NonNull::new(base.cast::<u8>()) {

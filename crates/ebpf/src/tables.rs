@@ -3,12 +3,12 @@
 //! Invariant: a [`Tables`] holds every map of [`names`], with the sizes that the headers in `bpf/` define.
 
 use crate::abi::{
-    self, AdjacencyRow, FDB_WAYS, FdbBucket, FdbCall, FdbTimes, Global, IfSlot, Line, MdbBucket, MdbRow,
-    Port, PortStats, PortVlans, Rif, SnoopVlan, TrapGroupRow, Usage, VlanPorts, VlanStats, Watchdog,
+    self, AdjacencyRow, FDB_WAYS, FdbBucket, FdbCall, FdbTimes, Global, IfSlot, Line, Port, PortStats, PortVlans, Rif, SnoopVlan, TrapGroupRow, Usage, VlanPorts, VlanStats, Watchdog,
 };
 use crate::acl_layout as acl;
 use crate::error::{Doing, Result, system};
 use crate::fdb;
+use crate::mdb_segments::Segments;
 use crate::shared::{Shared, map_bytes};
 use crate::stages::{self, StageTables};
 use lanyard_types::{PortId, VlanId};
@@ -24,6 +24,9 @@ pub(crate) const STEPS: &str = "steps";
 
 /// The map that holds the kernel's timers of the watchdogs. Programs alone can read it.
 pub(crate) const WATCHDOG_TIMER: &str = "watchdog_timer";
+
+/// The array of the segments of the MDB.
+pub(crate) const MDB: &str = "mdb";
 
 /// A map that this crate adds to those of the object. It describes the pins: see [`Meta`].
 pub(crate) const META: &str = "ly_meta";
@@ -92,6 +95,8 @@ macro_rules! tables {
             $($(#[$doc])* pub $name: Shared<$row>,)*
             /// The tables of single stages.
             pub stages: StageTables,
+            /// The MDB.
+            pub mdb: Segments,
             pub meta: Shared<Meta>,
             maps: Vec<MapHandle>,
             buckets: u32,
@@ -106,6 +111,7 @@ macro_rules! tables {
                 Ok(Self {
                     $($name: Shared::of(stringify!($name), find(stringify!($name))?)?,)*
                     stages: StageTables::open(&find)?,
+                    mdb: Segments::open(find(MDB)?)?,
                     meta: Shared::of(META, find(META)?)?,
                     buckets: find("fdb_times")?.max_entries(),
                     maps,
@@ -128,8 +134,8 @@ tables! {
     /// `ly_fdb_state`: see [`Tables::fdb_masks`].
     section fdb_state: [u64; 1],
     array snoop_vlans: [SnoopVlan; abi::VLANS],
-    array mdb: [MdbRow; abi::MDB_ROWS],
-    array mdb_index: [MdbBucket; abi::MDB_BUCKETS],
+    /// The number of segments of the MDB in use, minus 1.
+    section mdb_state: [u64; 1],
     array trap_groups: [TrapGroupRow; abi::GROUPS],
     array trap_reasons: [u64; abi::TRAP_REASONS],
     /// The clocks of the ports' shares, [`abi::trap_port`].
@@ -156,6 +162,7 @@ const OTHERS: &[(&str, Shape)] = &[
     ("fdb_events", Shape::Ring),
     ("traps", Shape::Ring),
     ("samples", Shape::Ring),
+    (MDB, Shape::Elements(4, Some(abi::MDB_SEGMENTS))),
     ("xdp_ports", Shape::Elements(4, Some(abi::PORTS))),
     ("xdp_flood", Shape::Elements(8, Some(abi::XDP_FLOOD))),
     (STEPS, Shape::Elements(4, Some(abi::STEPS))),

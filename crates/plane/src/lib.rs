@@ -265,6 +265,12 @@ pub enum PlaneError {
         /// Its size in entries.
         size: u64,
     },
+    /// A finite table has no room until it has been enlarged, which takes a second or two.
+    #[error("table {table} is being enlarged; try again")]
+    Growing {
+        /// The table's name in `show platform resources`.
+        table: &'static str,
+    },
     /// The plane does not support the request.
     #[error("the {plane} plane cannot {what}")]
     Unsupported {

@@ -6,7 +6,7 @@
 //! for an entry, unregistered groups of that VLAN are flooded, so that no member gets too little.
 
 use super::work::{Io, Protocol, Report, SnoopingEvent as Event};
-use lanyard_plane::{Flooded, MdbChange};
+use lanyard_plane::{Flooded, MdbChange, PlaneError};
 use lanyard_snoop::{Action, Config, Flood};
 use lanyard_switch::snooping::Classifier;
 use lanyard_types::{Family, PortId, PortSet, TrapGroup, VlanId, VlanSet};
@@ -25,6 +25,8 @@ const WATCHDOG_EVERY_MS: u64 = 3000;
 const RETRIES: usize = 16;
 /// The interval of retries without a removal: rows of the plane's table rest for a second before they are used again.
 const RETRY_MS: u64 = 1000;
+/// The interval while the plane enlarges its table.
+const RETRY_GROWING_MS: u64 = 20;
 /// Refused entries that are tried again each time, so that the protocol thread returns within a few milliseconds.
 const RETRIES_EACH: usize = 4096;
 
@@ -48,6 +50,8 @@ pub(crate) struct Snooping {
     /// The refused entry that was tried last. The next retry begins behind it, so that an entry whose part of the table stays
     /// full does not keep the others from being tried.
     retried: Option<(VlanId, IpAddr, Option<IpAddr>)>,
+    /// True if the plane's last refusal ends with the enlargement of its table.
+    growing: bool,
     /// When refused entries are tried again.
     retry_ms: Option<u64>,
     /// When the watchdog is restarted; `None`: it does not run.
@@ -138,7 +142,8 @@ impl Snooping {
             (Err(reason), Some(ports)) => {
                 self.refused.insert(key, ports);
                 self.unsettled.insert((vlan, Family::of(group)));
-                if !std::mem::replace(&mut self.reported_full, true) {
+                self.note(&reason);
+                if !self.growing && !std::mem::replace(&mut self.reported_full, true) {
                     io.reports.add(Report::Snooping(Event::Refused { vlan, group, reason }));
                 }
             }
@@ -154,10 +159,21 @@ impl Snooping {
             let (vlan, group, source) = key;
             let change = MdbChange::Entry { vlan, group, source, ports: Some(ports.clone()) };
             self.retried = Some(key);
-            if io.plane.multicast(&change).is_ok() {
-                self.refused.remove(&key);
-                self.unsettled.insert((vlan, Family::of(group)));
+            match io.plane.multicast(&change) {
+                Ok(()) => {
+                    self.refused.remove(&key);
+                    self.unsettled.insert((vlan, Family::of(group)));
+                }
+                Err(reason) => self.note(&reason),
             }
+        }
+    }
+
+    /// Notes why the plane has refused an entry, which decides when entries are tried again.
+    fn note(&mut self, reason: &PlaneError) {
+        self.growing = matches!(reason, PlaneError::Growing { .. });
+        if self.growing {
+            self.retry_ms = None;
         }
     }
 
@@ -243,7 +259,7 @@ impl Protocol for Snooping {
             self.retry(io, RETRIES_EACH);
         }
         if self.retry_ms.is_none() && !self.refused.is_empty() {
-            self.retry_ms = Some(now + RETRY_MS);
+            self.retry_ms = Some(now + if self.growing { RETRY_GROWING_MS } else { RETRY_MS });
         }
         self.settle(io);
     }

@@ -133,6 +133,7 @@ const STRUCTURES_ALONE: &[&str] = &[
     "ly_lost",
     "ly_watchdog_timer",
     "mac_words",
+    "mdb_segment",
     "memo",
     "memo_row",
     "next_hop",

@@ -3,6 +3,7 @@
 #![allow(clippy::panic)] // a test that panics has failed, and says why
 
 mod mirror;
+mod multicast;
 mod restarts;
 mod states;
 mod trees;

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// Most entries: a group counts once, and each of its sources once.
-pub const MDB_CAPACITY: usize = 16_384;
+pub const MDB_CAPACITY: usize = 131_072;
 
 /// Groups that are flooded for the time being although snooping is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
