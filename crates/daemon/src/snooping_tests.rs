@@ -5,6 +5,7 @@ use crate::bus::Topics;
 use crate::core::Core;
 use crate::testing::{Bench, config, messages, received};
 use lanyard_cli::backend::{Configuration, Multicast};
+use lanyard_plane::{Flooded, MdbChange, PlaneError};
 use lanyard_wire::ip::ones_complement_sum;
 
 const PORTS: &str = "interface eth1\n switchport\ninterface eth2\n switchport\ninterface eth3\n switchport";
@@ -120,4 +121,38 @@ fn events_are_made_only_for_a_listener() {
         (&events[0]["event"], &events[0]["group"], &events[0]["ports"]),
         (&json!("group"), &json!("239.1.1.1"), &json!(["eth1", "eth2"]))
     );
+}
+
+/// What the plane has: its entries, and what it floods in VLAN 1.
+fn held(core: &Core) -> (usize, Flooded) {
+    let changes = core.ctx.protocols.with(|engine| engine.snooping_and_io().1.plane.multicast_held());
+    let entries = changes.iter().filter(|change| matches!(change, MdbChange::Entry { .. })).count();
+    let flooded = changes.into_iter().find_map(|change| match change {
+        MdbChange::Flood { family: Family::V4, flooded, .. } => Some(flooded),
+        _ => None,
+    });
+    (entries, flooded.unwrap_or_default())
+}
+
+/// Until the plane has room for an entry its group is flooded, and the entry is tried again. Only a table that is full for
+/// good is logged.
+#[test]
+fn a_refused_entry_is_flooded_and_tried_again() {
+    let full = PlaneError::TableFull { table: "mdb", size: 1 };
+    for (reason, again_ms, logged) in [(PlaneError::Growing { table: "mdb" }, 20, 0), (full, 1000, 1)] {
+        let (bench, mut core) = switch("");
+        *bench.plane.refuses_groups.lock() = Some(reason.clone());
+        send(&bench, &mut core, "eth1", REPORT, 1);
+        send(&bench, &mut core, "eth2", REPORT, 2);
+        assert_eq!(held(&core), (0, Flooded::Unregistered), "{reason}");
+        *bench.plane.refuses_groups.lock() = None;
+        bench.clock.set(again_ms - 1);
+        core.tick();
+        assert_eq!(held(&core), (0, Flooded::Unregistered), "{reason}");
+        bench.clock.set(again_ms);
+        core.tick();
+        assert_eq!(held(&core), (2, Flooded::Nothing), "{reason}");
+        let lines = messages(&core.ctx).into_iter().filter(|line| line.starts_with("TABLE_FULL: ")).count();
+        assert_eq!(lines, logged, "{reason}");
+    }
 }

@@ -205,6 +205,8 @@ pub(crate) struct Faults {
     pub(crate) captures: Common<Vec<(PortId, bool)>>,
     /// True while states of ports in trees are refused.
     pub(crate) refuses_trees: Common<bool>,
+    /// Why entries of multicast groups are refused.
+    pub(crate) refuses_groups: Common<Option<PlaneError>>,
     /// The states of ports in trees that the plane has.
     pub(crate) trees: Common<TreeStates>,
     /// The members of port-channels that the plane has.
@@ -253,7 +255,10 @@ impl ProtocolPlane for FaultyProtocols {
         self.soft.relay(vlan, from, ports, frame)
     }
     fn multicast(&mut self, change: &MdbChange) -> std::result::Result<(), PlaneError> {
-        self.soft.multicast(change)
+        match (&*self.faults.refuses_groups.lock(), change) {
+            (Some(reason), MdbChange::Entry { ports: Some(_), .. }) => Err(reason.clone()),
+            _ => self.soft.multicast(change),
+        }
     }
     fn multicast_held(&self) -> Vec<MdbChange> {
         self.soft.multicast_held()
