@@ -111,10 +111,13 @@ impl Mdb {
     /// Takes over a segment in use.
     fn adopt(&mut self, segment: usize) {
         let (now, mut used) = (Instant::now(), vec![false; abi::MDB_ROWS]);
-        for (bucket, way) in (0..abi::MDB_BUCKETS).flat_map(|bucket| (0..abi::MDB_WAYS).map(move |way| (bucket, way))) {
+        for (bucket, way) in
+            (0..abi::MDB_BUCKETS).flat_map(|bucket| (0..abi::MDB_WAYS).map(move |way| (bucket, way)))
+        {
             let Some(held) = self.tables.mdb.get(segment) else { return };
             let row = Row { segment, row: row_of(held.index.u32(bucket, way * 4).load(Relaxed)) };
-            let Some(key) = Some(row).filter(|row| row.row != 0).and_then(|row| key_of(&self.tables, row)) else {
+            let Some(key) = Some(row).filter(|row| row.row != 0).and_then(|row| key_of(&self.tables, row))
+            else {
                 continue;
             };
             used[usize::from(row.row)] = true;

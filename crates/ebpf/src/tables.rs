@@ -3,7 +3,8 @@
 //! Invariant: a [`Tables`] holds every map of [`names`], with the sizes that the headers in `bpf/` define.
 
 use crate::abi::{
-    self, AdjacencyRow, FDB_WAYS, FdbBucket, FdbCall, FdbTimes, Global, IfSlot, Line, Port, PortStats, PortVlans, Rif, SnoopVlan, TrapGroupRow, Usage, VlanPorts, VlanStats, Watchdog,
+    self, AdjacencyRow, FDB_WAYS, FdbBucket, FdbCall, FdbTimes, Global, IfSlot, Line, Port, PortStats,
+    PortVlans, Rif, SnoopVlan, TrapGroupRow, Usage, VlanPorts, VlanStats, Watchdog,
 };
 use crate::acl_layout as acl;
 use crate::error::{Doing, Result, system};

@@ -71,7 +71,8 @@ fn the_programs_find_every_entry_while_the_table_is_enlarged() {
     let mdb = plane.mdb.clone();
     (0..WATCHED).for_each(|n| change(&mut mdb.lock().expect("the writer"), &entry(n, true)));
     let limited = |plane: &mut EbpfPlane, n: usize| {
-        let run = plane.dry_run(Hook::Tc, port(1), 0, DryMode::default(), &packet(group(n))).expect("a dry run");
+        let run =
+            plane.dry_run(Hook::Tc, port(1), 0, DryMode::default(), &packet(group(n))).expect("a dry run");
         run.emitted.iter().map(|(port, ..)| port.get()).collect::<Vec<u16>>()
     };
     assert_eq!(limited(&mut plane, abi::MDB), [2, 3], "a group without an entry goes to all ports");
