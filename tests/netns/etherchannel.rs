@@ -19,6 +19,7 @@ scenarios! {
     lists_judge_the_frames_of_the_port_channel: ebpf soft;
     a_vlan_interface_routes_at_the_port_channel: ebpf soft;
     a_routed_port_channel: ebpf soft;
+    subinterfaces_of_a_port_channel: ebpf soft;
     lines_that_do_not_fit_are_refused: soft;
     open_vswitch_bundles_with_each_mode: ebpf soft;
     a_silent_partner_loses_its_member: ebpf;
@@ -323,6 +324,72 @@ fn a_routed_port_channel(plane: Plane) {
     bed.host(2).reaches("10.0.20.3");
 }
 
+/// The far ends of a routed port-channel send tagged and untagged frames; each tag is an interface of its own.
+fn subinterfaces_of_a_port_channel(plane: Plane) {
+    const SUBINTERFACES: &str = "interface port-channel1.100\n encapsulation dot1Q 100\n ip address 10.0.100.254 255.255.255.0\n\
+        interface Po1.7\n encapsulation dot1Q 70\n ip address 10.0.70.254 255.255.255.0\n";
+    let bed = Bed::new(plane, 3, &format!("{ROUTED}{SUBINTERFACES}"));
+    bed.chatter.set(true);
+    bed.exact.set(false);
+    wait_bundled(&bed, &["p1", "p2"]);
+    let usage = bed.ask("show vlan internal usage")["internal"].clone();
+    let used = |at: usize| (usage[at]["vlan"].as_u64(), usage[at]["interface"].as_str());
+    assert_eq!(
+        [used(0), used(1), used(2)],
+        [(Some(70), Some("po1.7")), (Some(100), Some("po1.100")), (Some(1006), Some("port-channel1"))]
+    );
+    // The VLANs are no other port's, and nothing else can have them.
+    bed.expect_drop(3, &frame([0xff; 6], mac(9)).tag(0x8100, 0, 100), "vlan_not_allowed");
+    bed.expect_drop(1, &frame([0xff; 6], mac(8)).tag(0x8100, 0, 101), "vlan_not_allowed");
+    bed.expect_at(1, &frame([0xff; 6], mac(101)).tag(0x8100, 0, 100), &[]);
+    for (lines, why) in [
+        ("vlan 100", "VLAN 100 is the internal VLAN of po1.100"),
+        ("interface po1.8\nencapsulation dot1q 100", "already configured on po1.100"),
+        ("interface po1.8\nencapsulation dot1q 1006", "the internal VLAN of port-channel1"),
+        ("interface port-channel 1\nswitchport", "has subinterfaces: remove po1.100 first"),
+    ] {
+        let refused = bed.try_configure(lines).expect_err(lines);
+        assert!(refused.contains(why), "{lines}: {refused}");
+    }
+    // Whichever member has a link, both far ends have their tags, and the untagged frames their own interface.
+    bed.host(3).address("10.0.20.3/24");
+    bed.host(3).net.ip("route add default via 10.0.20.254");
+    for host in [1, 2] {
+        bed.host(host).net.ip(&format!(
+            "link add link eth0 name eth0.100 type vlan id 100\nlink add link eth0 name eth0.70 type vlan id 70\n\
+             addr add 10.0.10.{host}/24 dev eth0\naddr add 10.0.100.{host}/24 dev eth0.100\n\
+             addr add 10.0.70.{host}/24 dev eth0.70"
+        ));
+    }
+    let reached = |bed: &Bed| {
+        for (host, other, member) in [(1, 2, "p1"), (2, 1, "p2")] {
+            bed.host(other).net.ip("link set eth0 down");
+            bed.host(host).net.ip(
+                "link set eth0 up\nlink set eth0.100 up\nlink set eth0.70 up\n\
+                 route replace 10.0.20.0/24 via 10.0.100.254",
+            );
+            wait_bundled(bed, &[member]);
+            for net in [10, 70, 100] {
+                bed.host(host).reaches(&format!("10.0.{net}.254"));
+            }
+            bed.host(host).reaches("10.0.20.3");
+            bed.host(3).reaches(&format!("10.0.100.{host}"));
+        }
+    };
+    reached(&bed);
+    let address = "10.0.100.2";
+    bed.by_the_plane(3, 50, address, || bed.host(3).tcp(bed.host(2), address, 4 << 20));
+    // The configuration is read again as it is printed, and a subinterface goes without a trace.
+    bed.exec(&["copy running-config startup-config"]);
+    bed.end_daemon(nix::sys::signal::Signal::SIGKILL);
+    bed.start();
+    wait_bundled(&bed, &["p2"]);
+    reached(&bed);
+    bed.configure("no interface port-channel1.100\nvlan 100");
+    wait_for("the netdev to go", || (!bed.net.links().contains(&"po1.100".to_owned())).then_some(()));
+    bed.host(2).reaches("10.0.70.254");
+}
+
 fn lines_that_do_not_fit_are_refused(plane: Plane) {
     let bed = Bed::new(plane, 3, STATIC);
     // A port whose role changes begins to count anew.
@@ -340,7 +407,8 @@ fn lines_that_do_not_fit_are_refused(plane: Plane) {
         "interface port-channel 1\nno switchport\ninterface p1\nip address 10.0.0.1/24",
         "member of a port-channel",
     );
-    refused("interface port-channel1.10", "no subinterfaces");
+    refused("interface port-channel1.10\nencapsulation dot1q 10", "port-channel1 is not a routed port");
+    refused("interface port-channel1.10000000", "1 to 9999999");
     bed.configure("interface port-channel 1\nswitchport\nswitchport access vlan 10");
     refused("interface port-channel 1\nmtu 9000", "setting of its members");
     refused("interface port-channel 300", "1 to 255");

@@ -4,14 +4,14 @@
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use lanyard_config::InterfaceName;
-use lanyard_config::aggregation::channel_of;
-use lanyard_config::layer3::split_subinterface;
 use lanyard_types::{ChannelId, MacAddr, VlanId, VlanSet};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The maximum length of a range of interfaces, which is the maximum number of ports.
 pub const MAX_RANGE: usize = 1023;
+/// The highest number of a port-channel's subinterface: the name of its pipeline end, `lypo255.9999999`, has 15 bytes.
+const MAX_CHANNEL_SUBINTERFACE: u32 = 9_999_999;
 /// The highest number of an MST instance (IEEE 802.1Q-2018, 13.8).
 const MAX_MSTID: u16 = 4094;
 /// The maximum length of a file name or host name, in bytes.
@@ -462,8 +462,10 @@ fn vlan_number(word: &str) -> Option<&str> {
     (head.eq_ignore_ascii_case("vlan") && digits(tail)).then_some(tail)
 }
 
-/// The number of a port-channel's interface and the words that it takes: `port-channel 1`, `Port-channel1`, `po1`, `po 1`.
+/// The number of a port-channel's interface and the words that it takes: `port-channel 1`, `Port-channel1`, `po1`, `po 1`;
+/// of a subinterface, `1.100`.
 fn channel_number<'a>(word: &'a str, next: Option<&'a str>) -> Option<(&'a str, usize)> {
+    let digits = |word: &str| word.split_once('.').map_or(digits(word), |(a, b)| digits(a) && digits(b));
     let lower = word.to_ascii_lowercase();
     if word.len() >= 2
         && "port-channel".starts_with(&lower)
@@ -491,8 +493,20 @@ fn interface(words: &[&str], names: &dyn Names) -> Take {
         };
     }
     if let Some((number, n)) = channel_number(word, words.get(1).copied()) {
+        let (number, sub) = number.split_once('.').map_or((number, None), |(number, sub)| (number, Some(sub)));
+        let sub = match sub.map(|sub| (sub, sub.parse())) {
+            None => None,
+            Some((_, Ok(sub @ 1..=MAX_CHANNEL_SUBINTERFACE))) => Some(sub),
+            Some((sub, _)) => {
+                let most = MAX_CHANNEL_SUBINTERFACE;
+                return Take::Bad(format!("{} is no number of a subinterface: 1 to {most}", short(sub)));
+            }
+        };
         return match number.parse().ok().and_then(ChannelId::new) {
-            Some(channel) => single(InterfaceName::of_channel(channel), n),
+            Some(channel) => {
+                let whole = InterfaceName::of_channel(channel);
+                single(sub.map_or(whole, |sub| InterfaceName::of_channel_subinterface(channel, sub)), n)
+            }
             None => Take::Bad(format!("port-channel {} does not exist: 1 to 255", short(number))),
         };
     }
@@ -533,11 +547,6 @@ pub fn netdev(name: &str) -> Result<InterfaceName, String> {
     }
     if bad {
         return Err(format!("{} is not an interface's name", short(name)));
-    }
-    if split_subinterface(name).is_some_and(|(parent, _)| channel_of(parent).is_some()) {
-        return Err(format!(
-            "{name}: a port-channel has no subinterfaces; make it a trunk, and route by VLAN interfaces"
-        ));
     }
     if name.len() > 15 {
         return Err(format!(

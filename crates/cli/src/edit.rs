@@ -6,7 +6,7 @@
 use crate::args::{Names, short};
 use crate::mode::ConfigMode;
 use crate::outcome::Refusal;
-use lanyard_config::layer3::split_subinterface;
+use lanyard_config::names::split_subinterface;
 use lanyard_config::{Config, Interface, InterfaceName, Vlan};
 use lanyard_types::VlanId;
 
@@ -89,9 +89,9 @@ impl Names for MappedNames<'_> {
         self.0.appliance.netdev_of(name)
     }
     fn unmapped(&self, name: &str) -> Option<String> {
-        let device = split_subinterface(name).map_or(name, |(parent, _)| parent);
+        let device = split_subinterface(name).map_or(name.into(), |(parent, _)| parent);
         let name = short(name);
-        (!self.is_netdev(device))
+        (!self.is_netdev(&device))
             .then(|| format!("no netdev takes the place of {name}: give --map {name}=NETDEV"))
     }
     fn netdevs(&self) -> Vec<String> {

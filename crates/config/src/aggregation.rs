@@ -3,9 +3,10 @@
 //! `interface port-channel N` is an interface named `port-channelN`. Its settings hold for all its members: a member's own
 //! layer-2 settings are kept, and have no effect while it is a member.
 
+use crate::names::{channel_of, split_subinterface};
 use crate::{Config, Interface, InterfaceName, Role};
 use lanyard_lacp::Mode;
-use lanyard_types::{ChannelId, LoadBalance, VlanId};
+use lanyard_types::{ChannelId, LoadBalance, VlanId, VlanSet};
 
 /// The most members of a port-channel with LACP: eight in use, eight hot standby.
 pub const MAX_LACP_MEMBERS: usize = 16;
@@ -50,27 +51,18 @@ impl Default for AggregationPort {
     }
 }
 
-impl InterfaceName {
-    /// The interface of a port-channel: `port-channelN`.
-    #[must_use]
-    pub fn of_channel(channel: ChannelId) -> Self {
-        Self::Netdev(format!("port-channel{channel}"))
-    }
-    /// The number of a port-channel's interface; `None` for other interfaces.
-    #[must_use]
-    pub fn channel(&self) -> Option<ChannelId> {
-        match self {
-            Self::Netdev(name) => channel_of(name),
-            Self::Vlan(_) => None,
-        }
-    }
-}
-
-/// The number of the port-channel whose interface has this name; `None` for other names.
-#[must_use]
-pub fn channel_of(name: &str) -> Option<ChannelId> {
-    let number = name.strip_prefix("port-channel")?;
-    number.parse().ok().and_then(ChannelId::new).filter(|channel| channel.to_string() == number)
+/// A VLAN that a routed port-channel or a subinterface of one has to itself: no other port is a member, and no line of the
+/// configuration may name it.
+#[derive(Debug)]
+pub struct InternalVlan<'a> {
+    /// The VLAN.
+    pub vlan: VlanId,
+    /// The port-channel.
+    pub channel: ChannelId,
+    /// The interface that has the VLAN: that of the port-channel, or a subinterface.
+    pub name: InterfaceName,
+    /// Its settings.
+    pub interface: &'a Interface,
 }
 
 impl Config {
@@ -86,29 +78,33 @@ impl Config {
         let routed = self.channels().filter(|(_, interface)| interface.role == Role::Routed);
         routed.filter_map(|(channel, interface)| Some((channel, channel.internal_vlan()?, interface)))
     }
+    /// The VLANs that routed port-channels and their subinterfaces have to themselves. A subinterface's is the one of its tag.
+    pub fn internal_vlans(&self) -> impl Iterator<Item = InternalVlan<'_>> {
+        let whole = self.routed_channels().map(|(channel, vlan, interface)| InternalVlan {
+            vlan,
+            channel,
+            name: InterfaceName::of_channel(channel),
+            interface,
+        });
+        whole.chain(self.interfaces.iter().filter_map(|(name, interface)| {
+            let (InterfaceName::Netdev(text), Role::Subinterface(vlan)) = (name, interface.role) else {
+                return None;
+            };
+            let (parent, _) = split_subinterface(text)?;
+            let channel = channel_of(&parent)?;
+            let routed = self.interfaces.get(&InterfaceName::of_channel(channel))?.role == Role::Routed;
+            routed.then(|| InternalVlan { vlan, channel, name: name.clone(), interface })
+        }))
+    }
+    /// The tags of a port-channel's subinterfaces.
+    #[must_use]
+    pub fn channel_tags(&self, channel: ChannelId) -> VlanSet {
+        let own = InterfaceName::of_channel(channel);
+        let subinterfaces = self.internal_vlans().filter(|it| it.channel == channel && it.name != own);
+        subinterfaces.map(|it| it.vlan).collect()
+    }
     /// The port-channels, ascending.
     pub fn channels(&self) -> impl Iterator<Item = (ChannelId, &Interface)> {
         self.interfaces.iter().filter_map(|(name, interface)| Some((name.channel()?, interface)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_whole_names_are_port_channels() {
-        let of = |name: &str| channel_of(name).map(ChannelId::get);
-        for (name, number) in [
-            ("port-channel1", Some(1)),
-            ("port-channel255", Some(255)),
-            ("port-channel256", None),
-            ("port-channel0", None),
-            ("port-channel01", None),
-            ("port-channel", None),
-            ("po1", None),
-        ] {
-            assert_eq!(of(name), number, "{name}");
-        }
     }
 }

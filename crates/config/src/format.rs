@@ -19,6 +19,8 @@ pub fn reference(name: &InterfaceName) -> String {
                 .any(|word| word.starts_with(&lower))
                 || lower.strip_prefix("vlan").is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()));
             let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+            // `po1` is short for `port-channel1`.
+            let mistaken = mistaken || lower.strip_prefix("po").is_some_and(is_number);
             let mistaken = mistaken || (name.split('.').count() == 4 && name.split('.').all(is_number));
             if mistaken { format!("netdev {name}") } else { name.clone() }
         }

@@ -5,6 +5,7 @@
 //! line.
 
 use crate::format::reference;
+use crate::names::split_subinterface;
 use crate::{Config, Interface, InterfaceName};
 use ipnet::{IpNet, Ipv6Net};
 use lanyard_pipeline::route::Urpf;
@@ -343,15 +344,6 @@ impl Config {
         let arps = self.arps.keys().filter_map(|(vrf, _)| vrf.as_deref());
         interfaces.chain(routes).chain(arps).filter(|vrf| !self.vrfs.contains_key(*vrf)).collect()
     }
-}
-
-/// Divides a subinterface's name into parent and number: `eth1.100` is 100 of `eth1`.
-#[must_use]
-pub fn split_subinterface(name: &str) -> Option<(&str, u32)> {
-    let (parent, number) = name.rsplit_once('.')?;
-    let plain = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
-    let number = number.parse().ok().filter(|_| plain && !parent.is_empty())?;
-    Some((parent, number))
 }
 
 /// A tracked object as the command line names it.

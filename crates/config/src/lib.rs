@@ -13,6 +13,7 @@ pub mod fpm;
 pub mod layer3;
 mod model;
 mod monitor;
+pub mod names;
 mod port_security;
 mod private_domain;
 mod private_vlan;

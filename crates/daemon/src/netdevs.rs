@@ -6,7 +6,7 @@
 
 use crate::context::Context;
 use crate::spanning::channel_speed;
-use lanyard_config::aggregation::channel_of;
+use lanyard_config::names::channel_of;
 use lanyard_config::{Config, InterfaceName};
 use lanyard_netdev::Duplex;
 use lanyard_switch::LinkFacts;

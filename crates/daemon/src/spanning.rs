@@ -11,7 +11,7 @@ use crate::protocols::work::{Report, Reports};
 use lanyard_cli::backend::Refusal;
 use lanyard_cli::view::{self, EventKind, TreeKey};
 use lanyard_config::InterfaceName;
-use lanyard_config::aggregation::channel_of;
+use lanyard_config::names::channel_of;
 use lanyard_stp::view::stp_state_name;
 use lanyard_stp::{Duplex, Event, Mode};
 use lanyard_switch::spanning::Reconfigure;

@@ -7,7 +7,8 @@ use crate::context::{Context, Module};
 use ipnet::IpNet;
 use lanyard_cli::view;
 use lanyard_config::InterfaceName;
-use lanyard_config::layer3::{Track, TrackObject, split_subinterface, track_object};
+use lanyard_config::layer3::{Track, TrackObject, track_object};
+use lanyard_config::names::split_subinterface;
 use lanyard_netdev::{RouteKind, TABLE_MAIN};
 use std::collections::BTreeMap;
 
@@ -86,7 +87,7 @@ pub(crate) fn line_up(ctx: &Context, name: &InterfaceName) -> bool {
                 .get(name)
                 .is_some_and(|interface| matches!(interface.role, lanyard_config::Role::Subinterface(_)));
             let parent = split_subinterface(text).filter(|_| is_sub).map(|(parent, _)| parent);
-            !shutdown(name) && link_up(parent.unwrap_or(text))
+            !shutdown(name) && link_up(parent.as_deref().unwrap_or(text))
         }
     }
 }

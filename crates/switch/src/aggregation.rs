@@ -12,7 +12,7 @@ use crate::ports::PortIds;
 use lanyard_config::{Config, Interface, InterfaceName, Role, Switchport};
 use lanyard_lacp::{ChannelConfig, Mode, PortConfig};
 use lanyard_pipeline::state::{Aggregation, CHANNEL_BUCKETS, GlobalState, PortState, ReservedAction};
-use lanyard_types::{ChannelId, LoadBalance, PortId, PortSet, VlanSet};
+use lanyard_types::{ChannelId, LoadBalance, MacAddr, PortId, PortSet, VlanSet};
 use std::collections::BTreeMap;
 
 /// The nibble of the slow protocols' address among the reserved ones.
@@ -91,6 +91,18 @@ pub(crate) fn switchport(channel: ChannelId, interface: &Interface) -> Switchpor
         Some(vlan) => Switchport { access_vlan: vlan, ..Switchport::default() },
         None => interface.switchport.clone(),
     }
+}
+
+/// The port of a routed port-channel or of its member: the tags of subinterfaces are accepted there, too.
+pub(crate) fn with_tags(config: &Config, channel: ChannelId, port: PortState) -> PortState {
+    let tags = config.channel_tags(channel);
+    if tags.is_empty() { port } else { PortState { tagged: tags, access: false, ..port } }
+}
+
+/// The MAC address of a routed port-channel and of its subinterfaces, unless they have their own.
+pub(crate) fn mac(config: &Config, channel: ChannelId, identity: &Identity) -> Option<MacAddr> {
+    let own = config.interfaces.get(&InterfaceName::of_channel(channel))?.mac;
+    own.or_else(|| channel.internal_vlan().map(|vlan| identity.vlan_mac(vlan)))
 }
 
 /// The MTU of a port-channel: the smallest of its members, or 1500 without members.

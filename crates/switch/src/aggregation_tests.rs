@@ -6,11 +6,13 @@ use crate::compile::{compile, port_names};
 use crate::facts::Facts;
 use crate::ports::PortIds;
 use crate::testing::{config, facts, identity};
-use lanyard_config::{Config, InterfaceName};
+use lanyard_config::{Config, Interface, InterfaceName};
 use lanyard_lacp::Mode;
-use lanyard_pipeline::state::{Aggregation, CHANNEL_BUCKETS, PlaneState, PortState, ReservedAction};
+use lanyard_pipeline::state::{
+    Aggregation, CHANNEL_BUCKETS, PlaneState, PortKind, PortState, ReservedAction,
+};
 use lanyard_pipeline::validate;
-use lanyard_types::{ChannelId, PortId, PortSet};
+use lanyard_types::{ChannelId, PortId, PortSet, VlanId};
 
 fn channel(n: u8) -> ChannelId {
     ChannelId::new(n).expect("a port-channel")
@@ -58,6 +60,44 @@ fn routed() {
     next.vlans.insert(vlan, lanyard_config::Vlan::default());
     let refused = crate::check::check(&config, &next, &facts, &identity()).expect_err("internal");
     assert!(refused.to_string().starts_with("VLAN 1006 is the internal VLAN of port-channel1"), "{refused}");
+}
+
+/// A subinterface of a routed port-channel has the VLAN of its tag to itself, with the port-channel as a tagged member.
+#[test]
+fn subinterfaces() {
+    let mut config = bundle(Mode::On);
+    for name in ["port-channel1", "eth1", "eth2"] {
+        let interface = config.interfaces.get_mut(&InterfaceName::Netdev(name.into())).expect("configured");
+        interface.role = lanyard_config::Role::Routed;
+    }
+    let tag = VlanId::new(100).expect("a VLAN");
+    let name = InterfaceName::of_channel_subinterface(channel(1), 5);
+    let role = lanyard_config::Role::Subinterface(tag);
+    config.interfaces.insert(name, Interface { role, ..Interface::default() });
+    let mut facts = facts("eth1, eth2, port-channel1, lypo1, po1.5, lypo1.5");
+    facts.channels.insert(channel(1));
+    let (state, ports) = state(&config, &facts);
+    let whole = of(&state, &ports, "port-channel1");
+    assert_eq!((whole.tagged.to_string(), whole.untagged.to_string()), ("100".into(), "1006".into()));
+    assert!(!whole.access && !of(&state, &ports, "eth1").access, "tags are accepted");
+    let end = of(&state, &ports, "lypo1.5");
+    assert_eq!((end.kind, end.enabled), (PortKind::Svi(tag), true));
+    // Both interfaces have the address of the port-channel.
+    let own = state.fdb.keys().map(|(vlan, mac)| (vlan.get(), *mac)).collect::<Vec<_>>();
+    let mac = identity().vlan_mac(channel(1).internal_vlan().expect("a VLAN"));
+    assert_eq!(own, [(100, mac), (1006, mac)]);
+    let refused = |next: &Config| {
+        crate::check::check(&config, next, &facts, &identity()).expect_err("refused").to_string()
+    };
+    let mut next = config.clone();
+    next.vlans.insert(tag, lanyard_config::Vlan::default());
+    assert!(refused(&next).starts_with("VLAN 100 is the internal VLAN of po1.5"), "{}", refused(&next));
+    let mut next = config.clone();
+    let second = Interface { role: lanyard_config::Role::Routed, ..Interface::default() };
+    next.interfaces.insert(InterfaceName::of_channel(channel(2)), second);
+    let of_second = InterfaceName::of_channel_subinterface(channel(2), 1);
+    next.interfaces.insert(of_second, Interface { role, ..Interface::default() });
+    assert!(refused(&next).contains("cannot use VLAN 100"), "{}", refused(&next));
 }
 
 fn state(config: &Config, facts: &Facts) -> (PlaneState, PortIds) {

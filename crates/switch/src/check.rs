@@ -6,8 +6,10 @@ use crate::facts::Facts;
 use crate::identity::Identity;
 use crate::names::{alias, host_end, pipeline_end, pipeline_end_of, vlan_of};
 use crate::refused::{Refused, Unusable};
+use lanyard_config::aggregation::InternalVlan;
 use lanyard_config::{Config, InterfaceName, Role, StaticTarget};
 use lanyard_types::VlanId;
+use std::collections::BTreeMap;
 
 /// Judges the step from `old` to `next`. Returns the notices if it may be taken.
 ///
@@ -111,13 +113,20 @@ fn vlan_interface(vlan: VlanId, next: &Config, facts: &Facts, identity: &Identit
     Ok(())
 }
 
-/// The internal VLAN of a routed port-channel must not be configured, and its names must be unused or belong to the pair that
-/// this instance created earlier.
+/// The internal VLANs of routed port-channels must not be configured, nor belong to two interfaces, and the names of a
+/// port-channel's pair must be unused or belong to the pair that this instance created earlier.
 fn routed_channel(old: &Config, next: &Config, facts: &Facts, identity: &Identity) -> Result<(), Refused> {
-    for (channel, vlan, _) in next.routed_channels() {
+    let mut internal = BTreeMap::new();
+    for InternalVlan { vlan, name, .. } in next.internal_vlans() {
         if next.vlans.contains_key(&vlan) || next.interfaces.contains_key(&InterfaceName::Vlan(vlan)) {
-            return Err(Refused::InternalVlan { vlan, channel });
+            return Err(Refused::InternalVlan { vlan, interface: name.to_string() });
         }
+        if let Some(other) = internal.insert(vlan, name.clone()) {
+            let (interface, other) = (name.to_string(), other.to_string());
+            return Err(Refused::TagInUse { vlan, interface, other });
+        }
+    }
+    for (channel, _, _) in next.routed_channels() {
         if old.routed_channels().any(|(before, _, _)| before == channel) {
             continue;
         }

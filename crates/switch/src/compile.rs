@@ -19,7 +19,8 @@ use crate::snooping;
 pub use crate::membership::{Membership, membership};
 pub use crate::names::*;
 
-use lanyard_config::aggregation::channel_of;
+use lanyard_config::aggregation::InternalVlan;
+use lanyard_config::names::channel_of;
 use lanyard_config::{Config, Interface, InterfaceName, StaticTarget, SwitchportMode};
 use lanyard_pipeline::state::{
     Delivery, FdbTarget, GlobalState, HookChoice, PlaneState, PortKind, PortState, VlanState,
@@ -57,7 +58,7 @@ pub fn compile(config: &Config, facts: &Facts, ports: &PortIds, identity: &Ident
             continue;
         };
         let own = Interface { switchport: aggregation::switchport(channel, like), ..interface.clone() };
-        let own = switchport(config, name, &own, facts);
+        let own = aggregation::with_tags(config, channel, switchport(config, name, &own, facts));
         state.ports.insert(port, aggregation::member_port(of, channel, own));
     }
     routed_channel_ports(config, facts, ports, &mut state);
@@ -74,10 +75,10 @@ pub fn compile(config: &Config, facts: &Facts, ports: &PortIds, identity: &Ident
     state
 }
 
-/// A routed port-channel is a port with a VLAN to itself, and an interface of that VLAN. No other port is a member, trunks that
-/// carry every VLAN included.
+/// A routed port-channel is a port with a VLAN to itself, and an interface of that VLAN; a subinterface is one more VLAN of the
+/// port, tagged. No other port is a member, trunks that carry every VLAN included.
 fn routed_channel_ports(config: &Config, facts: &Facts, ports: &PortIds, state: &mut PlaneState) {
-    let internal: VlanSet = config.routed_channels().map(|(_, vlan, _)| vlan).collect();
+    let internal: VlanSet = config.internal_vlans().map(|it| it.vlan).collect();
     if internal.is_empty() {
         return;
     }
@@ -85,14 +86,18 @@ fn routed_channel_ports(config: &Config, facts: &Facts, ports: &PortIds, state: 
         port.tagged = port.tagged.difference(&internal);
         port.untagged = port.untagged.difference(&internal);
     }
-    for (channel, vlan, interface) in config.routed_channels() {
+    for (channel, _, interface) in config.routed_channels() {
         let name = InterfaceName::of_channel(channel).to_string();
-        let inner = pipeline_end_of(&name);
-        let (Some(port), Some(up)) = (ports.get(&name), ports.get(&inner)) else { continue };
-        state.vlans.insert(vlan, VlanState::default());
+        let Some(port) = ports.get(&name) else { continue };
         let own = Interface { switchport: aggregation::switchport(channel, interface), ..interface.clone() };
-        let own = switchport(config, &name, &own, facts);
+        let own = aggregation::with_tags(config, channel, switchport(config, &name, &own, facts));
         state.ports.insert(port, aggregation::channel_port(config, facts, channel, own));
+    }
+    for InternalVlan { vlan, name, interface, .. } in config.internal_vlans() {
+        let name = name.to_string();
+        let inner = pipeline_end_of(&name);
+        let Some(up) = ports.get(&inner) else { continue };
+        state.vlans.insert(vlan, VlanState::default());
         let host_up = facts.get(&name).is_some_and(|link| link.admin_up);
         let enabled = host_up && line_up(vlan, interface, state);
         state.ports.insert(up, vlan_interface(&inner, vlan, enabled, interface, facts));
@@ -168,11 +173,11 @@ fn line_up(vlan: VlanId, interface: &Interface, state: &PlaneState) -> bool {
         && state.ports.values().filter(netdev).any(|port| port.enabled && member(port))
 }
 
-/// The VLANs of VLAN interfaces and of routed port-channels whose line protocol is up.
+/// The VLANs of VLAN interfaces, routed port-channels and their subinterfaces whose line protocol is up.
 #[must_use]
 pub fn lines_up(config: &Config, facts: &Facts, ports: &PortIds, identity: &Identity) -> VlanSet {
     let state = compile(config, facts, ports, identity);
-    let internal = config.routed_channels().map(|(_, vlan, interface)| (vlan, interface));
+    let internal = config.internal_vlans().map(|it| (it.vlan, it.interface));
     vlan_interfaces(config)
         .chain(internal)
         .filter(|(vlan, interface)| line_up(*vlan, interface, &state))
@@ -232,10 +237,10 @@ fn fdb(
         let mac = interface.mac.unwrap_or_else(|| identity.vlan_mac(vlan));
         Some(((vlan, mac), FdbTarget::SelfAddress(number(&InterfaceName::Vlan(vlan))?)))
     });
-    let internal = config.routed_channels().filter_map(|(channel, vlan, interface)| {
-        let mac = interface.mac.unwrap_or_else(|| identity.vlan_mac(vlan));
-        let up = ports.get(&pipeline_end_of(&InterfaceName::of_channel(channel).to_string()))?;
-        Some(((vlan, mac), FdbTarget::SelfAddress(up)))
+    let internal = config.internal_vlans().filter_map(|it| {
+        let mac = it.interface.mac.or_else(|| aggregation::mac(config, it.channel, identity))?;
+        let up = ports.get(&pipeline_end_of(&it.name.to_string()))?;
+        Some(((it.vlan, mac), FdbTarget::SelfAddress(up)))
     });
     statics.chain(own).chain(internal).filter(|((vlan, _), _)| state.vlans.contains_key(vlan)).collect()
 }

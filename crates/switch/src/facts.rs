@@ -198,7 +198,7 @@ impl Facts {
     /// members in use.
     #[must_use]
     pub fn forwards(&self, name: &str) -> bool {
-        match lanyard_config::aggregation::channel_of(name) {
+        match lanyard_config::names::channel_of(name) {
             Some(channel) => self.channels.contains(&channel),
             None => self.usable(name).is_some_and(LinkFacts::forwards),
         }

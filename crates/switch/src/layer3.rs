@@ -14,10 +14,11 @@ use crate::refused::Refused;
 pub use crate::host_routes::{Hop, Route};
 
 use ipnet::IpNet;
-use lanyard_config::layer3::{Layer3, split_subinterface};
+use lanyard_config::layer3::Layer3;
+use lanyard_config::names::split_subinterface;
 use lanyard_config::{Config, Interface, InterfaceName, Role, StaticRoute};
 use lanyard_pipeline::route::Urpf;
-use lanyard_types::{ChannelId, MacAddr};
+use lanyard_types::MacAddr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -68,13 +69,13 @@ pub fn made_mac(
 ) -> Option<MacAddr> {
     match name {
         InterfaceName::Vlan(vlan) => Some(identity.vlan_mac(*vlan)),
-        InterfaceName::Netdev(_) if name.channel().is_some() => {
-            Some(identity.vlan_mac(name.channel().and_then(ChannelId::internal_vlan)?))
-        }
         InterfaceName::Netdev(text) => {
+            if let Some(internal) = config.internal_vlans().find(|it| it.name == *name) {
+                return crate::aggregation::mac(config, internal.channel, identity);
+            }
             let (parent, _) = split_subinterface(text)?;
-            let configured = config.interfaces.get(&InterfaceName::Netdev(parent.to_owned()))?.mac;
-            configured.or_else(|| facts.get(parent).and_then(|link| link.mac))
+            let configured = config.interfaces.get(&InterfaceName::Netdev(parent.to_string()))?.mac;
+            configured.or_else(|| facts.get(&parent).and_then(|link| link.mac))
         }
     }
 }
@@ -83,11 +84,11 @@ pub fn made_mac(
 /// smallest of a port-channel's members.
 #[must_use]
 pub fn parent_mtu(name: &InterfaceName, config: &Config, facts: &Facts) -> u32 {
-    if let Some(channel) = name.channel() {
-        return crate::aggregation::mtu(config, facts, channel);
+    if let Some(internal) = config.internal_vlans().find(|it| it.name == *name) {
+        return crate::aggregation::mtu(config, facts, internal.channel);
     }
     let parent = match name {
-        InterfaceName::Netdev(text) => split_subinterface(text).and_then(|(parent, _)| facts.get(parent)),
+        InterfaceName::Netdev(text) => split_subinterface(text).and_then(|(parent, _)| facts.get(&parent)),
         InterfaceName::Vlan(_) => None,
     };
     parent.map_or(1500, |link| link.mtu)
@@ -343,7 +344,7 @@ fn subinterface(
             return Err(Refused::InTheWay(end));
         }
     }
-    let parent = split_subinterface(name).map(|(parent, _)| InterfaceName::Netdev(parent.to_owned()));
+    let parent = split_subinterface(name).map(|(parent, _)| InterfaceName::Netdev(parent.into_owned()));
     let parent = parent.and_then(|parent| next.interfaces.get(&parent));
     match parent {
         Some(parent) if parent.role == Role::Routed && parent.layer3.vrf.is_some() => {

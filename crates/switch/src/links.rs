@@ -14,9 +14,10 @@ pub use crate::actions::*;
 pub use crate::names::{alias, host_end, host_end_of, pipeline_end_of, vlan_of};
 
 use ipnet::IpNet;
-use lanyard_config::layer3::{Layer3, split_subinterface};
+use lanyard_config::layer3::Layer3;
+use lanyard_config::names::split_subinterface;
 use lanyard_config::{Config, Duplex, Interface, InterfaceName, Role};
-use lanyard_types::{ChannelId, MacAddr};
+use lanyard_types::MacAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The actions that lead from `old` to `next`. `None` stands for any current state of the netdevs.
@@ -373,8 +374,8 @@ pub fn release(facts: &Facts, record: &Record, identity: &Identity) -> Vec<Actio
 }
 
 /// The pipeline ends of VLAN interfaces, routed port-channels and subinterfaces whose carrier has to change: one end of a
-/// veth pair has carrier while the other end is up. `up` has the VLANs of the VLAN interfaces and routed port-channels whose
-/// line protocol is up; a subinterface follows its parent.
+/// veth pair has carrier while the other end is up. `up` has the VLANs of the VLAN interfaces, routed port-channels and their
+/// subinterfaces whose line protocol is up; another subinterface follows its parent.
 #[must_use]
 pub fn carriers(config: &Config, facts: &Facts, up: &lanyard_types::VlanSet) -> Vec<Action> {
     let mut list = Vec::new();
@@ -382,13 +383,13 @@ pub fn carriers(config: &Config, facts: &Facts, up: &lanyard_types::VlanSet) -> 
         let name = pipeline_end_of(&key.to_string());
         let line = match key {
             InterfaceName::Vlan(vlan) => up.contains(*vlan),
-            InterfaceName::Netdev(_) if key.channel().is_some() => {
-                key.channel().and_then(ChannelId::internal_vlan).is_some_and(|vlan| up.contains(vlan))
-            }
-            InterfaceName::Netdev(text) => {
-                let parent = split_subinterface(text).and_then(|(parent, _)| facts.usable(parent));
-                !interface.shutdown && parent.is_some_and(LinkFacts::forwards)
-            }
+            InterfaceName::Netdev(text) => match config.internal_vlans().find(|it| it.name == *key) {
+                Some(internal) => up.contains(internal.vlan),
+                None => {
+                    let parent = split_subinterface(text).and_then(|(parent, _)| facts.usable(&parent));
+                    !interface.shutdown && parent.is_some_and(LinkFacts::forwards)
+                }
+            },
         };
         if let Some(link) = facts.get(&name) {
             let from = LinkSettings::of(link);

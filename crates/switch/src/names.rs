@@ -4,7 +4,7 @@
 //! A VLAN interface, a subinterface or a routed port-channel is a veth pair: the host end has the name of the interface, and
 //! the name of the pipeline end begins with `ly`.
 
-use lanyard_config::aggregation::channel_of;
+use lanyard_config::names::channel_of;
 use lanyard_config::{Config, Interface, InterfaceName, Role};
 use lanyard_lacp::Mode;
 use lanyard_types::{ChannelId, VlanId};

@@ -5,7 +5,7 @@
 use crate::ports::TooManyPorts;
 use crate::spanning::SpanningError;
 use ipnet::IpNet;
-use lanyard_types::{ChannelId, MacAddr, VlanId};
+use lanyard_types::{MacAddr, VlanId};
 
 /// Why a configuration may not be taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -27,16 +27,26 @@ pub enum Refused {
         /// The VLAN.
         vlan: VlanId,
     },
-    /// The VLAN is a routed port-channel's own.
+    /// The VLAN belongs to a routed port-channel or its subinterface.
     #[error(
-        "VLAN {vlan} is the internal VLAN of port-channel{channel}, which is routed: use another VLAN, or enter switchport at \
-         port-channel{channel} first"
+        "VLAN {vlan} is the internal VLAN of {interface}, which is routed: use another VLAN, or remove the routed interface \
+         first (show vlan internal usage)"
     )]
     InternalVlan {
         /// The VLAN.
         vlan: VlanId,
-        /// The port-channel.
-        channel: ChannelId,
+        /// The interface.
+        interface: String,
+    },
+    /// Two subinterfaces of port-channels have the same tag, or one has the internal VLAN of a port-channel as its tag.
+    #[error("{interface} cannot use VLAN {vlan}: it is the internal VLAN of {other} (show vlan internal usage)")]
+    TagInUse {
+        /// The VLAN.
+        vlan: VlanId,
+        /// The subinterface.
+        interface: String,
+        /// The interface that has the VLAN.
+        other: String,
     },
     /// Another instance has made the netdev that is needed.
     #[error("netdev {netdev} belongs to instance {instance}")]

@@ -11,11 +11,11 @@ use crate::forwarding::{self, Forwarder};
 use crate::names::{pipeline_end, pipeline_end_of, subinterface_end};
 use crate::ports::PortIds;
 use crate::routers::Routers;
-use lanyard_config::layer3::split_subinterface;
+use lanyard_config::names::split_subinterface;
 use lanyard_config::{Config, Interface, InterfaceName, Role};
 use lanyard_pipeline::route::{RifAttachment, RifState, VIRTUAL_MACS};
 use lanyard_pipeline::state::{FdbTarget, PlaneState, PortKind, PortState};
-use lanyard_types::{ChannelId, PortId, RifId};
+use lanyard_types::{PortId, RifId};
 
 /// Adds ports of kind routed and subinterface to `state`, and router interfaces where the plane routes.
 pub fn compile(config: &Config, facts: &Facts, ports: &PortIds, routers: &Routers, state: &mut PlaneState) {
@@ -35,7 +35,7 @@ pub fn compile(config: &Config, facts: &Facts, ports: &PortIds, routers: &Router
             continue;
         };
         let end = subinterface_end(text);
-        let parent = split_subinterface(text).and_then(|(parent, _)| ports.get(parent));
+        let parent = split_subinterface(text).and_then(|(parent, _)| ports.get(&parent));
         let parent =
             parent.filter(|parent| state.ports.get(parent).is_some_and(|p| p.kind == PortKind::Routed));
         if let (Some(parent), Some(id)) = (parent, ports.get(&end)) {
@@ -79,14 +79,15 @@ fn rif(
     state: &PlaneState,
 ) -> Option<(RifId, RifState)> {
     let here = |id: &PortId| state.ports.contains_key(id);
+    let internal = config.internal_vlans().find(|it| it.name == *name).map(|it| it.vlan);
     let (id, attachment) = match (name, interface.role) {
         (InterfaceName::Vlan(vlan), _) => {
             let up = ports.get(&pipeline_end(*vlan)).filter(here)?;
             (up, RifAttachment::Vlan { vlan: *vlan, up })
         }
-        (InterfaceName::Netdev(text), Role::Routed) if name.channel().is_some() => {
+        (InterfaceName::Netdev(text), _) if internal.is_some() => {
             let up = ports.get(&pipeline_end_of(text)).filter(here)?;
-            (up, RifAttachment::Vlan { vlan: name.channel().and_then(ChannelId::internal_vlan)?, up })
+            (up, RifAttachment::Vlan { vlan: internal?, up })
         }
         (InterfaceName::Netdev(text), Role::Routed) if interface.is_routed() => {
             let port = ports.get(text).filter(here)?;
@@ -94,7 +95,7 @@ fn rif(
         }
         (InterfaceName::Netdev(text), Role::Subinterface(vlan)) => {
             let up = ports.get(&subinterface_end(text)).filter(here)?;
-            let parent = split_subinterface(text).and_then(|(parent, _)| ports.get(parent)).filter(here)?;
+            let parent = split_subinterface(text).and_then(|(parent, _)| ports.get(&parent)).filter(here)?;
             (up, RifAttachment::Subinterface { parent, vlan, up })
         }
         _ => return None,

@@ -352,12 +352,11 @@ fn load_balance(exec: &mut Exec<'_>, _: &Args) -> Shown {
 }
 
 fn internal_vlans(exec: &mut Exec<'_>, _: &Args) -> Shown {
-    let channels = exec.backend.running().routed_channels();
-    let internal = channels.map(|(channel, vlan, _)| InternalVlan {
-        vlan: vlan.get(),
-        interface: InterfaceName::of_channel(channel).to_string(),
-    });
-    let view = InternalVlans { internal: internal.collect() };
+    let used = exec.backend.running().internal_vlans();
+    let mut internal: Vec<_> =
+        used.map(|it| InternalVlan { vlan: it.vlan.get(), interface: it.name.to_string() }).collect();
+    internal.sort_by_key(|it| it.vlan);
+    let view = InternalVlans { internal };
     Ok(exec.present(&view, text::internal_vlans))
 }
 

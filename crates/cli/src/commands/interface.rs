@@ -11,7 +11,8 @@ use crate::field;
 use crate::mode::ConfigMode;
 use crate::setting::{Choice, Flag, Line, Number, OneVlan, Setting, Station, Text};
 use crate::tree::{Node, arg, kw};
-use lanyard_config::layer3::{Layer3, split_subinterface};
+use lanyard_config::layer3::Layer3;
+use lanyard_config::names::split_subinterface;
 use lanyard_config::{
     AccessGroups, Config, Duplex, Interface, InterfaceName, Role, Switchport, SwitchportMode, Vlan, Voice,
     text,
@@ -423,8 +424,8 @@ fn select(edit: &mut Edit<'_>, args: &Args, range: bool) -> Result<(), Refusal> 
 /// True when `netdev` would be a subinterface of a netdev that is there: `eth1.100`.
 fn subinterface(config: &Config, exists: &dyn Names, netdev: &str) -> Result<bool, Refusal> {
     let Some((parent, _)) = split_subinterface(netdev) else { return Ok(false) };
-    let key = InterfaceName::Netdev(parent.to_owned());
-    if !exists.is_netdev(parent) && !config.interfaces.contains_key(&key) {
+    let key = InterfaceName::Netdev(parent.to_string());
+    if !exists.is_netdev(&parent) && !config.interfaces.contains_key(&key) {
         return Ok(false);
     }
     if netdev.len() > MAX_SUBINTERFACE {

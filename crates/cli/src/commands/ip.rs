@@ -10,7 +10,7 @@ use crate::mode::ConfigMode;
 use crate::setting::Line;
 use crate::tree::{Node, arg, kw};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use lanyard_config::layer3::split_subinterface;
+use lanyard_config::names::split_subinterface;
 use lanyard_config::{Config, Interface, InterfaceName, Role};
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -13,9 +13,9 @@ use crate::setting::{Choice, Flag, Line, Number, Setting, Syntax};
 use crate::tree::{Node, arg, kw, number};
 use ipnet::{IpNet, Ipv6Net};
 use lanyard_config::layer3::{
-    Helper, HelperVrf, Layer3, Nd, NdPrefix, RaSuppress, RelayDestination, split_subinterface,
-    subinterface_with,
+    Helper, HelperVrf, Layer3, Nd, NdPrefix, RaSuppress, RelayDestination, subinterface_with,
 };
+use lanyard_config::names::split_subinterface;
 use lanyard_config::text::reference;
 use lanyard_config::{Config, Interface, InterfaceName, Role};
 use lanyard_pipeline::route::Urpf;
@@ -484,13 +484,13 @@ fn encapsulation(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
                 format!("{text} is not a subinterface: its name would be {text}.1, for example").into()
             );
         };
-        let parent_name = InterfaceName::Netdev(parent.to_owned());
+        let parent_name = InterfaceName::Netdev(parent.to_string());
         let parent_interface = edit.config.interfaces.get(&parent_name);
         let Some(vlan) = vlan else { continue };
         if !parent_interface.is_some_and(|it| it.role == Role::Routed && it.is_routed()) {
             return Err(format!("{parent} is not a routed port: enter no switchport there first").into());
         }
-        if let Some(other) = subinterface_with(edit.config, parent, vlan, name) {
+        if let Some(other) = subinterface_with(edit.config, &parent, vlan, name) {
             return Err(format!(
                 "Configuration of multiple subinterfaces of {parent} with the same VID ({vlan}) is not \
                  permitted. This VID is already configured on {other}."

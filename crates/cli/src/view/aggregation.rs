@@ -72,12 +72,12 @@ pub struct InternalVlans {
     pub internal: Vec<InternalVlan>,
 }
 
-/// A VLAN that the switch uses for a routed port-channel.
+/// A VLAN that the switch uses for a routed port-channel or a subinterface of one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct InternalVlan {
     /// Its number.
     pub vlan: u16,
-    /// The interface: `port-channel1`.
+    /// The interface: `port-channel1`, `po1.100`.
     pub interface: String,
 }
 
