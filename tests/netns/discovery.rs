@@ -74,8 +74,10 @@ fn lldpd_and_the_switch_know_each_other(plane: Plane) {
     let bed = Bed::new(
         plane,
         2,
-        "hostname sw-discovery\nlldp run\ncdp run\nvlan 20\n name guests\ninterface p1\n description to host 1\n \
-         switchport access vlan 20\n switchport voice vlan 30\ninterface p2\n switchport\ninterface vlan 20\n ip address 10.20.0.1 255.255.255.0\n",
+        "hostname sw-discovery\nlldp run\ncdp run\nvlan 20\n name guests\nlocation elin-location 4930901820 identifier 7\n\
+         location civic-location identifier 1\n country de\n city Berlin\n room 3.11\n\
+         interface p1\n description to host 1\n \
+         location civic-location-id 1\n location elin-location-id 7\n switchport access vlan 20\n switchport voice vlan 30\ninterface p2\n switchport\ninterface vlan 20\n ip address 10.20.0.1 255.255.255.0\n",
     );
     bed.chatter.set(true);
     bed.exact.set(false);
@@ -105,6 +107,10 @@ fn lldpd_and_the_switch_know_each_other(plane: Plane) {
                 ".policy.apptype=Voice",
                 ".policy.vlan.vid=30",
                 ".policy.dscp=46",
+                ".country=DE",
+                ".city=Berlin",
+                ".room=3.11",
+                ".ecs=4930901820",
             ])
             .then_some(())
     });

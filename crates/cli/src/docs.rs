@@ -56,6 +56,13 @@ pub fn pages() -> Vec<Page> {
         ),
         page("time-range.md", "Time range configuration", TIME_RANGE, "", &own(trees.time_range)),
         page("access-map.md", "VLAN map configuration", ACCESS_MAP, "", &own(trees.access_map)),
+        page(
+            "civic-location.md",
+            "Civic location configuration",
+            CIVIC_LOCATION,
+            "",
+            &own(trees.civic_location),
+        ),
         page("line.md", "Line configuration", LINE, "", &own(trees.line)),
         page("ssh.md", "Public keys of users", SSH, "", &own(trees.ssh_keys)),
         page("session.md", "Configuration sessions", SESSION, "", &session),
@@ -65,6 +72,8 @@ pub fn pages() -> Vec<Page> {
 
 const EXEC: &str = "Prompt `HOSTNAME#`; after `disable`, `HOSTNAME>`, which has only commands that change nothing. \
     `show` has [its own page](show.md).";
+const CIVIC_LOCATION: &str = "Prompt `HOSTNAME(config-civic)#`; entered by `location civic-location`. \
+    [discovery.md](../discovery.md) describes locations.";
 const LINE: &str =
     "Prompt `HOSTNAME(config-line)#`; entered by `line`. [access.md](../access.md) describes terminal lines.";
 const SSH: &str = "Prompt `HOSTNAME(config-ssh-pubkey)#`, and `HOSTNAME(config-ssh-pubkey-user)#` after `username`; entered by \

@@ -47,6 +47,7 @@ pub fn keywords() -> Vec<&'static str> {
         trees.service_group,
         trees.time_range,
         trees.access_map,
+        trees.civic_location,
         trees.line,
     ];
     modes.into_iter().for_each(|tree| collect(tree, &mut all));
@@ -128,6 +129,8 @@ fn sample(kind: Kind, pick: Pick<'_>) -> String {
             "$8$dsYGNam3K1SIJO$7nv/35M/qr6t.dVc7UY9zrJDWRVqncHub1PE9UlMQFs",
             "$9$nhEmQVczB7dqsO$X.HsgL6x1il0RxkOSSvyQYwucySCt7qFm4v7pqCxkKM",
         ],
+        Kind::Word("ELIN", _) => &["4930901820", "1234567890123456789012345", "110"],
+        Kind::Word("XX", _) => &["DE", "us", "1"],
         Kind::Word("HIDDEN", _) => &["094F471A1A0A", "02050D480809"],
         Kind::Word(..) => &["red", "blue-2", "65000:1", "v.3", "!x"],
         // Public keys of SSH; the last one is none.

@@ -43,6 +43,8 @@ pub enum ConfigMode {
     TimeRange(String),
     /// `vlan access-map`: name and sequence number.
     AccessMap(String, u32),
+    /// `location civic-location`, by number.
+    CivicLocation(u16),
     /// `line console 0`, `line vty`.
     Line(LineRange),
     /// `ip ssh pubkey-chain`, and the user inside `username`.
@@ -86,6 +88,7 @@ impl ConfigMode {
             Self::ServiceGroup(_) => "-service-group",
             Self::TimeRange(_) => "-time-range",
             Self::AccessMap(..) => "-access-map",
+            Self::CivicLocation(_) => "-civic",
             Self::Line(_) => "-line",
             Self::SshKeys(None) => "-ssh-pubkey",
             Self::SshKeys(Some(_)) => "-ssh-pubkey-user",
@@ -112,6 +115,7 @@ impl ConfigMode {
             Self::ServiceGroup(name) => Some(format!("object-group service {name}")),
             Self::TimeRange(name) => Some(format!("time-range {name}")),
             Self::AccessMap(name, seq) => Some(format!("vlan access-map {name} {seq}")),
+            Self::CivicLocation(number) => Some(format!("location civic-location identifier {number}")),
             Self::Line(range) => Some(range.words()),
             Self::SshKeys(_) => Some("ip ssh pubkey-chain".into()),
         }

@@ -24,10 +24,14 @@ pub struct DiscoveryPort {
     pub lldp_receive: bool,
     /// `cdp enable`, on by default.
     pub cdp: bool,
+    /// `location civic-location-id`.
+    pub civic: Option<u16>,
+    /// `location elin-location-id`.
+    pub elin: Option<u16>,
 }
 
 impl Default for DiscoveryPort {
     fn default() -> Self {
-        Self { lldp_transmit: true, lldp_receive: true, cdp: true }
+        Self { lldp_transmit: true, lldp_receive: true, cdp: true, civic: None, elin: None }
     }
 }

@@ -62,6 +62,8 @@ pub struct Config {
     pub errdisable: ErrDisable,
     /// `lldp ...` and `cdp ...`.
     pub discovery: Discovery,
+    /// `location ...`.
+    pub locations: crate::Locations,
     /// `ip igmp snooping ...` and `ipv6 mld snooping ...`.
     pub snooping: Snooping,
     /// `port-channel ...` and `lacp ...`.

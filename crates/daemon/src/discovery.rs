@@ -4,6 +4,7 @@
 use crate::context::{Context, Module};
 use crate::{VERSION, announce, kernel_release};
 use lanyard_cli::view::{self, EventKind};
+use lanyard_lldp::location::{Location, keyword};
 use lanyard_lldp::pdu::{Capabilities, Med, NetworkPolicy};
 use lanyard_lldp::{Config, Event, Info, Neighbour, Protocol, System, cdp};
 use lanyard_switch::discovery::{Medium, links, lower};
@@ -221,6 +222,25 @@ fn med(med: &Med) -> view::DiscoveryMed {
         device_type: med.device_type,
         inventory: named.filter_map(|(name, value)| value.clone().map(|value| (*name, value))).collect(),
         policies: med.policies.iter().map(policy).collect(),
+        locations: med.locations.iter().map(location).collect(),
+    }
+}
+
+fn location(location: &Location) -> String {
+    match location {
+        Location::Elin(digits) => format!("ELIN {digits}"),
+        Location::Coordinates(bytes) => {
+            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("coordinates {hex}")
+        }
+        Location::Civic(civic) => {
+            let element = |(kind, value): &(u8, String)| match keyword(*kind) {
+                Some(keyword) => format!(", {keyword} {value}"),
+                None => format!(", element {kind} {value}"),
+            };
+            let elements: String = civic.elements.iter().map(element).collect();
+            format!("civic, country {}{elements}", civic.country)
+        }
     }
 }
 

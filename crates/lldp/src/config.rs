@@ -1,5 +1,6 @@
 //! The configuration of discovery, including the description of this system that is sent.
 
+use crate::location::Location;
 use crate::pdu::NetworkPolicy;
 use lanyard_types::{MacAddr, PortId, VlanId};
 use std::collections::BTreeMap;
@@ -174,6 +175,8 @@ pub struct PortConfig {
     pub pvid: Option<VlanId>,
     /// How a telephone at the port is to mark its voice, for LLDP-MED and CDP.
     pub voice: Option<NetworkPolicy>,
+    /// Where the endpoint at the port is, for LLDP-MED.
+    pub locations: Vec<Location>,
     /// VLANs of the port with their names.
     pub vlans: Vec<(VlanId, String)>,
     /// The speed in Mbit/s, if known.

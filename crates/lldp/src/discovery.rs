@@ -4,7 +4,7 @@ use crate::agent::{Agent, Send, TxState};
 use crate::cdp::{self, Cdpdu, capability};
 use crate::config::{Cdp, Config, Lldp, PortConfig, System, Tlv};
 use crate::neighbours::{Info, Neighbour, Neighbours, Protocol, Taken};
-use crate::pdu::{self, Capabilities, Identifier, Lldpdu, MacPhy, Med, NetworkPolicy, PduError};
+use crate::pdu::{self, Capabilities, Identifier, Lldpdu, MacPhy, Med, PduError};
 use crate::receive::{Counters, RxState};
 use lanyard_types::{MacAddr, PortId};
 use std::collections::{BTreeMap, VecDeque};
@@ -434,7 +434,7 @@ impl Discovery {
             pdu.max_frame = Some(settings.max_frame);
         }
         if with(Tlv::Med) && self.has_endpoint(id) {
-            pdu.med = Some(med(system, settings.voice));
+            pdu.med = Some(med(system, settings));
         }
         pdu
     }
@@ -471,10 +471,11 @@ fn mac_phy(settings: &PortConfig, autoneg: bool) -> MacPhy {
     MacPhy { autoneg_supported: autoneg, autoneg_enabled: autoneg, advertised, mau_type }
 }
 
-/// LLDP-MED of a network connectivity device: capabilities, the port's network policy if it has one, and inventory.
-fn med(system: &System, voice: Option<NetworkPolicy>) -> Med {
-    // TIA-1057, table 10: capabilities, network policy, inventory.
-    const SETS: u16 = 1 | 1 << 1 | 1 << 5;
+/// LLDP-MED of a network connectivity device: capabilities, the port's network policy and locations if it has any, and
+/// inventory.
+fn med(system: &System, settings: &PortConfig) -> Med {
+    // TIA-1057, table 10: capabilities, network policy, location, inventory.
+    const SETS: u16 = 1 | 1 << 1 | 1 << 2 | 1 << 5;
     let mut inventory: [Option<String>; 7] = Default::default();
     inventory[2] = Some(system.software.clone());
     inventory[4] = Some("Lanyard".into());
@@ -482,7 +483,8 @@ fn med(system: &System, voice: Option<NetworkPolicy>) -> Med {
     Med {
         capabilities: SETS,
         device_type: 4,
-        policies: voice.into_iter().collect(),
+        policies: settings.voice.into_iter().collect(),
+        locations: settings.locations.clone(),
         inventory,
         ..Med::default()
     }

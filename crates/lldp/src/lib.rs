@@ -11,6 +11,7 @@ pub mod cdp;
 mod config;
 mod discovery;
 mod fuzz;
+pub mod location;
 mod neighbours;
 pub mod pdu;
 mod receive;

@@ -4,6 +4,7 @@
 //! Invariant: a frame that [`decode`] returns has the three mandatory TLVs in their order, every length was checked,
 //! and every text is printable. A frame is refused as a whole for a mandatory TLV, an optional TLV alone (9.2.7.7.2).
 
+use crate::location::Location;
 use crate::text::{cut, ip, printable};
 use lanyard_types::{MacAddr, VlanId};
 use lanyard_wire::Frame;
@@ -20,6 +21,8 @@ const MAX_VALUE: usize = 511;
 const MAX_TEXT: usize = 255;
 /// Most management addresses and VLAN names that are kept of a neighbour.
 const MAX_LIST: usize = 16;
+/// Most locations of a neighbour: one of each format.
+const MAX_LOCATIONS: usize = 3;
 
 mod types {
     pub(super) const END: u8 = 0;
@@ -212,6 +215,8 @@ pub struct Med {
     pub device_type: u8,
     /// Network policies.
     pub policies: Vec<NetworkPolicy>,
+    /// Locations, at most one of each format (10.2.4).
+    pub locations: Vec<Location>,
     /// Extended power: raw type, source and priority, and tenths of a watt.
     pub power: Option<(u8, u16)>,
     /// Inventory (10.2.6): hardware, firmware and software revision, serial number, manufacturer, model, asset.
@@ -469,8 +474,13 @@ impl Med {
             (5..=11, text) if text.len() <= 32 => {
                 self.inventory[usize::from(subtype) - 5].get_or_insert_with(|| printable(text));
             }
-            // Location: forms that nothing here uses.
-            (3, [_, _, ..]) => {}
+            (3, value) => match Location::decode(value, printable) {
+                Some(location) if self.locations.len() < MAX_LOCATIONS => self.locations.push(location),
+                Some(_) => {}
+                // Formats that the standard may define later.
+                None if value.first().is_some_and(|format| *format == 0 || *format > 3) => {}
+                None => return Taken::Wrong,
+            },
             (1..=11, _) => return Taken::Wrong,
             _ => return Taken::Unknown,
         }
@@ -549,6 +559,9 @@ pub fn encode_pdu(pdu: &Lldpdu) -> Vec<u8> {
                 | u32::from(policy.priority & 7) << 6
                 | u32::from(policy.dscp & 0x3f);
             own(oui::TIA_MED, 2, &[&[policy.application], &bits.to_be_bytes()[1..]]);
+        }
+        for location in med.locations.iter().filter_map(Location::encode) {
+            own(oui::TIA_MED, 3, &[&location]);
         }
         for (at, text) in med.inventory.iter().enumerate() {
             if let Some(text) = text {

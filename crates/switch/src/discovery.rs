@@ -92,6 +92,7 @@ pub fn lower(
                 switchport: interface.role == Role::Switchport,
                 pvid: (interface.role == Role::Switchport).then(|| native(layer2)),
                 voice: voice(layer2),
+                locations: config.locations.sent(settings.civic, settings.elin),
                 vlans: vlan_names(config, layer2),
                 speed_mbps: medium.speed_mbps,
                 full_duplex: medium.full_duplex,

@@ -107,21 +107,26 @@ pub const PORT: &[Line<Interface>] = &[
         "Enable LLDP transmission on interface",
         &Flag(field!(Interface, discovery.lldp_transmit)),
     )
-    .on(physical)
+    .on(on_netdev)
     .line(),
     Setting::of(
         "lldp receive",
         "Enable LLDP reception on interface",
         &Flag(field!(Interface, discovery.lldp_receive)),
     )
-    .on(physical)
+    .on(on_netdev)
     .line(),
     Setting::of("cdp enable", "Enable CDP on interface", &Flag(field!(Interface, discovery.cdp)))
-        .on(physical)
+        .on(on_netdev)
         .line(),
 ];
 
-fn physical(_: &mut Interface, name: &InterfaceName, _: Form, words: &str) -> Result<bool, Refusal> {
+fn on_netdev(_: &mut Interface, name: &InterfaceName, _: Form, words: &str) -> Result<bool, Refusal> {
+    physical(name, words)
+}
+
+/// Settings of discovery belong to netdevs: LLDP and CDP run at the members of a port-channel.
+pub(super) fn physical(name: &InterfaceName, words: &str) -> Result<bool, Refusal> {
     match name {
         InterfaceName::Netdev(_) if name.channel().is_some() => {
             Err(format!("{name} is a port-channel: {words} is a setting of its members").into())

@@ -2,7 +2,7 @@
 
 use super::{
     aaa, access, access_list, access_parts, aggregation, banner, discovery, errdisable, forwarding, fpm,
-    interface, interface_names, line, logging, mac, monitor, need, ntp, platform, route, sflow, snooping,
+    interface, interface_names, line, location, logging, mac, monitor, need, ntp, platform, route, sflow, snooping,
     spanning_tree, ssh, track, vlan, vrf,
 };
 use crate::args::{Args, Form, Kind, MAX_WORD, short};
@@ -30,6 +30,7 @@ pub const BEFORE: &[&[Line<Config>]] = &[
     spanning_tree::LINES,
     errdisable::LINES,
     discovery::GLOBAL,
+    location::LINES,
     snooping::GLOBAL,
     aggregation::GLOBAL,
     access_parts::LINES,

@@ -3,7 +3,9 @@
 //! Invariant: an interface whose role is unset has no switchport settings that imply one, and only routed
 //! ports and VLAN interfaces have addresses; so the text of a configuration describes it completely.
 
-use super::{access_list, aggregation, discovery, ip, layer3, need, platform, snooping, spanning_tree, vrrp};
+use super::{
+    access_list, aggregation, discovery, ip, layer3, location, need, platform, snooping, spanning_tree, vrrp,
+};
 use crate::args::{Args, Form, Kind, Names};
 use crate::backend::Refusal;
 use crate::edit::Edit;
@@ -50,6 +52,7 @@ pub static LINES: LazyLock<Vec<&'static [Line<Interface>]>> = LazyLock::new(|| {
         platform::PORT,
         spanning_tree::PORT,
         discovery::PORT,
+        location::PORT,
         snooping::PORT,
         aggregation::PORT,
         ip::ADDRESSES,

@@ -22,6 +22,7 @@ mod ip;
 mod l2protocol_tunnel;
 mod layer3;
 pub(crate) mod line;
+mod location;
 mod logging;
 mod mac;
 mod monitor;
@@ -102,6 +103,8 @@ pub struct Trees {
     pub time_range: &'static [Node],
     /// `(config-access-map)#`.
     pub access_map: &'static [Node],
+    /// `(config-civic)#`.
+    pub civic_location: &'static [Node],
     /// `(config-line)#`.
     pub line: &'static [Node],
     /// `(conf-ssh-pubkey)#`.
@@ -116,6 +119,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         access::GROUPS,
         aggregation::GROUPS,
         discovery::GROUPS,
+        location::GROUPS,
         platform::GROUPS,
         snooping::GROUPS,
         ssh::GROUPS,
@@ -133,6 +137,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         layer3::GROUPS,
         spanning_tree::PORT_GROUPS,
         discovery::PORT_GROUPS,
+        location::PORT_GROUPS,
         snooping::PORT_GROUPS,
         aggregation::PORT_GROUPS,
         port_security::GROUPS,
@@ -156,6 +161,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         service_group: whole(Branch::root(), access_parts::SERVICE),
         time_range: whole(Branch::root(), access_parts::TIME),
         access_map: whole(Branch::root(), access_parts::MAP),
+        civic_location: whole(Branch::root(), &location::elements()),
         line: whole(branch(&[], &[line::LINES]), &[]),
         ssh_keys: whole(branch(&[], &[ssh::KEYS]), &[]),
     }
@@ -236,6 +242,7 @@ fn own_tree(at: &ConfigMode) -> Option<&'static [Node]> {
         ConfigMode::ServiceGroup(_) => Some(TREES.service_group),
         ConfigMode::TimeRange(_) => Some(TREES.time_range),
         ConfigMode::AccessMap(..) => Some(TREES.access_map),
+        ConfigMode::CivicLocation(_) => Some(TREES.civic_location),
         ConfigMode::Line(_) => Some(TREES.line),
         ConfigMode::SshKeys(_) => Some(TREES.ssh_keys),
     }

@@ -3,8 +3,8 @@
 
 use super::shared::{get_interfaces, unknown};
 use super::{
-    access, access_list, aggregation, archive, discovery, errdisable, fpm, monitor, need, platform as chip,
-    port_security, sflow, show_access, show_ip, show_stp, system,
+    access, access_list, aggregation, archive, discovery, errdisable, fpm, location, monitor, need,
+    platform as chip, port_security, sflow, show_access, show_ip, show_stp, system,
 };
 use crate::args::{Args, Kind, short};
 use crate::backend::{MacFilter, Refusal};
@@ -40,6 +40,7 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
     aggregation::SHOW_ETHERCHANNEL,
     aggregation::SHOW_LACP,
     discovery::SHOW_LLDP,
+    location::SHOW,
     kw("logging", "Show the contents of logging buffers").exec(logging),
     kw("mac", "MAC configuration").then(&[MAC]),
     monitor::SHOW,

@@ -2,8 +2,8 @@
 
 use super::table::columns;
 use crate::view::{
-    DiscoveryDetails, DiscoveryEntries, DiscoveryErrors, DiscoveryInterface, DiscoveryNeighbour,
-    DiscoveryNeighbours, DiscoveryState,
+    CivicLocations, DiscoveryDetails, DiscoveryEntries, DiscoveryErrors, DiscoveryInterface, DiscoveryNeighbour,
+    DiscoveryNeighbours, DiscoveryState, ElinLocations,
 };
 use std::fmt::Write;
 
@@ -129,11 +129,38 @@ fn lldp_entry(known: &DiscoveryNeighbour, details: &DiscoveryDetails) -> String 
         for policy in &med.policies {
             let _ = writeln!(out, "    Network Policy: {policy}");
         }
+        for location in &med.locations {
+            let _ = writeln!(out, "    Location: {location}");
+        }
         for (name, value) in &med.inventory {
             let _ = writeln!(out, "    {name}: {value}");
         }
     }
     out.push('\n');
+    out
+}
+
+/// `show location civic-location`.
+pub fn civic_locations(view: &CivicLocations) -> String {
+    let mut out = String::new();
+    for entry in &view.civic_locations {
+        let _ = writeln!(out, "Civic location {}", entry.identifier);
+        for (keyword, value) in &entry.elements {
+            let _ = writeln!(out, "  {keyword:<31} : {value}");
+        }
+        let _ = writeln!(out, "  {:<31} : {}", "Interfaces", entry.interfaces.join(", "));
+    }
+    out
+}
+
+/// `show location elin-location`.
+pub fn elin_locations(view: &ElinLocations) -> String {
+    let mut out = String::new();
+    for entry in &view.elin_locations {
+        let interfaces = entry.interfaces.join(", ");
+        let _ = writeln!(out, "Elin location {}\n  Elin       : {}", entry.identifier, entry.elin);
+        let _ = writeln!(out, "  Interfaces : {interfaces}");
+    }
     out
 }
 

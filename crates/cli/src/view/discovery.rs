@@ -97,6 +97,44 @@ pub struct DiscoveryMed {
     pub inventory: BTreeMap<&'static str, String>,
     /// Network policies, as `voice, VLAN 30, tagged, priority 5, DSCP 46`.
     pub policies: Vec<String>,
+    /// Locations, as `ELIN 4930901820` and `civic, country DE, city Berlin`.
+    pub locations: Vec<String>,
+}
+
+/// `show location civic-location`. Made from the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CivicLocations {
+    /// The locations, by number.
+    pub civic_locations: Vec<CivicEntry>,
+}
+
+/// A civic location.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CivicEntry {
+    /// Its number.
+    pub identifier: u16,
+    /// Its elements, by keyword.
+    pub elements: BTreeMap<&'static str, String>,
+    /// The interfaces that have it.
+    pub interfaces: Vec<String>,
+}
+
+/// `show location elin-location`. Made from the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ElinLocations {
+    /// The locations, by number.
+    pub elin_locations: Vec<ElinEntry>,
+}
+
+/// An ELIN.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ElinEntry {
+    /// Its number.
+    pub identifier: u16,
+    /// The telephone number.
+    pub elin: String,
+    /// The interfaces that have it.
+    pub interfaces: Vec<String>,
 }
 
 /// `show lldp entry`, `show cdp entry`.
