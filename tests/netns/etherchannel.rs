@@ -346,7 +346,7 @@ fn subinterfaces_of_a_port_channel(plane: Plane) {
         ("vlan 100", "VLAN 100 is the internal VLAN of po1.100"),
         ("interface po1.8\nencapsulation dot1q 100", "already configured on po1.100"),
         ("interface po1.8\nencapsulation dot1q 1006", "the internal VLAN of port-channel1"),
-        ("interface port-channel 1\nswitchport", "has subinterfaces: remove po1.100 first"),
+        ("interface port-channel 1\nswitchport", "has subinterfaces: remove po1.7 first"),
     ] {
         let refused = bed.try_configure(lines).expect_err(lines);
         assert!(refused.contains(why), "{lines}: {refused}");
@@ -364,10 +364,8 @@ fn subinterfaces_of_a_port_channel(plane: Plane) {
     let reached = |bed: &Bed| {
         for (host, other, member) in [(1, 2, "p1"), (2, 1, "p2")] {
             bed.host(other).net.ip("link set eth0 down");
-            bed.host(host).net.ip(
-                "link set eth0 up\nlink set eth0.100 up\nlink set eth0.70 up\n\
-                 route replace 10.0.20.0/24 via 10.0.100.254",
-            );
+            bed.host(host).net.ip("link set eth0 up\nlink set eth0.100 up\nlink set eth0.70 up\n\
+                 route replace 10.0.20.0/24 via 10.0.100.254");
             wait_bundled(bed, &[member]);
             for net in [10, 70, 100] {
                 bed.host(host).reaches(&format!("10.0.{net}.254"));

@@ -493,7 +493,8 @@ fn interface(words: &[&str], names: &dyn Names) -> Take {
         };
     }
     if let Some((number, n)) = channel_number(word, words.get(1).copied()) {
-        let (number, sub) = number.split_once('.').map_or((number, None), |(number, sub)| (number, Some(sub)));
+        let (number, sub) =
+            number.split_once('.').map_or((number, None), |(number, sub)| (number, Some(sub)));
         let sub = match sub.map(|sub| (sub, sub.parse())) {
             None => None,
             Some((_, Ok(sub @ 1..=MAX_CHANNEL_SUBINTERFACE))) => Some(sub),

@@ -129,6 +129,7 @@ impl Default for Config {
             sflow: Sflow::default(),
             errdisable: ErrDisable::default(),
             discovery: Discovery::default(),
+            locations: crate::Locations::default(),
             snooping: Snooping::default(),
             aggregation: Aggregation::default(),
             fpm: None,

@@ -40,9 +40,8 @@ pub fn split_subinterface(name: &str) -> Option<(Cow<'_, str>, u32)> {
     let plain = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
     let number = number.parse().ok().filter(|_| plain && !parent.is_empty())?;
     let channel = parent.strip_prefix("po").and_then(|channel| channel_of(&format!("port-channel{channel}")));
-    let parent = channel.map_or(Cow::Borrowed(parent), |channel| {
-        Cow::Owned(InterfaceName::of_channel(channel).to_string())
-    });
+    let parent = channel
+        .map_or(Cow::Borrowed(parent), |channel| Cow::Owned(InterfaceName::of_channel(channel).to_string()));
     Some((parent, number))
 }
 

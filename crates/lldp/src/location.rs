@@ -45,7 +45,9 @@ impl Location {
         let civic = match self {
             Self::Coordinates(bytes) => return Some([&[COORDINATES][..], bytes].concat()),
             Self::Elin(digits) => {
-                return ELIN_DIGITS.contains(&digits.len()).then(|| [&[ELIN][..], digits.as_bytes()].concat());
+                return ELIN_DIGITS
+                    .contains(&digits.len())
+                    .then(|| [&[ELIN][..], digits.as_bytes()].concat());
             }
             Self::Civic(civic) => civic,
         };

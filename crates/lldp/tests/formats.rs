@@ -85,13 +85,20 @@ fn what_is_sent_is_read_alike() {
     pdu.max_frame = Some(9018);
     let mut inventory: [Option<String>; 7] = Default::default();
     inventory[5] = Some("switch".into());
-    let civic = Civic { what: 2, country: "DE".into(), elements: vec![(3, "Berlin".into()), (28, "3.11".into())] };
+    let civic =
+        Civic { what: 2, country: "DE".into(), elements: vec![(3, "Berlin".into()), (28, "3.11".into())] };
     let locations =
         vec![Location::Civic(civic), Location::Elin("4930901820".into()), Location::Coordinates([7; 16])];
     let policy =
         NetworkPolicy { application: 1, unknown: true, tagged: true, vlan: 4094, priority: 7, dscp: 63 };
-    pdu.med =
-        Some(Med { capabilities: 0x21, device_type: 4, policies: vec![policy], locations, power: None, inventory });
+    pdu.med = Some(Med {
+        capabilities: 0x21,
+        device_type: 4,
+        policies: vec![policy],
+        locations,
+        power: None,
+        inventory,
+    });
     assert_eq!(pdu::decode(&pdu::encode(FROM, &pdu)), Ok((FROM, pdu)));
 }
 

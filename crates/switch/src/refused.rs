@@ -39,7 +39,9 @@ pub enum Refused {
         interface: String,
     },
     /// Two subinterfaces of port-channels have the same tag, or one has the internal VLAN of a port-channel as its tag.
-    #[error("{interface} cannot use VLAN {vlan}: it is the internal VLAN of {other} (show vlan internal usage)")]
+    #[error(
+        "{interface} cannot use VLAN {vlan}: it is the internal VLAN of {other} (show vlan internal usage)"
+    )]
     TagInUse {
         /// The VLAN.
         vlan: VlanId,

@@ -2,8 +2,8 @@
 
 use super::{
     aaa, access, access_list, access_parts, aggregation, banner, discovery, errdisable, forwarding, fpm,
-    interface, interface_names, line, location, logging, mac, monitor, need, ntp, platform, route, sflow, snooping,
-    spanning_tree, ssh, track, vlan, vrf,
+    interface, interface_names, line, location, logging, mac, monitor, need, ntp, platform, route, sflow,
+    snooping, spanning_tree, ssh, track, vlan, vrf,
 };
 use crate::args::{Args, Form, Kind, MAX_WORD, short};
 use crate::backend::Refusal;

@@ -19,6 +19,8 @@ const MAX: u64 = MAX_LOCATION as u64;
 /// The most bytes of an element: its location's body has 255, of which the country and the element's head take 5.
 const MAX_ELEMENT: usize = MAX_CIVIC - 5;
 
+const MAX_DIGITS: usize = *ELIN_DIGITS.end();
+
 const IDENTIFIER: Node = kw("identifier", "Identifier of the location");
 const COUNTRY: &str = "country";
 
@@ -26,14 +28,18 @@ const COUNTRY: &str = "country";
 pub const LINES: &[Line<Config>] = &[
     Line::own(
         "location",
-        kw("civic-location", "Civic location information")
-            .then(&[IDENTIFIER.then(&[number(1, MAX, "Number of the location").run(enter)])]),
+        kw("civic-location", "Civic location information").then(&[IDENTIFIER.then(&[number(
+            1,
+            MAX,
+            "Number of the location",
+        )
+        .run(enter)])]),
         print_civic,
     ),
     Line::own(
         "location",
         kw("elin-location", "Emergency Line Identification Number (ELIN)").then(&[
-            arg(Kind::Word("ELIN", *ELIN_DIGITS.end()), "Telephone number, 10 to 25 digits")
+            arg(Kind::Word("ELIN", MAX_DIGITS), "Telephone number, 10 to 25 digits")
                 .then(&[IDENTIFIER.then(&[number(1, MAX, "Number of the location").run(elin)])]),
             IDENTIFIER.then(&[number(1, MAX, "Number of the location").no(elin)]),
         ]),

@@ -2,8 +2,8 @@
 
 use super::table::columns;
 use crate::view::{
-    CivicLocations, DiscoveryDetails, DiscoveryEntries, DiscoveryErrors, DiscoveryInterface, DiscoveryNeighbour,
-    DiscoveryNeighbours, DiscoveryState, ElinLocations,
+    CivicLocations, DiscoveryDetails, DiscoveryEntries, DiscoveryErrors, DiscoveryInterface,
+    DiscoveryNeighbour, DiscoveryNeighbours, DiscoveryState, ElinLocations,
 };
 use std::fmt::Write;
 

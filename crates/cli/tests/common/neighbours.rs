@@ -41,6 +41,7 @@ fn neighbour(protocol: lanyard_lldp::Protocol) -> view::DiscoveryNeighbour {
             med: lldp.then(|| view::DiscoveryMed {
                 device_type: 3,
                 inventory: [("model", "phone".to_owned())].into(),
+                locations: vec!["ELIN 4930901820".into()],
                 policies: vec!["voice, VLAN 30, tagged, priority 5, DSCP 46".into()],
             }),
         },
