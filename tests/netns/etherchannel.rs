@@ -4,7 +4,7 @@
 //! says so.
 
 use crate::harness::frame::{Frame, Mac, reserved, text};
-use crate::harness::{Bed, DEADLINE, Net, Plane, frame, mac, scenarios, wait_for, wait_until};
+use crate::harness::{Bed, DEADLINE, Net, Plane, frame, join, mac, scenarios, wait_for, wait_until};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -324,68 +324,77 @@ fn a_routed_port_channel(plane: Plane) {
     bed.host(2).reaches("10.0.20.3");
 }
 
-/// The far ends of a routed port-channel send tagged and untagged frames; each tag is an interface of its own.
+/// Two members lead to a plain switch with a trunk; its hosts are in the nets of two subinterfaces and in that of the
+/// port-channel's untagged frames.
 fn subinterfaces_of_a_port_channel(plane: Plane) {
-    const SUBINTERFACES: &str = "interface port-channel1.100\n encapsulation dot1Q 100\n ip address 10.0.100.254 255.255.255.0\n\
-        interface Po1.7\n encapsulation dot1Q 70\n ip address 10.0.70.254 255.255.255.0\n";
-    let bed = Bed::new(plane, 3, &format!("{ROUTED}{SUBINTERFACES}"));
-    bed.chatter.set(true);
-    bed.exact.set(false);
-    wait_bundled(&bed, &["p1", "p2"]);
-    let usage = bed.ask("show vlan internal usage")["internal"].clone();
+    const BUNDLE: &str = "interface p1\n channel-group 1 mode on\ninterface p2\n channel-group 1 mode on\n";
+    let routed = BUNDLE.replace(" channel", " no switchport\n channel");
+    let router = Bed::new(
+        plane,
+        3,
+        &format!(
+            "ip routing\n{routed}interface port-channel 1\n ip address 10.0.10.254 255.255.255.0\n\
+             interface port-channel1.100\n encapsulation dot1Q 100\n ip address 10.0.100.254 255.255.255.0\n\
+             interface Po1.7\n encapsulation dot1Q 70\n ip address 10.0.70.254 255.255.255.0\n\
+             vlan 20\ninterface p3\n switchport mode trunk\n spanning-tree portfast trunk\n"
+        ),
+    );
+    let members = BUNDLE.replace(" channel", " switchport mode trunk\n channel");
+    let hosts = "interface p3\n switchport access vlan 100\ninterface p4\n switchport access vlan 70\ninterface p5\n switchport\n";
+    let switch = Bed::new(plane, 5, &format!("vlan 70,100\n{members}{hosts}"));
+    for bed in [&router, &switch] {
+        bed.chatter.set(true);
+        bed.exact.set(false);
+        wait_bundled(bed, &["p1", "p2"]);
+    }
+    let usage = router.ask("show vlan internal usage")["internal"].clone();
     let used = |at: usize| (usage[at]["vlan"].as_u64(), usage[at]["interface"].as_str());
     assert_eq!(
         [used(0), used(1), used(2)],
         [(Some(70), Some("po1.7")), (Some(100), Some("po1.100")), (Some(1006), Some("port-channel1"))]
     );
     // The VLANs are no other port's, and nothing else can have them.
-    bed.expect_drop(3, &frame([0xff; 6], mac(9)).tag(0x8100, 0, 100), "vlan_not_allowed");
-    bed.expect_drop(1, &frame([0xff; 6], mac(8)).tag(0x8100, 0, 101), "vlan_not_allowed");
-    bed.expect_at(1, &frame([0xff; 6], mac(101)).tag(0x8100, 0, 100), &[]);
+    router.expect_drop(3, &frame([0xff; 6], mac(9)).tag(0x8100, 0, 100), "vlan_not_allowed");
+    router.expect_drop(1, &frame([0xff; 6], mac(8)).tag(0x8100, 0, 20), "vlan_not_allowed");
+    router.expect_at(1, &frame([0xff; 6], mac(101)).tag(0x8100, 0, 100), &[]);
     for (lines, why) in [
         ("vlan 100", "VLAN 100 is the internal VLAN of po1.100"),
         ("interface po1.8\nencapsulation dot1q 100", "already configured on po1.100"),
         ("interface po1.8\nencapsulation dot1q 1006", "the internal VLAN of port-channel1"),
         ("interface port-channel 1\nswitchport", "has subinterfaces: remove po1.7 first"),
     ] {
-        let refused = bed.try_configure(lines).expect_err(lines);
+        let refused = router.try_configure(lines).expect_err(lines);
         assert!(refused.contains(why), "{lines}: {refused}");
     }
-    // Whichever member has a link, both far ends have their tags, and the untagged frames their own interface.
-    bed.host(3).address("10.0.20.3/24");
-    bed.host(3).net.ip("route add default via 10.0.20.254");
-    for host in [1, 2] {
-        bed.host(host).net.ip(&format!(
-            "link add link eth0 name eth0.100 type vlan id 100\nlink add link eth0 name eth0.70 type vlan id 70\n\
-             addr add 10.0.10.{host}/24 dev eth0\naddr add 10.0.100.{host}/24 dev eth0.100\n\
-             addr add 10.0.70.{host}/24 dev eth0.70"
-        ));
+    join(&router, 1, &switch, 1);
+    join(&router, 2, &switch, 2);
+    for (host, net) in [(3, 100), (4, 70), (5, 10)] {
+        switch.host(host).address(&format!("10.0.{net}.1/24"));
+        switch.host(host).net.ip(&format!("route add default via 10.0.{net}.254"));
     }
-    let reached = |bed: &Bed| {
-        for (host, other, member) in [(1, 2, "p1"), (2, 1, "p2")] {
-            bed.host(other).net.ip("link set eth0 down");
-            bed.host(host).net.ip("link set eth0 up\nlink set eth0.100 up\nlink set eth0.70 up\n\
-                 route replace 10.0.20.0/24 via 10.0.100.254");
-            wait_bundled(bed, &[member]);
-            for net in [10, 70, 100] {
-                bed.host(host).reaches(&format!("10.0.{net}.254"));
-            }
-            bed.host(host).reaches("10.0.20.3");
-            bed.host(3).reaches(&format!("10.0.100.{host}"));
-        }
+    let reached = || {
+        switch.host(3).reaches("10.0.70.1");
+        switch.host(4).reaches("10.0.10.1");
+        switch.host(5).reaches("10.0.100.1");
     };
-    reached(&bed);
-    let address = "10.0.100.2";
-    bed.by_the_plane(3, 50, address, || bed.host(3).tcp(bed.host(2), address, 4 << 20));
+    reached();
+    // One member is enough, and the plane routes.
+    for bed in [&router, &switch] {
+        bed.configure("interface p2\nshutdown");
+        wait_bundled(bed, &["p1"]);
+    }
+    reached();
+    let address = "10.0.70.1";
+    router.by_the_plane(1, 50, address, || switch.host(3).tcp(switch.host(4), address, 4 << 20));
     // The configuration is read again as it is printed, and a subinterface goes without a trace.
-    bed.exec(&["copy running-config startup-config"]);
-    bed.end_daemon(nix::sys::signal::Signal::SIGKILL);
-    bed.start();
-    wait_bundled(&bed, &["p2"]);
-    reached(&bed);
-    bed.configure("no interface port-channel1.100\nvlan 100");
-    wait_for("the netdev to go", || (!bed.net.links().contains(&"po1.100".to_owned())).then_some(()));
-    bed.host(2).reaches("10.0.70.254");
+    router.exec(&["copy running-config startup-config"]);
+    router.end_daemon(nix::sys::signal::Signal::SIGKILL);
+    router.start();
+    wait_bundled(&router, &["p1"]);
+    reached();
+    router.configure("no interface port-channel1.100\nvlan 100");
+    wait_for("the netdev to go", || (!router.net.links().contains(&"po1.100".to_owned())).then_some(()));
+    switch.host(4).reaches("10.0.10.1");
 }
 
 fn lines_that_do_not_fit_are_refused(plane: Plane) {
@@ -405,7 +414,7 @@ fn lines_that_do_not_fit_are_refused(plane: Plane) {
         "interface port-channel 1\nno switchport\ninterface p1\nip address 10.0.0.1/24",
         "member of a port-channel",
     );
-    refused("interface port-channel1.10\nencapsulation dot1q 10", "port-channel1 is not a routed port");
+    refused("interface port-channel1.10\nencapsulation dot1q 10", "VLAN 10 is the internal VLAN of po1.10");
     refused("interface port-channel1.10000000", "1 to 9999999");
     bed.configure("interface port-channel 1\nswitchport\nswitchport access vlan 10");
     refused("interface port-channel 1\nmtu 9000", "setting of its members");

@@ -1,7 +1,7 @@
 //! Programs that the daemon runs: radvd for router advertisements, keepalived for virtual routers. Also subinterfaces,
 //! because they need two switches as well.
 
-use crate::harness::{Bed, Plane, bed, scenarios, wait_for};
+use crate::harness::{Bed, Plane, bed, join, scenarios, wait_for};
 use nix::sys::signal::Signal;
 use std::path::Path;
 use std::process::Command;
@@ -20,18 +20,6 @@ fn installed(program: &str) -> bool {
         println!("skipped: {program} is not installed");
     }
     there
-}
-
-/// Joins port `a` of one switch to port `b` of the other: their far ends become ports of a bridge.
-fn join(left: &Bed, a: usize, right: &Bed, b: usize) {
-    let (near, far) = (left.host(a), right.host(b));
-    far.net.ip(&format!("link set eth0 name eth1 netns {}", near.net.path()));
-    near.net.ip(
-        "link add br0 type bridge\nlink set eth0 master br0\nlink set eth1 master br0\nlink set eth1 up\n\
-         link set eth0 up\nlink set br0 up",
-    );
-    near.away.set(true);
-    far.away.set(true);
 }
 
 /// The process numbers of a program in the switch's namespace.

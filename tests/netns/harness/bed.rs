@@ -328,6 +328,18 @@ impl Bed {
     }
 }
 
+/// Joins port `a` of one switch to port `b` of the other: their far ends become ports of a bridge.
+pub fn join(left: &Bed, a: usize, right: &Bed, b: usize) {
+    let (near, far) = (left.host(a), right.host(b));
+    far.net.ip(&format!("link set eth0 name eth1 netns {}", near.net.path()));
+    near.net.ip(
+        "link add br0 type bridge\nlink set eth0 master br0\nlink set eth1 master br0\nlink set eth1 up\n\
+         link set eth0 up\nlink set br0 up",
+    );
+    near.away.set(true);
+    far.away.set(true);
+}
+
 /// Makes a wire from a new host N to the switch's port `pN`, whose end is down.
 fn wire(switch: &Net, n: u16, mtu: u32) -> Host {
     let net = Net::new(false);

@@ -11,7 +11,7 @@ pub mod frame;
 pub mod host;
 pub mod net;
 
-pub use bed::Bed;
+pub use bed::{Bed, join};
 pub use frame::{BROADCAST, Frame, frame, mac};
 pub use host::Host;
 pub use net::Net;
