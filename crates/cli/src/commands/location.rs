@@ -200,7 +200,7 @@ fn show_civic(exec: &mut Exec<'_>, _: &Args) -> Shown {
     let entry = |(number, location): (&u16, &CivicLocation)| CivicEntry {
         identifier: *number,
         elements: words(location).into_iter().collect(),
-        interfaces: interfaces(&config, |interface| interface.discovery.civic == Some(*number)),
+        interfaces: interfaces(config, |interface| interface.discovery.civic == Some(*number)),
     };
     let view = CivicLocations { civic_locations: config.locations.civic.iter().map(entry).collect() };
     Ok(exec.present(&view, text::civic_locations))
@@ -211,7 +211,7 @@ fn show_elin(exec: &mut Exec<'_>, _: &Args) -> Shown {
     let entry = |(number, digits): (&u16, &String)| ElinEntry {
         identifier: *number,
         elin: digits.clone(),
-        interfaces: interfaces(&config, |interface| interface.discovery.elin == Some(*number)),
+        interfaces: interfaces(config, |interface| interface.discovery.elin == Some(*number)),
     };
     let view = ElinLocations { elin_locations: config.locations.elin.iter().map(entry).collect() };
     Ok(exec.present(&view, text::elin_locations))
