@@ -40,6 +40,8 @@ enum trap_reason {
 	TRAP_IGMP,
 	TRAP_MLD,
 	TRAP_PIM_HELLO,
+	TRAP_DHCP,
+	TRAP_GUARDED,
 };
 /* lanyard_types::TrapGroup */
 enum trap_group {
@@ -53,6 +55,8 @@ enum trap_group {
 	GROUP_ROUTE_MTU,
 	GROUP_IP_OPTIONS,
 	GROUP_MULTICAST,
+	GROUP_DHCP,
+	GROUP_GUARDED,
 };
 
 #define GROUP_BIT 0x01ULL /* of a raw address: its first octet is the lowest */

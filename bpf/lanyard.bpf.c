@@ -32,6 +32,7 @@
 #include "stages/vlan_ingress.h"
 #include "stages/acl_ingress.h"
 #include "stages/storm.h"
+#include "stages/guard.h"
 #include "stages/learn.h"
 #include "stages/route.h"
 #include "balance.h" /* used by replicate */
@@ -114,6 +115,8 @@ static __always_inline int tc_stages(struct __sk_buff *skb, struct frame *f)
 		return end;
 	if ((end = stage_storm(f)))
 		return end;
+	if ((end = stage_guard(f, skb)))
+		return end;
 	if ((end = stage_learn(f)))
 		return end;
 	if (f->rif)
@@ -184,7 +187,7 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 		return XDP_PASS;
 	if (f.port->flags & LY_PORT_PARTIAL && checksum_missing(ctx, &f)) /* a property of the netdev, not of a port-channel */
 		return XDP_PASS;
-	if (stage_port(&f))
+	if (stage_port(&f) || f.port->flags & LY_PORT_GUARD)
 		return XDP_PASS;
 	if (f.port->flags & LY_PORT_LAYER3) {
 		if (f.port->flags & LY_PORT_SUB)

@@ -8,7 +8,8 @@
  * has to invalidate the memo: the control plane, the watchdog and other processors ignore it.
  *
  * The memo holds only known unicast that is bridged between ports in no port-channel and of no private VLAN, that no access list
- * judges and no monitor session copies, and that leaves in the form in which it came. A dry run does not use it.
+ * and no first-hop security judges and no monitor session copies, and that leaves in the form in which it came. A dry run does
+ * not use it.
  */
 #ifndef LY_MEMO_XDP_H
 #define LY_MEMO_XDP_H
@@ -73,7 +74,7 @@ __noinline int memo_take(__u64 dst, __u64 src, __u32 port_id, __u32 tag, __u32 l
 	struct memo *m = LOOKUP(memos, 0);
 	struct frame f = { .dst = dst, .src = src, .port_id = port_id & (LY_PORTS - 1), .len = len };
 	const __u32 excluded = LY_PORT_LAYER3 | LY_PORT_XDP_ENDED | LY_PORT_ACL_IN | LY_PORT_MEMBER |
-			       LY_PORT_MIRROR_RX | LY_PORT_MIRROR_TO | LY_PORT_PRIVATE;
+			       LY_PORT_MIRROR_RX | LY_PORT_MIRROR_TO | LY_PORT_PRIVATE | LY_PORT_GUARD;
 
 	if (!m || !memo_near())
 		return 0;

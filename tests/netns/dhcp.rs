@@ -14,7 +14,7 @@ scenarios! {
 }
 
 /// A process that is killed when this is dropped.
-struct Running(Child);
+pub struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -24,7 +24,7 @@ impl Drop for Running {
 }
 
 /// True when the programs are installed; otherwise prints that they are missing.
-fn possible() -> bool {
+pub fn possible() -> bool {
     let missing: Vec<&str> = ["/usr/sbin/dnsmasq", "/usr/sbin/dhclient"]
         .into_iter()
         .filter(|path| !Path::new(path).exists())
@@ -35,7 +35,7 @@ fn possible() -> bool {
     missing.is_empty()
 }
 
-fn server(bed: &Bed, host: &Host, arguments: &[&str]) -> Running {
+pub fn server(bed: &Bed, host: &Host, arguments: &[&str]) -> Running {
     let mut command = Command::new("dnsmasq");
     command.args(["--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--user=root", "--pid-file="]);
     command.arg(format!("--dhcp-leasefile={}", bed.file("dnsmasq.leases").display())).args(arguments);
@@ -44,7 +44,7 @@ fn server(bed: &Bed, host: &Host, arguments: &[&str]) -> Running {
 }
 
 /// A client that repeats its requests until it gets an answer.
-struct Client<'a> {
+pub struct Client<'a> {
     bed: &'a Bed,
     host: &'a Host,
     family: &'a str,
@@ -52,7 +52,7 @@ struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    fn start(bed: &'a Bed, host: &'a Host, family: &'a str) -> Self {
+    pub fn start(bed: &'a Bed, host: &'a Host, family: &'a str) -> Self {
         let running = Self::spawn(bed, host, family);
         Self { bed, host, family, running }
     }
@@ -69,7 +69,7 @@ impl<'a> Client<'a> {
         Running(host.net.spawn(&mut command))
     }
     /// Waits until the lease file contains `word`; returns the rest of its line, the address.
-    fn leased(&mut self, word: &str) -> (String, String) {
+    pub fn leased(&mut self, word: &str) -> (String, String) {
         let Self { bed, host, family, running } = self;
         let found = wait_until(DEADLINE, || {
             // dhclient exits when it cannot open its socket, for example while an address is new.
@@ -90,7 +90,7 @@ impl<'a> Client<'a> {
     }
 }
 
-const CONFIG: &str = "\
+pub const CONFIG: &str = "\
 ip routing
 ipv6 unicast-routing
 vlan 10,20
@@ -108,7 +108,7 @@ interface vlan 10
  ipv6 dhcp relay destination fd00:20::1
 ";
 
-fn bed(plane: Plane, config: &str) -> Bed {
+pub fn bed(plane: Plane, config: &str) -> Bed {
     let bed = Bed::new(plane, 2, config);
     bed.chatter.set(true);
     bed.exact.set(false);

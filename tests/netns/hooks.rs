@@ -66,7 +66,7 @@ fn xdp_on_veth(plane: Plane) {
 }
 
 /// The number of frames that the port's driver has redirected for XDP.
-fn redirected(bed: &Bed, port: &str) -> u64 {
+pub fn redirected(bed: &Bed, port: &str) -> u64 {
     let output = bed.net.output(std::process::Command::new("ethtool").args(["-S", port]));
     let text = String::from_utf8_lossy(&output.stdout);
     let counts = text.lines().filter(|line| line.contains("_xdp_redirect:"));

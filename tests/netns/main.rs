@@ -21,6 +21,7 @@ mod fdb;
 mod figures;
 mod flood;
 mod follow;
+mod guard;
 mod hooks;
 mod hosts;
 mod layer3;

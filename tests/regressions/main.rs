@@ -47,6 +47,11 @@ fn dhcp() {
 }
 
 #[test]
+fn guard() {
+    replay("guard", lanyard_guard::fuzz);
+}
+
+#[test]
 fn fpm() {
     replay("fpm", lanyard_fpm::fuzz);
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Layers from the bottom up: a crate depends on crates of lower layers only.
 const LAYERS: &[&[&str]] = &[
     &["lanyard-types"],
-    &["lanyard-wire", "lanyard-acl"],
+    &["lanyard-wire", "lanyard-acl", "lanyard-dhcp"],
     &[
         "lanyard-pipeline",
         "lanyard-fib",
@@ -21,8 +21,8 @@ const LAYERS: &[&[&str]] = &[
         "lanyard-lldp",
         "lanyard-snoop",
         "lanyard-fpm",
-        "lanyard-dhcp",
         "lanyard-sflow",
+        "lanyard-guard",
     ],
     &["lanyard-plane", "lanyard-netdev"],
     &["lanyard-config", "lanyard-asic", "lanyard-tester"],

@@ -252,6 +252,27 @@ pub trait PortSecurity {
     fn clear_port_security(&mut self, filter: &SecureFilter);
 }
 
+/// The leases that `clear ip dhcp snooping binding` ends; `None`: any.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SnoopedFilter {
+    /// Of this port.
+    pub interface: Option<InterfaceName>,
+    /// In this VLAN.
+    pub vlan: Option<lanyard_types::VlanId>,
+    /// This address.
+    pub address: Option<std::net::Ipv4Addr>,
+}
+
+/// First-hop security.
+pub trait Guard {
+    /// `show ip dhcp snooping ...`, `show ip arp inspection ...`, `show ip source binding`, `show ip verify source`.
+    fn guard(&mut self) -> view::Guard;
+    /// `clear ip dhcp snooping binding`: ends leases.
+    fn clear_snooped(&mut self, filter: &SnoopedFilter);
+    /// `clear ip dhcp snooping statistics`.
+    fn clear_snooped_statistics(&mut self);
+}
+
 /// ARP and IPv6 neighbour tables.
 pub trait Neighbors {
     /// `show arp`, `show ipv6 neighbors`: the kernel's tables; `vrf` is `None` for the switch's own.
@@ -452,6 +473,7 @@ pub trait Backend:
     + Fdb
     + Interfaces
     + PortSecurity
+    + Guard
     + Neighbors
     + Routes
     + SpanningTree
@@ -473,6 +495,7 @@ impl<
         + Fdb
         + Interfaces
         + PortSecurity
+        + Guard
         + Neighbors
         + Routes
         + SpanningTree

@@ -6,6 +6,7 @@ use crate::aggregation::{Aggregation, AggregationPort};
 use crate::appliance::Appliance;
 use crate::discovery::{Discovery, DiscoveryPort};
 use crate::fpm::FpmServer;
+use crate::guard::Guard;
 use crate::layer3::{ForwardingPlane, Layer3, RelayInformation, StaticRoute, Track, Vrf};
 use crate::monitor::MonitorSession;
 use crate::port_security::PortSecurity;
@@ -66,6 +67,8 @@ pub struct Config {
     pub locations: crate::Locations,
     /// `ip igmp snooping ...` and `ipv6 mld snooping ...`.
     pub snooping: Snooping,
+    /// `ip dhcp snooping ...`, `ip arp inspection ...`, `ip source binding`.
+    pub guard: Guard,
     /// `port-channel ...` and `lacp ...`.
     pub aggregation: Aggregation,
     /// `fpm server`; `None` is off.
@@ -131,6 +134,7 @@ impl Default for Config {
             discovery: Discovery::default(),
             locations: crate::Locations::default(),
             snooping: Snooping::default(),
+            guard: Guard::default(),
             aggregation: Aggregation::default(),
             fpm: None,
             banners: BTreeMap::new(),

@@ -13,6 +13,7 @@ use crate::err_disable;
 use crate::files::{self, FileError};
 use crate::fpm::ListenError;
 use crate::group_socket::GroupSocketError;
+use crate::guard;
 use crate::instance::shared_knobs;
 use crate::kernel::KernelError;
 use crate::layer3::{self, RouteRefused};
@@ -449,6 +450,7 @@ impl Core {
                 }
                 Report::Discovery(event) => drop(self.discovery.handle(&mut self.ctx, event)),
                 Report::Snooping(event) => drop(self.snooping.handle(&mut self.ctx, event)),
+                Report::Guard(event) => drop(self.guard.handle(&mut self.ctx, event)),
                 other => reports.waiting.push_back(other),
             }
         }
@@ -551,6 +553,7 @@ impl Core {
         spanning::end(&self.ctx);
         discovery::end(&self.ctx);
         snooping::end(&self.ctx);
+        guard::end(&self.ctx);
         let mut failures: Vec<DetachFailure> =
             self.ctx.plane.detach().err().map(DetachFailure::from).into_iter().collect();
         self.children.end_all(&mut self.ctx);

@@ -19,6 +19,7 @@ use crate::discovery::LinkDiscovery;
 use crate::err_disable::{self, ErrDisabling};
 use crate::fpm::{self, Fpm};
 use crate::group_socket::GroupSocket;
+use crate::guard::Guard;
 use crate::kernel::Kernel;
 use crate::layer3::{self, Layer3};
 use crate::listening_port::{self, ListeningPort};
@@ -63,6 +64,7 @@ pub(crate) struct Core {
     pub(crate) time_servers: TimeServers,
     pub(crate) discovery: LinkDiscovery,
     pub(crate) snooping: Snooping,
+    pub(crate) guard: Guard,
     pub(crate) err_disabling: ErrDisabling,
     pub(crate) storm_control: StormControl,
     pub(crate) sflow: Sflow,
@@ -148,6 +150,7 @@ impl Core {
             time_servers: TimeServers::default(),
             discovery: LinkDiscovery::default(),
             snooping: Snooping::default(),
+            guard: Guard::default(),
             storm_control: StormControl::default(),
             sflow: Sflow::default(),
             resources: Resources::default(),
@@ -185,6 +188,7 @@ impl Core {
         self.time_servers.configure(&mut self.ctx);
         self.discovery.configure(&mut self.ctx);
         self.snooping.configure(&mut self.ctx);
+        self.guard.configure(&mut self.ctx);
         self.err_disabling.configure(&mut self.ctx);
         self.storm_control.configure(&mut self.ctx);
         self.sflow.configure(&mut self.ctx);
@@ -436,7 +440,9 @@ impl Core {
             self.settle();
         }
         self.sflow.tick(&mut self.ctx);
-        for (port, cause) in self.storm_control.look(&mut self.ctx) {
+        let mut over = self.storm_control.look(&mut self.ctx);
+        over.extend(self.guard.look(&mut self.ctx));
+        for (port, cause) in over {
             self.err_disable(port, cause);
         }
         if is_due(self.err_disabling.next_ms(&self.ctx)) {
@@ -485,6 +491,7 @@ impl Core {
             self.err_disabling.next_ms(ctx),
             self.storm_control.next_ms(ctx),
             self.sflow.next_ms(ctx),
+            self.guard.next_ms(ctx),
             self.port_security.next_ms(ctx),
             self.children.next_ms(ctx),
             self.time_servers.next_ms(ctx),

@@ -40,6 +40,8 @@ mod follower;
 mod fpm;
 mod fpm_server;
 mod group_socket;
+mod guard;
+mod guard_views;
 mod identity;
 mod instance;
 mod interface_views;

@@ -151,6 +151,9 @@ fn protocols(
     let lacp = keeper::found_aggregation(paths).filter(|_| has_ports);
     let keeper = keeper::of_aggregation(paths);
     protocols.with(move |engine| engine.aggregation.resume(keeper, lacp));
+    let leases = keeper::found_leases(paths);
+    let keeper = keeper::of_leases(paths);
+    protocols.with(move |engine| engine.guard.resume(keeper, leases));
     Ok((protocols, found))
 }
 

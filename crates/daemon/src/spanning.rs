@@ -130,7 +130,11 @@ fn announce(ctx: &mut Context, report: &Report) {
     match report {
         Report::Tree { event, mode, mstid } => announce_event(ctx, event, *mode, *mstid),
         // Passed to their own modules.
-        Report::Discovery(_) | Report::Snooping(_) | Report::Aggregation(_) | Report::ChannelRefused(..) => {}
+        Report::Discovery(_)
+        | Report::Snooping(_)
+        | Report::Guard(_)
+        | Report::Aggregation(_)
+        | Report::ChannelRefused(..) => {}
         Report::Expired(ports) => {
             let names: Vec<String> = ports.iter().map(|port| ctx.port_name(*port).to_string()).collect();
             let text = format!(

@@ -26,8 +26,8 @@ use lanyard_plane::{
 use lanyard_soft::{MemoryPorts, SoftPlane};
 use lanyard_switch::{Identity, Record, Switch};
 use lanyard_types::{
-    AclId, ChannelId, FrameCount, InstanceId, MacAddr, PortId, PortSet, StpState, TrapGroup, TrapReason,
-    VlanId, VrfId,
+    AclId, Binding, BindingKey, ChannelId, FrameCount, InstanceId, MacAddr, PortId, PortSet, StpState,
+    TrapGroup, TrapReason, VlanId, VrfId,
 };
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -262,6 +262,12 @@ impl ProtocolPlane for FaultyProtocols {
     }
     fn multicast_held(&self) -> Vec<MdbChange> {
         self.soft.multicast_held()
+    }
+    fn bind(&mut self, key: BindingKey, mac: Option<MacAddr>) -> std::result::Result<(), PlaneError> {
+        self.soft.bind(key, mac)
+    }
+    fn bindings(&self) -> Vec<Binding> {
+        self.soft.bindings()
     }
     fn trees(&self) -> TreeStates {
         self.soft.trees()

@@ -150,6 +150,21 @@ impl Message {
     pub fn is_sound(&self) -> bool {
         matches!(self.op(), REQUEST | REPLY) && self.u8(2) <= 16
     }
+    /// The value of the first option with this code, other than the relay information.
+    #[must_use]
+    pub fn option(&self, code: u8) -> Option<&[u8]> {
+        sub_option(self.options.as_deref()?, code)
+    }
+    /// The DHCP message type (RFC 2132, 9.6); `None` for BOOTP.
+    #[must_use]
+    pub fn message_type(&self) -> Option<u8> {
+        self.option(53)?.first().copied()
+    }
+    /// The identifier by which a client finds the answers to its request.
+    #[must_use]
+    pub fn xid(&self) -> u32 {
+        u32::from_be_bytes([self.u8(4), self.u8(5), self.u8(6), self.u8(7)])
+    }
     /// True if the message can carry options.
     #[must_use]
     pub fn has_options(&self) -> bool {
@@ -160,7 +175,8 @@ impl Message {
     pub fn relay(&self) -> Option<&[u8]> {
         self.relay.as_deref()
     }
-    pub(crate) fn set_relay(&mut self, relay: Option<Vec<u8>>) {
+    /// Replaces or removes the relay information.
+    pub fn set_relay(&mut self, relay: Option<Vec<u8>>) {
         self.relay = relay;
     }
 }

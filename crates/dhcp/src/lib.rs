@@ -12,7 +12,7 @@ mod fuzz;
 mod relay4;
 mod relay6;
 
-pub use bootp::{MAX_MESSAGE, Message};
+pub use bootp::{MAX_MESSAGE, Message, REPLY, REQUEST};
 pub use counters::{Counter, Counters};
 pub use frame::reply_frame;
 pub use fuzz::fuzz;

@@ -118,6 +118,12 @@ pub(crate) fn check(state: &PlaneState, front: &BTreeSet<PortId>) -> Result<(), 
              or soft"
         )));
     }
+    if let Some((vlan, _)) = state.vlans.iter().find(|(_, vlan)| !vlan.guard.is_off()) {
+        return Err(unsupported(format!(
+            "inspect DHCP or ARP in VLAN {vlan}: a chip has no table of bindings; remove `ip dhcp snooping` and `ip arp \
+             inspection vlan`, or use the plane ebpf or soft"
+        )));
+    }
     for (port, state) in &state.ports {
         if state.aggregation != Aggregation::None {
             return Err(unsupported(format!(
@@ -138,6 +144,13 @@ pub(crate) fn check(state: &PlaneState, front: &BTreeSet<PortId>) -> Result<(), 
                 return Err(unsupported(format!(
                     "enforce port security at {}: a chip does not report violations yet; remove `switchport \
                      port-security`, or use the plane ebpf or soft",
+                    state.name
+                )));
+            }
+            PortKind::Netdev if state.stages.guard.checks() => {
+                return Err(unsupported(format!(
+                    "verify hosts at {}: a chip has no table of bindings; remove `ip verify source`, `ipv6 nd raguard` and \
+                     `ipv6 dhcp guard`, or use the plane ebpf or soft",
                     state.name
                 )));
             }

@@ -7,6 +7,7 @@
 
 use crate::abi::{self, FdbCall, TrapGroupRow};
 use crate::acl;
+use crate::bindings;
 use crate::error::{Result, system, unsupported};
 use crate::hurry::Hurry;
 use crate::lower::{self, PortFacts, VlanView};
@@ -248,6 +249,7 @@ impl EbpfPlane {
             let limit = self.state.vlans.get(&vlan).and_then(|state| state.fdb_limit);
             self.tables.set_limit(abi::usage_vlan(vlan), limit);
             mdb::write_config(&self.tables, vlan, self.state.vlans.get(&vlan));
+            bindings::write_vlan(&self.tables, vlan, self.state.vlans.get(&vlan));
         }
         {
             // Another thread may have changed the states of ports in trees meanwhile; the ports are the same.
@@ -397,7 +399,7 @@ impl EbpfPlane {
                 rif,
                 &snooped,
                 &secondary,
-                acl::flags(port, self.vlan_lists),
+                acl::flags(port, self.vlan_lists) | bindings::vlan_flag(port, &self.state),
             )
         });
         let row = row.unwrap_or_default();
@@ -597,6 +599,10 @@ impl EbpfPlane {
         self.tables.set_limit(abi::usage_vlan(vlan), new.and_then(|new| new.fdb_limit));
         if old.map(|old| old.snooping) != new.map(|new| new.snooping) {
             mdb::write_config(&self.tables, vlan, new);
+            self.state.ports.keys().for_each(|id| self.write_row(*id));
+        }
+        if old.map(|old| old.guard) != new.map(|new| new.guard) {
+            bindings::write_vlan(&self.tables, vlan, new);
             self.state.ports.keys().for_each(|id| self.write_row(*id));
         }
     }

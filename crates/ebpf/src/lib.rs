@@ -17,6 +17,7 @@ mod acl_layout;
 mod apply;
 #[allow(unsafe_code)]
 mod attach;
+mod bindings;
 #[allow(unsafe_code)]
 mod bound;
 mod bpffs;

@@ -98,7 +98,8 @@ impl Default for PortFacts {
 }
 
 /// `ports[port]`; `rif` is the router interface of a routed port, `snooped` are the VLANs with multicast snooping,
-/// and `secondary` those that share the addresses of another. `acl_flags`: see [`crate::acl::flags`].
+/// and `secondary` those that share the addresses of another. `more`: the flags of [`crate::acl::flags`] and
+/// [`crate::bindings::vlan_flag`].
 pub(crate) fn port_row(
     port: &PortState,
     ifindex: u32,
@@ -106,7 +107,7 @@ pub(crate) fn port_row(
     rif: u16,
     snooped: &VlanSet,
     secondary: &VlanSet,
-    acl_flags: u32,
+    more: u32,
 ) -> abi::Port {
     let mut flags = 0;
     let mut flag = |on: bool, bit: u32| flags |= if on { bit } else { 0 };
@@ -144,7 +145,7 @@ pub(crate) fn port_row(
     flag(port.tunnelled.lldp, abi::PORT_TUNNEL_LLDP);
     abi::Port {
         ifindex,
-        flags: flags | stages::flags(port) | acl_flags,
+        flags: flags | stages::flags(port) | more,
         pvid: tag.or(port.pvid).map_or(0, VlanId::get),
         tpid: port.tpid.ethertype().unwrap_or(0),
         form: port.tpid as u8,

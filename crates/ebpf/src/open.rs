@@ -6,6 +6,7 @@
 use crate::abi::{self, Usage};
 use crate::acl::Acls;
 use crate::attach::{Attaching, Hooks};
+use crate::bindings::Bindings;
 use crate::bpffs::{self, Pins};
 use crate::clock;
 use crate::dry::Dry;
@@ -183,6 +184,7 @@ impl EbpfPlane {
         };
         Ok(Self {
             mdb: Arc::new(Mutex::new(Mdb::open(tables.clone())?)),
+            bindings: Arc::new(Mutex::new(Bindings::open(tables.clone()))),
             tables,
             pairs,
             programs,

@@ -4,6 +4,7 @@ use crate::abi::{self, FdbCall};
 use crate::acl::Acls;
 use crate::acl_layout::ACLS;
 use crate::attach::Hooks;
+use crate::bindings::{self, Bindings};
 use crate::bpffs::Pins;
 use crate::clock::{now_ns, now_s, of_monotonic};
 use crate::dry::{Dry, DryFrame, DryMode, DryRun};
@@ -30,7 +31,8 @@ use lanyard_plane::{
     TrapCounters,
 };
 use lanyard_types::{
-    AclId, AdjacencyId, FrameCount, MAX_PORTS, PortId, RifId, TrapGroup, TrapReason, VlanId, VrfId,
+    AclId, AdjacencyId, BindingKey, FrameCount, MAX_PORTS, MacAddr, PortId, RifId, TrapGroup, TrapReason,
+    VlanId, VrfId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -47,6 +49,8 @@ pub struct EbpfPlane {
     pub(crate) pairs: Arc<Pairs>,
     /// The writer of the MDB, which the protocols use.
     pub(crate) mdb: Arc<Mutex<Mdb>>,
+    /// The writer of the bindings of first-hop security, which the protocols use.
+    pub(crate) bindings: Arc<Mutex<Bindings>>,
     pub(crate) programs: Programs,
     /// The parts of a plane that outlive the daemon. A private plane has none.
     pub(crate) kept: Option<Kept>,
@@ -119,6 +123,15 @@ impl EbpfPlane {
     /// As there.
     pub fn multicast(&mut self, change: &MdbChange) -> Result<()> {
         self.mdb.lock().unwrap_or_else(PoisonError::into_inner).change(change)
+    }
+
+    /// Enters, replaces or removes a binding of a plane whose protocols have no thread of their own. See
+    /// [`ProtocolPlane::bind`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn bind(&mut self, key: BindingKey, mac: Option<MacAddr>) -> Result<()> {
+        self.bindings.lock().unwrap_or_else(PoisonError::into_inner).set(key, mac)
     }
 
     fn scan(&self, mut call: FdbCall) -> Option<FdbCall> {
@@ -197,8 +210,8 @@ impl Plane for EbpfPlane {
         watchdog::take_expired(&self.pairs, &mut self.events, &mut self.state)
     }
     fn protocols(&mut self) -> Result<Box<dyn ProtocolPlane>, PlaneError> {
-        let part =
-            EbpfProtocols::open(self.tables.clone(), self.pairs.clone(), self.mdb.clone(), &self.programs)?;
+        let writers = (self.mdb.clone(), self.bindings.clone());
+        let part = EbpfProtocols::open(self.tables.clone(), self.pairs.clone(), writers, &self.programs)?;
         self.events.leave_traps(&self.tables)?;
         self.pairs.lock().claim();
         self.state.stp.clear();
@@ -283,7 +296,8 @@ impl Plane for EbpfPlane {
         let lists = self.usage("access_lists", ACLS as u64 - 1, used, bytes);
         let routing = self.routing_resources();
         let mdb = mdb::usage(&self.tables);
-        [fdb, mdb, ports, vlans, channels, lists].into_iter().chain(queues).chain(routing).collect()
+        let bindings = bindings::usage(&self.tables);
+        [fdb, mdb, bindings, ports, vlans, channels, lists].into_iter().chain(queues).chain(routing).collect()
     }
     fn acl_matches(&mut self, id: AclId) -> Vec<u64> {
         self.acls.matches(id)

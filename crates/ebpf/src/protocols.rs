@@ -4,6 +4,7 @@
 //! owner.
 
 use crate::abi;
+use crate::bindings::Bindings;
 use crate::error::{Doing, Result, system};
 use crate::events::{RECORDS_IN_RING, TRAPS_A_POLL, trap};
 use crate::fdb::flush_call;
@@ -17,7 +18,7 @@ use lanyard_pipeline::state::PlaneState;
 use lanyard_plane::{
     ChannelMembers, FdbFilter, MdbChange, PlaneError, PlaneEvent, ProtocolPlane, Trapped, TreeStates,
 };
-use lanyard_types::{ChannelId, PortId, PortSet, TrapGroup, VlanId};
+use lanyard_types::{Binding, BindingKey, ChannelId, MacAddr, PortId, PortSet, TrapGroup, VlanId};
 use lanyard_wire::{Tag, push};
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
 use std::collections::{BTreeMap, VecDeque};
@@ -33,6 +34,8 @@ pub(crate) struct EbpfProtocols {
     pairs: Arc<Pairs>,
     /// Only this thread locks it, once the protocols run.
     mdb: Arc<Mutex<Mdb>>,
+    /// As `mdb`.
+    bindings: Arc<Mutex<Bindings>>,
     fdb_scan: OwnedFd,
     watchdog_set: OwnedFd,
     ring: RingBuffer<'static>,
@@ -46,7 +49,7 @@ impl EbpfProtocols {
     pub(crate) fn open(
         tables: Arc<Tables>,
         pairs: Arc<Pairs>,
-        mdb: Arc<Mutex<Mdb>>,
+        (mdb, bindings): (Arc<Mutex<Mdb>>, Arc<Mutex<Bindings>>),
         programs: &Programs,
     ) -> Result<Self> {
         let own = |fd: &OwnedFd| fd.try_clone().doing(|| "opening a program once more".into());
@@ -64,7 +67,7 @@ impl EbpfProtocols {
         let ring = ring.doing(|| "opening the ring traps".into())?;
         let injector = Injector::open().doing(|| "opening a packet socket".into())?;
         let (fdb_scan, watchdog_set) = (own(&programs.fdb_scan)?, own(&programs.watchdog_set)?);
-        Ok(Self { tables, pairs, mdb, fdb_scan, watchdog_set, ring, waiting, injector })
+        Ok(Self { tables, pairs, mdb, bindings, fdb_scan, watchdog_set, ring, waiting, injector })
     }
 
     fn take(&mut self, most: usize) -> VecDeque<Trapped> {
@@ -122,6 +125,12 @@ impl ProtocolPlane for EbpfProtocols {
     }
     fn multicast_held(&self) -> Vec<MdbChange> {
         self.mdb.lock().unwrap_or_else(PoisonError::into_inner).changes()
+    }
+    fn bind(&mut self, key: BindingKey, mac: Option<MacAddr>) -> Result<(), PlaneError> {
+        self.bindings.lock().unwrap_or_else(PoisonError::into_inner).set(key, mac)
+    }
+    fn bindings(&self) -> Vec<Binding> {
+        self.bindings.lock().unwrap_or_else(PoisonError::into_inner).held()
     }
     fn snooping_watchdog(&mut self, after: Option<Duration>) -> Result<(), PlaneError> {
         watchdog::set(&self.watchdog_set, abi::WATCHDOG_SNOOPING, after)

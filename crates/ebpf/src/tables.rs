@@ -69,6 +69,10 @@ pub(crate) struct Meta {
     pub mdb_used: u64,
     pub mdb_high_water: u64,
     pub mdb_refused: u64,
+    /// The same of the bindings.
+    pub bindings_used: u64,
+    pub bindings_high_water: u64,
+    pub bindings_refused: u64,
 }
 
 /// The shape of a map, checked so that a pin of another make is refused before it is mapped.
@@ -151,6 +155,7 @@ tables! {
     section watchdog: [Watchdog; abi::WATCHDOGS],
     section acl_ports: [acl::Bindings; abi::PORTS],
     section acl_vlans: [acl::Bindings; abi::VLANS],
+    section guard_vlans: [u64; abi::VLANS],
 }
 
 /// The other maps of the object that hold state.
@@ -168,6 +173,7 @@ const OTHERS: &[(&str, Shape)] = &[
     ("xdp_flood", Shape::Elements(8, Some(abi::XDP_FLOOD))),
     (STEPS, Shape::Elements(4, Some(abi::STEPS))),
     ("sub_rifs", Shape::Elements(4, Some(abi::SUB_RIFS))),
+    ("bindings", Shape::Elements(8, Some(stages::guard::BINDINGS))),
     ("fib_small", Shape::Elements(4, Some(abi::FIB_SLOTS))),
     ("fib_medium", Shape::Elements(4, Some(abi::FIB_SLOTS))),
     ("fib_large", Shape::Elements(4, Some(abi::FIB_SLOTS))),

@@ -109,6 +109,7 @@ impl Describer<'_> {
             Stage::Trap => self.trap().into_iter().collect(),
             Stage::Port => self.port(),
             Stage::VlanIngress => self.vlan_ingress().into_iter().collect(),
+            Stage::Guard => self.guard().into_iter().collect(),
             Stage::Learn => self.learn().into_iter().collect(),
             Stage::Route => self.route(),
             Stage::Snoop => self.snoop().into_iter().collect(),
@@ -232,6 +233,15 @@ impl Describer<'_> {
         match self.tag().map(|tag| tag.vid).filter(|vid| *vid != 0) {
             Some(vid) => VlanId::new(vid).map(|vlan| Fact::Vlan { vlan, tagged: true }),
             None => self.ingress.and_then(|port| port.pvid).map(|vlan| Fact::Vlan { vlan, tagged: false }),
+        }
+    }
+
+    fn guard(&self) -> Option<Fact> {
+        match self.run.verdict {
+            Some(Verdict::Trapped(reason)) if reason.stage() == Stage::Guard => {
+                Some(Fact::Trapped { dst: self.frame.dst(), reason })
+            }
+            _ => None,
         }
     }
 

@@ -14,7 +14,7 @@ use frames::{conversation, kernel_refuses, with_foreign_tag};
 use ipnet::IpNet;
 use lanyard_ebpf::{DryMode, EbpfPlane, Options};
 use lanyard_pipeline::generate::{
-    MAX_GENERATED_PORTS, Rng, State, frame, mdb_change, routes, with_low_rates,
+    MAX_GENERATED_PORTS, Rng, State, binding_change, frame, mdb_change, routes, with_low_rates,
 };
 use lanyard_pipeline::state::Tpid;
 use lanyard_pipeline::trace::Verdict;
@@ -121,7 +121,15 @@ fn rates_agree() {
         now = Timestamp::from_nanos(now.as_nanos() + 1_000_000 * rng.below(40));
         let unknown = MacAddr([2, 0, 0, 0, 0, 99]);
         let dst = rng.pick(&[MacAddr::BROADCAST, MacAddr([1, 0, 0x5e, 1, 2, 3]), unknown]).unwrap_or(unknown);
-        let frame = Builder::new(dst, MacAddr([2, 0, 0, 0, 0, 1])).ethertype(0x88b5).build();
+        let frame = Builder::new(dst, MacAddr([2, 0, 0, 0, 0, 1]));
+        // ARP, and a DHCP message of a client: their rates are those of first-hop security.
+        let mut dhcp = [0u8; 28];
+        (dhcp[0], dhcp[9], dhcp[23]) = (0x45, 17, 67);
+        let frame = match rng.below(3) {
+            0 => frame.ethertype(0x0806).build(),
+            1 => frame.ethertype(0x0800).payload(&dhcp).build(),
+            _ => frame.ethertype(0x88b5).build(),
+        };
         frames_agree(
             &mut plane,
             &mut pipeline,
@@ -182,6 +190,12 @@ fn one_state(plane: &mut EbpfPlane, pipeline: &mut Pipeline, seed: u64, frames: 
         if rng.percent(if n < 40 { 90 } else { 5 }) {
             multicast(plane, pipeline, &mdb_change(&mut rng, &state), seed);
         }
+        if let Some((key, mac)) =
+            rng.percent(if n < 40 { 90 } else { 5 }).then(|| binding_change(&mut rng, &state)).flatten()
+        {
+            plane.bind(key, mac).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            pipeline.bind(key, mac).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        }
         let what = format!("seed {seed} frame {n} port {port}: {bytes:02x?}");
         if bytes.len() < 14 {
             let dry = plane.dry_run(Hook::Tc, port, now.as_nanos(), DryMode::default(), &bytes).expect(&what);
@@ -240,6 +254,9 @@ fn forget(plane: &mut EbpfPlane, pipeline: &Pipeline) {
         let all: Vec<IpNet> = four.chain(tables.ipv6.iter().map(|(prefix, _)| prefix.into())).collect();
         let changes: Vec<_> = all.into_iter().map(|prefix| RouteChange::Route(vrf, prefix, None)).collect();
         assert_eq!(plane.route(&changes), []);
+    }
+    for (key, _) in pipeline.tables().bindings.iter() {
+        plane.bind(key, None).expect("removed");
     }
     for change in pipeline.tables().mdb.changes() {
         let undo = match change {

@@ -15,7 +15,8 @@ use crate::state::{
 };
 use crate::tables::mdb::MdbChange;
 use lanyard_types::{
-    ChannelId, Family, InstanceId, LoadBalance, MacAddr, PortId, Tunnelled, VlanId, VlanSet,
+    BindingKey, ChannelId, Family, InstanceId, LoadBalance, MacAddr, PortId, Tunnelled, VlanGuard, VlanId,
+    VlanSet,
 };
 use lanyard_wire::{Builder, Tag};
 use std::net::IpAddr;
@@ -117,15 +118,6 @@ impl State {
         self.plane.vlans.values_mut().for_each(|vlan| vlan.acl = Default::default());
         self
     }
-    /// The same state without private VLANs, for planes that have none.
-    #[must_use]
-    pub fn without_private_vlans(mut self) -> Self {
-        self.plane.vlans.values_mut().for_each(|vlan| vlan.shares = None);
-        for port in self.plane.ports.values_mut().filter(|port| port.private) {
-            (port.private, port.untagged) = (false, port.pvid.into_iter().collect());
-        }
-        self
-    }
     /// The same state without monitor sessions, for planes that have none.
     #[must_use]
     pub fn without_monitor_sessions(mut self) -> Self {
@@ -170,7 +162,8 @@ impl State {
 #[must_use]
 pub fn with_low_rates() -> PlaneState {
     let mut plane = PlaneState::default();
-    plane.vlans.insert(VlanId::DEFAULT, VlanState::default());
+    let guard = VlanGuard { dhcp: true, arp: true, ..VlanGuard::default() };
+    plane.vlans.insert(VlanId::DEFAULT, VlanState { guard, ..VlanState::default() });
     for id in PortId::all().take(2) {
         let port = PortState::access(&format!("p{id}"), 100 + u32::from(id.get()), VlanId::DEFAULT);
         plane.ports.insert(id, port);
@@ -186,6 +179,14 @@ pub fn with_low_rates() -> PlaneState {
 pub fn mdb_change(rng: &mut Rng, state: &State) -> MdbChange {
     let vlan = rng.pick(&state.vlans).unwrap_or(VlanId::DEFAULT);
     stages::snoop::random_change(rng, vlan, &state.ports.iter().copied().collect())
+}
+
+/// A random change of the bindings of first-hop security, at one of the state's ports and in one of its VLANs; `None` removes.
+#[must_use]
+pub fn binding_change(rng: &mut Rng, state: &State) -> Option<(BindingKey, Option<MacAddr>)> {
+    let (port, vlan) = (rng.pick(&state.ports)?, rng.pick(&state.vlans)?);
+    let (key, mac) = stages::guard::random_binding(rng, port, vlan);
+    Some((key, (!rng.percent(15)).then_some(mac)))
 }
 
 /// The destination, EtherType and packet of a frame for snooping: of a group, or a message about memberships.
@@ -348,7 +349,12 @@ pub fn frame(rng: &mut Rng, state: &State) -> (PortId, Vec<u8>) {
     if let Some((address, ..)) = multicast {
         dst = address;
     }
-    let mut builder = Builder::new(dst, source(rng, state));
+    let guarded = rng.percent(20).then(|| stages::guard::random_packet(rng));
+    let mut src = source(rng, state);
+    if let Some((from, to, ..)) = guarded {
+        (src, dst) = (from, to);
+    }
+    let mut builder = Builder::new(dst, src);
     let own = state.plane.ports.get(&port).and_then(|port| port.tpid.ethertype());
     for depth in 0..2 {
         if rng.percent(if depth == 0 { 60 } else { 15 }) {
@@ -368,6 +374,10 @@ pub fn frame(rng: &mut Rng, state: &State) -> (PortId, Vec<u8>) {
         _ => 600 + rng.below(1000) as usize,
     };
     let mut bytes = match (&multicast, payload) {
+        _ if guarded.is_some() => {
+            let (_, _, code, packet) = guarded.as_ref().unwrap_or_else(|| unreachable!("there is one"));
+            builder.ethertype(*code).payload(packet).build_unpadded()
+        }
         (Some((_, code, packet)), _) => builder.ethertype(*code).payload(packet).build_unpadded(),
         (None, Some((code, _, payload))) if dst.is_layer2_protocol() || dst == MacAddr::TUNNEL => {
             builder.ethertype(code).payload(payload).build_unpadded()

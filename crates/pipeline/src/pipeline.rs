@@ -18,7 +18,8 @@ use crate::{Sink, Timestamp};
 use lanyard_acl::PlaneList;
 use lanyard_acl::compile::TooLarge;
 use lanyard_types::{
-    AclId, AdjacencyId, ChannelId, DropReason, InstanceId, MacAddr, PortId, RifId, Stage, TrapGroup, VlanId,
+    AclId, AdjacencyId, BindingKey, ChannelId, DropReason, InstanceId, MacAddr, PortId, RifId, Stage,
+    TrapGroup, TrapReason, VlanId,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -103,6 +104,11 @@ impl Pipeline {
                 } else if let Some(adjacency) = decision.adjacency {
                     self.used.insert(adjacency, now);
                     decision.route.into_iter().for_each(|(vrf, prefix)| out.routed(vrf, prefix));
+                }
+            }
+            Verdict::Dropped(reason) if reason.is_reported() => {
+                if self.tables.trap.admit(TrapReason::Guarded, decision.port, now) {
+                    out.trap(decision.port, TrapReason::Guarded, frame);
                 }
             }
             Verdict::Dropped(_) => {}
@@ -278,6 +284,13 @@ impl Pipeline {
     /// See [`Mdb::change`](crate::tables::mdb::Mdb::change).
     pub fn multicast(&mut self, change: &MdbChange) -> Result<(), Refused> {
         self.tables.mdb.change(change)
+    }
+    /// Enters, replaces or (`None`) removes a binding of first-hop security.
+    ///
+    /// # Errors
+    /// See [`Bindings::set`](crate::tables::bindings::Bindings::set).
+    pub fn bind(&mut self, key: BindingKey, mac: Option<MacAddr>) -> Result<(), Refused> {
+        self.tables.bindings.set(key, mac)
     }
     /// Adds, changes or removes a router interface.
     pub fn set_rif(&mut self, rif: RifId, state: Option<RifState>) {

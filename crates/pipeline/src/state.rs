@@ -8,7 +8,7 @@ use crate::route::RifState;
 use lanyard_acl::PlaneList;
 use lanyard_types::{
     AclId, ChannelId, InstanceId, LoadBalance, MacAddr, PortId, PortSettings, RifId, TrapGroup, Tunnelled,
-    VlanId, VlanSet,
+    VlanGuard, VlanId, VlanSet,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,6 +47,25 @@ pub struct PlaneState {
     /// be named.
     #[serde(default)]
     pub channels: BTreeMap<ChannelId, ChannelMembers>,
+}
+
+impl PlaneState {
+    /// The VLAN under which the tables have the addresses and groups of `vlan`: for a secondary private VLAN, its primary VLAN.
+    #[must_use]
+    pub fn shared(&self, vlan: VlanId) -> VlanId {
+        self.vlans.get(&vlan).and_then(|state| state.shares).map_or(vlan, |shares| shares.primary)
+    }
+    /// True if frames that a port receives may have first-hop security of their VLAN for which `wanted` holds. Secondary private
+    /// VLANs have that of their primary VLAN.
+    #[must_use]
+    pub fn is_guarded(&self, port: &PortState, wanted: impl Fn(&VlanGuard) -> bool) -> bool {
+        let receives = |vlan: VlanId| {
+            port.tagged.contains(vlan) || port.untagged.contains(vlan) || port.pvid == Some(vlan)
+        };
+        let guarded =
+            |vlan: &VlanId| self.vlans.get(&self.shared(*vlan)).is_some_and(|vlan| wanted(&vlan.guard));
+        self.vlans.keys().any(|vlan| receives(*vlan) && guarded(vlan))
+    }
 }
 
 /// The access lists that judge frames at one place, by the family of the frames (`lanyard_acl::Family::index`). `None`
@@ -102,6 +121,11 @@ impl Default for GlobalState {
         // The members of thousands of groups at one port answer a query within seconds.
         trap_rate[TrapGroup::Multicast.index()] = TrapRate { rate_pps: 20_000, burst: 4096 };
         trap_port_rate[TrapGroup::Multicast.index()] = TrapRate { rate_pps: 15_000, burst: 4096 };
+        // A port of hundreds of clients that all start at once; and the lines of a log.
+        trap_rate[TrapGroup::Dhcp.index()] = TrapRate { rate_pps: 2_000, burst: 512 };
+        trap_port_rate[TrapGroup::Dhcp.index()] = TrapRate { rate_pps: 500, burst: 256 };
+        trap_rate[TrapGroup::Guarded.index()] = TrapRate { rate_pps: 100, burst: 64 };
+        trap_port_rate[TrapGroup::Guarded.index()] = TrapRate { rate_pps: 10, burst: 8 };
         // Ordinary traffic has no limit but the kernel's own speed.
         trap_rate[TrapGroup::Host.index()] = TrapRate::UNLIMITED;
         trap_port_rate[TrapGroup::Host.index()] = TrapRate::UNLIMITED;
@@ -389,6 +413,9 @@ pub struct VlanState {
     /// Multicast snooping, by `Family::index()`; `None`: off.
     #[serde(default)]
     pub snooping: [Option<Unregistered>; 2],
+    /// First-hop security.
+    #[serde(default)]
+    pub guard: VlanGuard,
     /// The VLAN's map, as a list for each family: for frames that are received in the VLAN or routed into it.
     #[serde(default)]
     pub acl: AclBindings,
@@ -414,6 +441,7 @@ impl Default for VlanState {
             fdb_limit: None,
             instance: InstanceId::default(),
             snooping: [None; 2],
+            guard: VlanGuard::default(),
             acl: AclBindings::default(),
             shares: None,
         }

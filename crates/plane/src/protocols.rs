@@ -6,7 +6,9 @@
 
 use crate::{ChannelMembers, FdbFilter, PlaneError};
 use lanyard_pipeline::tables::mdb::MdbChange;
-use lanyard_types::{ChannelId, InstanceId, PortId, PortSet, StpState, TrapReason, VlanId};
+use lanyard_types::{
+    Binding, BindingKey, ChannelId, InstanceId, MacAddr, PortId, PortSet, StpState, TrapReason, VlanId,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -64,6 +66,21 @@ pub trait ProtocolPlane: Send {
     }
     /// The MDB and the ports of routers that the plane holds: after a restart, those that it was adopted with.
     fn multicast_held(&self) -> Vec<MdbChange> {
+        Vec::new()
+    }
+    /// Enters, replaces or (`None`) removes a binding of first-hop security. Frames that are judged meanwhile see either the
+    /// old MAC address or the new one.
+    ///
+    /// # Errors
+    /// [`PlaneError::TableFull`] when a new binding has no room; it is counted.
+    fn bind(&mut self, _key: BindingKey, _mac: Option<MacAddr>) -> Result<(), PlaneError> {
+        Err(PlaneError::Unsupported {
+            plane: "present",
+            what: "verify sources: it has no table of bindings".into(),
+        })
+    }
+    /// The bindings that the plane holds: after a restart, those that it was adopted with.
+    fn bindings(&self) -> Vec<Binding> {
         Vec::new()
     }
     /// Restarts the watchdog of multicast snooping. Unless this is called again within `after`, the plane itself stops

@@ -15,8 +15,8 @@ use lanyard_plane::{
     Sweep, TableUsage, Trace, TrapCounters, TreeStates, changes, transact,
 };
 use lanyard_types::{
-    AclId, AdjacencyId, ChannelId, FrameCount, MAX_PORTS, MAX_VLANS, PortId, PortSet, RifId, TrapGroup,
-    TrapReason, VlanId, VrfId,
+    AclId, AdjacencyId, Binding, ChannelId, FrameCount, MAX_BINDINGS, MAX_PORTS, MAX_VLANS, PortId, PortSet,
+    RifId, TrapGroup, TrapReason, VlanId, VrfId,
 };
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -409,7 +409,7 @@ impl Drop for SoftPlane {
 fn usage(pipeline: &Pipeline) -> Vec<TableUsage> {
     let tables = pipeline.tables();
     let (fdb, ports, vlans) = (&tables.fdb, &tables.ports, &tables.vlans);
-    let (refusals, mdb) = (fdb.refusals(), tables.mdb.occupancy());
+    let (refusals, mdb, bindings) = (fdb.refusals(), tables.mdb.occupancy(), tables.bindings.occupancy());
     let table = |name, size, used: usize, high_water: usize, bytes: usize| TableUsage {
         name,
         size: size as u64,
@@ -432,6 +432,16 @@ fn usage(pipeline: &Pipeline) -> Vec<TableUsage> {
         TableUsage {
             refused: mdb.refused,
             ..table("mdb", MDB_CAPACITY, mdb.used, mdb.high_water, mdb.used * size_of::<PortSet>())
+        },
+        TableUsage {
+            refused: bindings.refused,
+            ..table(
+                "bindings",
+                MAX_BINDINGS,
+                bindings.used,
+                bindings.high_water,
+                bindings.used * size_of::<Binding>(),
+            )
         },
         table("ports", MAX_PORTS - 1, ports.len(), ports.high_water(), MAX_PORTS * size_of::<PortState>()),
         table("vlans", MAX_VLANS - 2, vlans.len(), vlans.high_water(), MAX_VLANS * size_of::<PortSet>()),

@@ -10,7 +10,7 @@ use lanyard_pipeline::tables::Tables;
 use lanyard_plane::{
     ChannelMembers, FdbFilter, MAX_TRACE_FRAME, MdbChange, PlaneError, ProtocolPlane, Trapped, TreeStates,
 };
-use lanyard_types::{ChannelId, PortId, PortSet, StpState, VlanId};
+use lanyard_types::{Binding, BindingKey, ChannelId, MacAddr, PortId, PortSet, StpState, VlanId};
 use lanyard_wire::{Tag, push};
 use nix::sys::eventfd::EventFd;
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,6 +91,12 @@ impl ProtocolPlane for SoftProtocols {
     }
     fn multicast_held(&self) -> Vec<MdbChange> {
         self.shared.control().pipeline.tables().mdb.changes()
+    }
+    fn bind(&mut self, key: BindingKey, mac: Option<MacAddr>) -> Result<(), PlaneError> {
+        Ok(self.shared.control().pipeline.bind(key, mac)?)
+    }
+    fn bindings(&self) -> Vec<Binding> {
+        self.shared.control().pipeline.tables().bindings.iter().collect()
     }
     fn trees(&self) -> TreeStates {
         self.trees.clone()

@@ -10,6 +10,7 @@
 use crate::aggregation;
 use crate::discovery;
 use crate::facts::{Facts, LinkFacts};
+use crate::guard;
 use crate::identity::Identity;
 use crate::monitor;
 use crate::ports::PortIds;
@@ -25,7 +26,7 @@ use lanyard_config::{Config, Interface, InterfaceName, StaticTarget, SwitchportM
 use lanyard_pipeline::state::{
     Delivery, FdbTarget, GlobalState, HookChoice, PlaneState, PortKind, PortState, VlanState,
 };
-use lanyard_types::{PortId, Tunnelled, VlanId, VlanSet};
+use lanyard_types::{PortId, Tunnelled, VlanGuard, VlanId, VlanSet};
 use std::collections::BTreeMap;
 
 /// The plane state for `config` with the netdevs in `facts`. `ports` has a number for each of
@@ -123,6 +124,7 @@ fn active_vlans(config: &Config) -> BTreeMap<VlanId, VlanState> {
         learning: !config.fdb.no_learning.contains(vlan) && !remote_span(vlan),
         fdb_limit: config.fdb.vlan_limits.get(&vlan).copied(),
         snooping: if remote_span(vlan) { [None; 2] } else { snooping::of_vlan(config, vlan) },
+        guard: if remote_span(vlan) { VlanGuard::default() } else { guard::of_vlan(config, vlan) },
         ..VlanState::default()
     };
     active.map(|(vlan, _)| (*vlan, lower(*vlan))).collect()

@@ -20,6 +20,7 @@ pub mod err_disable;
 pub mod facts;
 pub mod flush;
 pub mod forwarding;
+pub mod guard;
 mod host_routes;
 mod identity;
 pub mod layer3;

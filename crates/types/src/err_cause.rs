@@ -16,11 +16,23 @@ pub enum ErrCause {
     /// A frame violated port security at a port with `violation shutdown`.
     #[serde(rename = "psecure-violation")]
     PsecureViolation,
+    /// More ARP packets than `ip arp inspection limit` allows.
+    #[serde(rename = "arp-inspection")]
+    ArpInspection,
+    /// More DHCP messages than `ip dhcp snooping limit rate` allows.
+    #[serde(rename = "dhcp-rate-limit")]
+    DhcpRateLimit,
 }
 
 impl ErrCause {
     /// Every cause, in the order in which the command line lists them.
-    pub const ALL: &'static [Self] = &[Self::BpduGuard, Self::PsecureViolation, Self::StormControl];
+    pub const ALL: &'static [Self] = &[
+        Self::ArpInspection,
+        Self::BpduGuard,
+        Self::DhcpRateLimit,
+        Self::PsecureViolation,
+        Self::StormControl,
+    ];
 
     /// The keyword in `errdisable recovery cause`, which the log, `show` commands and JSON use too.
     #[must_use]
@@ -29,6 +41,8 @@ impl ErrCause {
             Self::BpduGuard => "bpduguard",
             Self::StormControl => "storm-control",
             Self::PsecureViolation => "psecure-violation",
+            Self::ArpInspection => "arp-inspection",
+            Self::DhcpRateLimit => "dhcp-rate-limit",
         }
     }
 }
@@ -41,6 +55,8 @@ impl ErrCause {
             Self::BpduGuard => "Enable timer to recover from BPDU Guard error",
             Self::StormControl => "Enable timer to recover from storm-control error",
             Self::PsecureViolation => "Enable timer to recover from psecure violation error",
+            Self::ArpInspection => "Enable timer to recover from arp inspection error disable state",
+            Self::DhcpRateLimit => "Enable timer to recover from dhcp-rate-limit error",
         }
     }
 }

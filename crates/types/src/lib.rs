@@ -7,6 +7,7 @@
 mod addr;
 mod balance;
 mod err_cause;
+mod guard;
 mod id;
 mod mirror;
 mod reason;
@@ -18,6 +19,9 @@ pub mod text;
 pub use addr::{Family, MacAddr, ParseMacError};
 pub use balance::{BalanceFields, LoadBalance};
 pub use err_cause::ErrCause;
+pub use guard::{
+    ArpLimit, ArpValidation, Binding, BindingKey, MAX_BINDINGS, PortGuard, VerifySource, VlanGuard,
+};
 pub use id::{
     AclId, AdjacencyId, ChannelId, GroupId, InstanceId, MAX_PORTS, MAX_VLANS, PortId, RifId, StpState,
     VlanId, VlanIdError, VrfId,

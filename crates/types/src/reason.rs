@@ -1,7 +1,7 @@
 //! Stages, their configuration at a port, drop reasons, trap reasons and trap groups. Each name is defined here and
 //! nowhere else.
 
-use crate::{PortMirror, SamplingRate};
+use crate::{PortGuard, PortMirror, SamplingRate};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -69,23 +69,25 @@ named! {
         AclIngress = 7, "acl_ingress";
         /// Limits the rate of frames that would be flooded.
         Storm = 8, "storm";
+        /// First-hop security: inspects DHCP, ARP and IPv6 neighbour discovery, and verifies the source of IPv4 packets.
+        Guard = 9, "guard";
         /// Enters the source address into the FDB.
-        Learn = 9, "learn";
+        Learn = 10, "learn";
         /// Routes frames for the router: header checks, longest match, next hop, rewrite.
-        Route = 10, "route";
+        Route = 11, "route";
         /// Multicast snooping: sends membership messages to the control plane, and limits a group's frames to the ports of
         /// its members.
-        Snoop = 11, "snoop";
+        Snoop = 12, "snoop";
         /// Looks the destination up: one port, or a flood set.
-        Bridge = 12, "bridge";
+        Bridge = 13, "bridge";
         /// Checks what each egress port allows.
-        VlanEgress = 13, "vlan_egress";
+        VlanEgress = 14, "vlan_egress";
         /// Judges the frame by the outbound access lists of its egress VLAN and of each egress port.
-        AclEgress = 14, "acl_egress";
+        AclEgress = 15, "acl_egress";
         /// Rewrites tags and sends the copies in minimum-copy order.
-        Replicate = 15, "replicate";
+        Replicate = 16, "replicate";
         /// Updates counters.
-        Count = 16, "count";
+        Count = 17, "count";
     }
 }
 
@@ -190,6 +192,20 @@ named! {
         /// vlan_egress: the destination is at a host or promiscuous port to which no frame of this private VLAN may go: from
         /// an isolated port to another, or between communities.
         PrivateVlan = 45, "private_vlan";
+        /// guard: an ARP packet whose sender has no such binding at the port (ARP inspection), or that is malformed.
+        ArpInspection = 46, "arp_inspection";
+        /// guard: ARP above the rate that the port allows (`ip arp inspection limit`).
+        ArpRate = 47, "arp_rate";
+        /// guard: a message of a DHCP server at a port that is not trusted (DHCP snooping).
+        DhcpServer = 48, "dhcp_server";
+        /// guard: DHCP above the rate that the port allows (`ip dhcp snooping limit rate`).
+        DhcpRate = 49, "dhcp_rate";
+        /// guard: an IPv4 packet whose source has no binding at the port (IP source guard).
+        SourceGuard = 50, "source_guard";
+        /// guard: a router advertisement or a redirect at a port of hosts (RA guard).
+        RaGuard = 51, "ra_guard";
+        /// guard: a message of a DHCPv6 server at a port of clients (DHCPv6 guard).
+        Dhcpv6Guard = 52, "dhcpv6_guard";
     }
 }
 
@@ -247,6 +263,8 @@ pub struct PortSettings {
     pub storm: [Option<StormLevel>; StormKind::SLOTS],
     /// `learn`: port security. Frames whose source is not, and cannot become, an address of this port are dropped.
     pub secure: bool,
+    /// `guard`: first-hop security.
+    pub guard: PortGuard,
     /// `mirror`: the port's part in monitor sessions. The configuration has the sessions in a place of their own.
     pub mirror: PortMirror,
     /// `sample`: received frames are sampled at this rate. The configuration has it in a place of its own.
@@ -356,6 +374,10 @@ named! {
         Mld = 17, "mld";
         /// snoop: a PIM hello, in a VLAN with snooping of its family.
         PimHello = 18, "pim_hello";
+        /// guard: a DHCP message in a VLAN with DHCP snooping. The control plane inspects it and sends it on.
+        Dhcp = 19, "dhcp";
+        /// guard: a copy of a frame that the stage has dropped, for the log.
+        Guarded = 20, "guarded";
     }
 }
 
@@ -382,6 +404,10 @@ named! {
         IpOptions = 9, "ip_options";
         /// The messages of hosts and routers about multicast groups.
         Multicast = 10, "multicast";
+        /// DHCP messages in VLANs with DHCP snooping.
+        Dhcp = 11, "dhcp";
+        /// Copies of frames that first-hop security has dropped.
+        Guarded = 12, "guarded";
     }
 }
 
@@ -402,12 +428,14 @@ impl TrapReason {
             // switch itself.
             Self::LocalAddress | Self::RoutePolicy | Self::HostStack => TrapGroup::Host,
             Self::Igmp | Self::Mld | Self::PimHello => TrapGroup::Multicast,
+            Self::Dhcp => TrapGroup::Dhcp,
+            Self::Guarded => TrapGroup::Guarded,
         }
     }
 }
 
 impl TrapReason {
-    /// The stage that traps for this reason: `Trap` and `Snoop` send to the control plane, `Route` to the kernel's IP
+    /// The stage that traps for this reason: `Trap`, `Guard` and `Snoop` send to the control plane, `Route` to the kernel's IP
     /// stack.
     #[must_use]
     pub const fn stage(self) -> Stage {
@@ -425,6 +453,7 @@ impl TrapReason {
             | Self::RoutePolicy
             | Self::HostStack => Stage::Route,
             Self::Igmp | Self::Mld | Self::PimHello => Stage::Snoop,
+            Self::Dhcp | Self::Guarded => Stage::Guard,
         }
     }
 }
@@ -434,7 +463,15 @@ impl DropReason {
     /// a frame as one within the rate.
     #[must_use]
     pub const fn is_over_rate(self) -> bool {
-        matches!(self, Self::TrapPoliced | Self::Storm)
+        matches!(self, Self::TrapPoliced | Self::Storm | Self::ArpRate | Self::DhcpRate)
+    }
+    /// True when a plane sends copies of such frames to the control plane, at a limited rate, for the log.
+    #[must_use]
+    pub const fn is_reported(self) -> bool {
+        matches!(
+            self,
+            Self::ArpInspection | Self::DhcpServer | Self::SourceGuard | Self::RaGuard | Self::Dhcpv6Guard
+        )
     }
     /// The stage that drops for this reason.
     #[must_use]
@@ -457,6 +494,13 @@ impl DropReason {
             Self::AclPortIn | Self::AclVlanIn | Self::AclRouterIn | Self::AclHostOut => Stage::AclIngress,
             Self::AclPortOut | Self::AclVlanOut | Self::AclRouterOut | Self::AclHostIn => Stage::AclEgress,
             Self::Storm => Stage::Storm,
+            Self::ArpInspection
+            | Self::ArpRate
+            | Self::DhcpServer
+            | Self::DhcpRate
+            | Self::SourceGuard
+            | Self::RaGuard
+            | Self::Dhcpv6Guard => Stage::Guard,
             Self::StpLearning | Self::SourceBlackhole | Self::PortSecurity => Stage::Learn,
             Self::IpHeaderInvalid
             | Self::UrpfFailed

@@ -1,8 +1,8 @@
 //! The commands of exec mode except `show`.
 
 use super::{
-    access, access_list, aggregation, archive, discovery, files, line, need, port_security, session, show,
-    show_ip, show_stp, snooping, vrf,
+    access, access_list, aggregation, archive, discovery, files, guard, line, need, port_security, session,
+    show, show_ip, show_stp, snooping, vrf,
 };
 use crate::args::{Args, Kind, MAX_WORD};
 use crate::backend::{MacFilter, Refusal};
@@ -87,7 +87,7 @@ const CLEAR: Node = kw("clear", "Reset functions").privileged().then(&[
         "Interface",
     )
     .exec(clear_counters)]),
-    snooping::CLEAR_IP,
+    kw("ip", "IP").then(&[guard::CLEAR_DHCP, snooping::CLEAR_IGMP]),
     show_ip::CLEAR_IPV6,
     aggregation::CLEAR_LACP,
     discovery::CLEAR_LLDP,

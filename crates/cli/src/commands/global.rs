@@ -2,8 +2,8 @@
 
 use super::{
     aaa, access, access_list, access_parts, aggregation, banner, discovery, errdisable, forwarding, fpm,
-    interface, interface_names, line, location, logging, mac, monitor, need, ntp, platform, route, sflow,
-    snooping, spanning_tree, ssh, track, vlan, vrf,
+    guard, interface, interface_names, line, location, logging, mac, monitor, need, ntp, platform, route,
+    sflow, snooping, spanning_tree, ssh, track, vlan, vrf,
 };
 use crate::args::{Args, Form, Kind, MAX_WORD, short};
 use crate::backend::Refusal;
@@ -32,6 +32,7 @@ pub const BEFORE: &[&[Line<Config>]] = &[
     discovery::GLOBAL,
     location::LINES,
     snooping::GLOBAL,
+    guard::GLOBAL,
     aggregation::GLOBAL,
     access_parts::LINES,
     access_list::LINES,
@@ -40,6 +41,7 @@ pub const BEFORE: &[&[Line<Config>]] = &[
 /// The sections that follow: they refer to VLANs, VRFs, tracked objects and interfaces.
 pub const AFTER: &[&[Line<Config>]] = &[
     access_parts::FILTERS,
+    guard::AFTER,
     monitor::LINES,
     sflow::LINES,
     route::ROUTES,

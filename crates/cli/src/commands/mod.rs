@@ -16,6 +16,7 @@ mod files;
 mod forwarding;
 mod fpm;
 pub(crate) mod global;
+pub mod guard;
 pub(crate) mod interface;
 mod interface_names;
 mod ip;
@@ -70,7 +71,8 @@ const COMMON: &[Node] = &[
 pub const FEATURES: &[Feature] = &[storm_control::FEATURE, l2protocol_tunnel::FEATURE];
 
 /// Lines of switch ports in files of their own, which the running configuration prints before those of features.
-pub const PORT_LINES: &[&[Line<lanyard_config::Interface>]] = &[private_vlan::PORT, port_security::LINES];
+pub const PORT_LINES: &[&[Line<lanyard_config::Interface>]] =
+    &[private_vlan::PORT, port_security::LINES, guard::PORT];
 
 /// Lines of VLAN interfaces in a file of their own.
 pub const SVI_LINES: &[Line<lanyard_config::Interface>] = private_vlan::SVI;
@@ -122,6 +124,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         location::GROUPS,
         platform::GROUPS,
         snooping::GROUPS,
+        guard::GROUPS,
         ssh::GROUPS,
         logging::GROUPS,
         ntp::GROUPS,
@@ -139,6 +142,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         discovery::PORT_GROUPS,
         location::PORT_GROUPS,
         snooping::PORT_GROUPS,
+        guard::PORT_GROUPS,
         aggregation::PORT_GROUPS,
         port_security::GROUPS,
         sflow::PORT_GROUPS,

@@ -1,7 +1,7 @@
 //! `show ip ...`, `show ipv6 ...`, `show arp`, `show vrf`, `show track`, `show vrrp`; `clear arp-cache` and `clear
 //! ipv6 neighbors`.
 
-use super::{access_list, need, snooping, vrf};
+use super::{access_list, guard, need, snooping, vrf};
 use crate::args::{Args, Kind};
 use crate::backend::{Family, Refusal, RouteQuery};
 use crate::config_view as made;
@@ -22,7 +22,7 @@ pub const ARP: Node = kw("arp", "ARP table").exec(arp).then(&[kw("vrf", VRF).the
 /// `show ip`.
 pub const IP: Node = kw("ip", "IP information").then(&[
     access_list::SHOW_IP,
-    ARP,
+    kw("arp", "ARP table").exec(arp).then(&[guard::SHOW_ARP, kw("vrf", VRF).then(&[vrf::NAME.exec(arp)])]),
     kw("cef", "Forwarding entries of the plane").exec(cef).then(&[
         CEF_V4,
         CEF_EXACT_V4,
@@ -30,7 +30,7 @@ pub const IP: Node = kw("ip", "IP information").then(&[
         kw("vrf", VRF).then(&[vrf::NAME.exec(cef).then(&[CEF_V4, CEF_EXACT_V4, CEF_SUMMARY])]),
     ]),
     kw("dhcp", "Show items in the DHCP database")
-        .then(&[kw("relay", "DHCP relay: servers and counters").exec(relay)]),
+        .then(&[kw("relay", "DHCP relay: servers and counters").exec(relay), guard::SHOW_DHCP]),
     snooping::SHOW_IGMP,
     kw("interface", "IP interface status and configuration").exec(interface).then(&[
         kw("brief", "Brief summary of IP status and configuration").exec(ip_brief),
@@ -54,6 +54,8 @@ pub const IP: Node = kw("ip", "IP information").then(&[
             kw("summary", "Summary of all routes").exec(summary),
         ])]),
     ]),
+    guard::SHOW_SOURCE,
+    guard::SHOW_VERIFY,
 ]);
 
 /// `show ipv6`.
@@ -72,6 +74,7 @@ pub const IPV6: Node = kw("ipv6", "IPv6 information").then(&[
         INTERFACE.exec(interface),
     ]),
     snooping::SHOW_MLD,
+    guard::SHOW_ND,
     kw("neighbors", "Show IPv6 neighbor cache entries")
         .exec(neighbors)
         .then(&[kw("vrf", VRF).then(&[vrf::NAME.exec(neighbors)])]),

@@ -436,7 +436,7 @@ const CLEAR: Node = kw("snooping", "Multicast snooping").then(&[kw(
 )
 .exec(clear)]);
 /// `clear ip igmp ...`.
-pub const CLEAR_IP: Node = kw("ip", "IP").then(&[kw("igmp", "IGMP").then(&[CLEAR])]);
+pub const CLEAR_IGMP: Node = kw("igmp", "IGMP").then(&[CLEAR]);
 /// `clear ipv6 mld ...`.
 pub const CLEAR_MLD: Node = kw("mld", "MLD").then(&[CLEAR]);
 

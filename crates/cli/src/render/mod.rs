@@ -5,6 +5,7 @@ pub mod aggregation;
 mod change;
 pub mod discovery;
 mod fpm;
+pub mod guard;
 mod interface;
 mod layer2;
 mod layer3;

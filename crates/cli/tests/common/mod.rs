@@ -301,6 +301,59 @@ impl lanyard_cli::backend::PortSecurity for Fake {
     }
 }
 
+impl lanyard_cli::backend::Guard for Fake {
+    fn guard(&mut self) -> view::Guard {
+        let port = |interface: &str, trusted: bool| view::GuardPort {
+            interface: interface.into(),
+            dhcp_trusted: trusted,
+            dhcp_rate_pps: (!trusted).then_some(20),
+            arp_trusted: trusted,
+            arp_rate_pps: (!trusted).then_some(15),
+            arp_burst_interval_s: 1,
+            verify_source: if trusted { "off" } else { "ip-mac" },
+            raguard: !trusted,
+            dhcp_guard: false,
+            dropped: if trusted {
+                Default::default()
+            } else {
+                [("arp_inspection", 5), ("dhcp_server", 2), ("source_guard", 7)].into()
+            },
+        };
+        let binding = |mac: &str, last: u8, kind, lease_s| view::GuardBinding {
+            mac: mac.parse().expect("a MAC address"),
+            address: [10, 0, 0, last].into(),
+            vlan: 10,
+            interface: "eth1".into(),
+            kind,
+            lease_s,
+        };
+        view::Guard {
+            dhcp_snooping: true,
+            dhcp_vlans: vec![10, 20],
+            operational_vlans: vec![10],
+            verify_mac: true,
+            information_option: true,
+            arp_vlans: vec![10],
+            validate_ip: true,
+            ports: vec![port("eth1", false), port("eth2", true)],
+            bindings: vec![
+                binding("0200.0000.0001", 5, "dhcp-snooping", Some(3600)),
+                binding("0200.0000.0002", 6, "static", None),
+            ],
+            capacity: 16_384,
+            forwarded: 12,
+            dropped: [("source_mac_mismatch", 1), ("malformed", 0)].into(),
+            ..view::Guard::default()
+        }
+    }
+    fn clear_snooped(&mut self, filter: &lanyard_cli::backend::SnoopedFilter) {
+        self.cleared.push(format!("snooped {filter:?}"));
+    }
+    fn clear_snooped_statistics(&mut self) {
+        self.cleared.push("snooping statistics".into());
+    }
+}
+
 impl Neighbors for Fake {
     fn neighbors(&mut self, family: Family, _: Option<&str>) -> Result<view::Neighbors, Refusal> {
         let address = if family == Family::V4 { "10.0.0.1" } else { "2001:db8::1" };

@@ -11,8 +11,10 @@
 use crate::files;
 use crate::paths::Paths;
 use lanyard_stp::Snapshot;
+use lanyard_types::{MacAddr, VlanId};
 use serde::{Deserialize, Serialize};
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -50,6 +52,32 @@ pub(crate) fn found_aggregation(paths: &Paths) -> Option<lanyard_lacp::Snapshot>
 /// Writes link aggregation's snapshots.
 pub(crate) fn of_aggregation(paths: &Paths) -> Keeper<lanyard_lacp::Snapshot> {
     Keeper { path: aggregation_path(paths), writer: None }
+}
+
+/// A lease of DHCP snooping. Times are of the machine's clock since its start, because the file does not outlive that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KeptLease {
+    pub(crate) interface: String,
+    pub(crate) vlan: VlanId,
+    pub(crate) mac: MacAddr,
+    pub(crate) address: Ipv4Addr,
+    pub(crate) expires_ms: Option<u64>,
+}
+
+/// The path of the leases that DHCP snooping knows.
+pub(crate) fn leases_path(paths: &Paths) -> PathBuf {
+    paths.run.join("dhcp-snooping.json")
+}
+
+/// The leases of the last run, if they can be read.
+pub(crate) fn found_leases(paths: &Paths) -> Option<Vec<KeptLease>> {
+    let text = files::read_text(&leases_path(paths), MAX_SNAPSHOT).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+/// Writes the leases.
+pub(crate) fn of_leases(paths: &Paths) -> Keeper<Vec<KeptLease>> {
+    Keeper { path: leases_path(paths), writer: None }
 }
 
 /// The mark and the trees that the last run's spanning tree has saved, if they can be read.

@@ -10,6 +10,7 @@
 
 pub(crate) mod aggregation;
 pub(crate) mod discovery;
+pub(crate) mod guard;
 pub(crate) mod keeper;
 mod link_watch;
 mod loop_safety;
@@ -22,6 +23,7 @@ use crate::faults;
 use crate::os;
 use aggregation::Aggregation;
 use discovery::LinkDiscovery;
+use guard::Guard;
 use lanyard_netdev::Netdev;
 use lanyard_plane::{Plane, PlaneError, ProtocolPlane, Trapped};
 use lanyard_types::PortId;
@@ -48,6 +50,7 @@ pub(crate) struct Engine {
     pub(crate) trees: Trees,
     pub(crate) discovery: LinkDiscovery,
     pub(crate) snooping: Snooping,
+    pub(crate) guard: Guard,
     pub(crate) aggregation: Aggregation,
     plane: Box<dyn ProtocolPlane>,
     clock: Clock,
@@ -58,7 +61,7 @@ pub(crate) struct Engine {
 impl Engine {
     /// Lets the protocols do the work that is due and the work caused by frames and jobs.
     pub(crate) fn act(&mut self) {
-        let Self { trees, discovery, snooping, aggregation, plane, clock, reports, bell } = self;
+        let Self { trees, discovery, snooping, guard, aggregation, plane, clock, reports, bell } = self;
         let mut io = Io { clock, plane: &mut **plane, reports };
         aggregation.act(&mut io);
         trees.act(&mut io);
@@ -68,6 +71,7 @@ impl Engine {
             snooping.topology_changed(io.now(), &changed);
         }
         snooping.act(&mut io);
+        guard.act(&mut io);
         if !reports.is_empty() {
             // Management reads the bell before it takes the reports.
             let _ = bell.write(1);
@@ -88,6 +92,11 @@ impl Engine {
         let Self { snooping, plane, clock, reports, .. } = self;
         (snooping, Io { clock, plane: &mut **plane, reports })
     }
+    /// First-hop security and the objects it acts on, for jobs of management.
+    pub(crate) fn guard_and_io(&mut self) -> (&mut Guard, Io<'_>) {
+        let Self { guard, plane, clock, reports, .. } = self;
+        (guard, Io { clock, plane: &mut **plane, reports })
+    }
     /// Link aggregation and the objects it acts on, for jobs of management.
     pub(crate) fn aggregation_and_io(&mut self) -> (&mut Aggregation, Io<'_>) {
         let Self { aggregation, plane, clock, reports, .. } = self;
@@ -103,7 +112,7 @@ impl Engine {
     }
     /// Handles waiting frames and does the work that is due; returns the number of frames.
     fn turn(&mut self) -> usize {
-        let Self { trees, discovery, snooping, aggregation, plane, clock, .. } = self;
+        let Self { trees, discovery, snooping, guard, aggregation, plane, clock, .. } = self;
         let now = clock.boot_ms();
         let count = plane.poll_traps(&mut |Trapped { port, reason, frame }| {
             if aggregation.takes(reason.group()) {
@@ -117,6 +126,8 @@ impl Engine {
                 discovery.handle_frame(now, port, &frame);
             } else if snooping.takes(reason.group()) {
                 snooping.handle_frame(now, port, &frame);
+            } else if guard.takes(reason.group()) {
+                guard.handle_trapped(now, port, reason, &frame);
             }
         });
         if count > 0 || self.next_ms().is_some_and(|at| at <= now) {
@@ -130,6 +141,7 @@ impl Engine {
             self.trees.next_ms(),
             self.discovery.next_ms(),
             self.snooping.next_ms(),
+            self.guard.next_ms(),
         ];
         all.into_iter().flatten().min()
     }
@@ -178,13 +190,14 @@ impl Protocols {
             cause: error.to_string(),
         })?);
         let trees = trees(&*part).over(&*part);
-        let (discovery, snooping, reports) =
-            (LinkDiscovery::default(), Snooping::default(), Reports::default());
+        let (discovery, snooping, guard, reports) =
+            (LinkDiscovery::default(), Snooping::default(), Guard::default(), Reports::default());
         let aggregation = Aggregation::over(&*part);
         let engine = Engine {
             trees,
             discovery,
             snooping,
+            guard,
             aggregation,
             plane: part,
             clock,
@@ -216,6 +229,7 @@ impl Protocols {
             Place::Here(engine) => {
                 engine.borrow_mut().trees.keep_by_thread();
                 engine.borrow_mut().aggregation.keep_by_thread();
+                engine.borrow_mut().guard.keep_by_thread();
                 // The thread waits for this message.
                 let _ = hand_over.send(engine.into_inner());
                 let links = watch_links(jobs.clone(), wake.clone()).ok();

@@ -2,9 +2,10 @@
 //! its reports to management ([`Reports`]).
 
 use crate::clock::Clock;
+use lanyard_guard::{Denied, Lease};
 use lanyard_plane::{PlaneError, ProtocolPlane};
 use lanyard_stp::{Event, Mode};
-use lanyard_types::{ChannelId, ErrCause, Family, PortId, PortSet, TrapGroup, VlanId};
+use lanyard_types::{BindingKey, ChannelId, ErrCause, Family, MacAddr, PortId, PortSet, TrapGroup, VlanId};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
@@ -51,6 +52,29 @@ pub(crate) enum SnoopingEvent {
     Refused { vlan: VlanId, group: IpAddr, reason: PlaneError },
 }
 
+/// An event of first-hop security. `frames` is the number of such frames since the last report.
+#[derive(Debug)]
+pub(crate) enum GuardEvent {
+    /// The plane has dropped a frame.
+    Denied { port: PortId, vlan: VlanId, denied: Denied, frames: u64 },
+    /// DHCP snooping has dropped a message.
+    Dropped {
+        port: PortId,
+        vlan: VlanId,
+        reason: lanyard_guard::Drop,
+        kind: &'static str,
+        src: MacAddr,
+        client: Option<MacAddr>,
+        frames: u64,
+    },
+    /// There is no room for a lease.
+    Full { lease: Lease },
+    /// The plane has refused a binding.
+    Refused { key: BindingKey, reason: PlaneError, frames: u64 },
+    /// The leases could not be written to their file, for this reason.
+    NotKept(String),
+}
+
 /// A report of a protocol to management.
 #[derive(Debug)]
 pub(crate) enum Report {
@@ -65,6 +89,8 @@ pub(crate) enum Report {
     Discovery(lanyard_lldp::Event),
     /// Multicast snooping: an event.
     Snooping(SnoopingEvent),
+    /// First-hop security: an event.
+    Guard(GuardEvent),
     /// The watchdog has blocked these ports.
     Expired(Vec<PortId>),
     /// The plane refused the state of a port, for this reason.

@@ -11,6 +11,7 @@
 //! * `same`: true when what the programs write into a row may stay, because its settings have not changed;
 //! * `CONSTANTS` and `STRUCTURES`: the header, for the test that compares them.
 
+pub(crate) mod guard;
 mod learn;
 mod mirror;
 mod sample;
@@ -90,4 +91,4 @@ macro_rules! stages {
     };
 }
 
-stages! { storm learn mirror sample }
+stages! { storm guard learn mirror sample }

@@ -102,6 +102,14 @@ const PROGRAMS_ALONE: &[&str] = &[
     "SNOOPED_NOBODY",
     "SNOOPED_SET",
     "SNOOP_BYTES",
+    // guard.h
+    "DHCPV6_CLIENT",
+    "DHCP_CLIENT",
+    "DHCP_SERVER",
+    "ETH_ARP",
+    "GUARD_FORWARDS",
+    "ICMPV6_ADVERTISEMENT",
+    "ICMPV6_REDIRECT",
     // traps.h, watchdog.h
     "TRAP_SHORT",
     "WATCHDOG_CLOCK",

@@ -11,6 +11,7 @@ pub mod acl_egress;
 pub mod acl_ingress;
 pub mod bridge;
 pub mod count;
+pub mod guard;
 pub mod learn;
 pub mod mirror;
 pub mod parse;
@@ -43,7 +44,7 @@ use vlan_ingress::Class;
 /// Settings for tests: rates that frames a few milliseconds apart exceed. They divide 10^9, so that a plane that counts in whole
 /// nanoseconds between frames agrees with one that counts in frames a second.
 pub(crate) fn low_rates() -> PortSettings {
-    PortSettings { storm: storm::LOW, ..PortSettings::default() }
+    PortSettings { storm: storm::LOW, guard: guard::LOW, ..PortSettings::default() }
 }
 
 /// Gives the ports of a generated state random settings. Rates are 0 or never reached, so that nothing depends on the moment a
@@ -60,12 +61,14 @@ pub(crate) fn randomise(seed: u64, plane: &mut PlaneState) {
     snoop::randomise(&mut rng(Stage::Snoop), plane);
     acl_ingress::randomise(&mut rng(Stage::AclIngress), plane);
     vlan_ingress::randomise(&mut rng(Stage::VlanIngress), plane);
+    guard::randomise(&mut rng(Stage::Guard), plane);
 }
 
 /// What stages keep from one frame to the next.
 #[derive(Debug)]
 pub(crate) struct Memory {
     storm: storm::Policers,
+    guard: guard::Policers,
     learn: learn::Reports,
     sample: sample::Sampler,
 }
@@ -75,6 +78,7 @@ impl Memory {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             storm: storm::Policers::default(),
+            guard: guard::Policers::default(),
             learn: learn::Reports::default(),
             sample: sample::Sampler::new(seed),
         }
@@ -83,7 +87,8 @@ impl Memory {
     pub(crate) fn sample(&mut self, decision: &Decision, now: Timestamp) -> Option<sample::Sample> {
         decision.sampled.and_then(|(port, rate)| self.sample.draw(port, rate, now))
     }
-    /// Takes the tokens that a received frame of `bytes` bytes needs. Without them, the frame is dropped.
+    /// Takes the tokens that a received frame of `bytes` bytes needs. Without them, the frame is dropped, and its source is not
+    /// learned.
     pub(crate) fn police(&mut self, tables: &Tables, bytes: usize, now: Timestamp, decision: &mut Decision) {
         if decision.storm.is_some_and(|kind| !self.storm.admit(tables, decision.port, kind, bytes, now)) {
             *decision = Decision {
@@ -94,6 +99,20 @@ impl Memory {
                 // Nothing has judged it after this stage.
                 hits: decision.hits.drain(..decision.ingress_hits).collect(),
                 ..Decision::new(decision.port, Verdict::Dropped(DropReason::Storm))
+            };
+            return;
+        }
+        if let Some(rate) = decision.guarded
+            && !self.guard.admit(tables, decision.port, rate, now)
+        {
+            *decision = Decision {
+                vlan: decision.vlan,
+                storm: decision.storm,
+                guarded: decision.guarded,
+                mirrored: std::mem::take(&mut decision.mirrored),
+                sampled: decision.sampled,
+                hits: decision.hits.drain(..decision.ingress_hits).collect(),
+                ..Decision::new(decision.port, Verdict::Dropped(rate.reason()))
             };
         }
     }
@@ -108,6 +127,7 @@ impl Memory {
     /// Forgets what depends on settings of `port` that change from `old` to `new`.
     pub(crate) fn change(&mut self, port: PortId, old: Option<&PortState>, new: Option<&PortState>) {
         self.storm.change(port, old, new);
+        self.guard.change(port, old, new);
         if new.is_none() {
             self.learn.forget(port);
             self.sample.forget(port);
@@ -142,6 +162,8 @@ pub struct Decision {
     pub vlan: Option<VlanId>,
     /// The rate of its ingress port that it is counted against.
     pub storm: Option<StormKind>,
+    /// The rate of first-hop security at its ingress port that it is counted against.
+    pub guarded: Option<guard::Rate>,
     /// What happens to its source address.
     pub learn: learn::Learn,
     /// Ports of a flood that were left out because the frame exceeds their MTU, or because they are port-channels of which no
@@ -169,6 +191,7 @@ impl Decision {
             sampled: None,
             vlan: None,
             storm: None,
+            guarded: None,
             learn: learn::Learn::Nothing,
             left_out: Vec::new(),
             plan: replicate::Plan::default(),
@@ -213,6 +236,7 @@ fn run(
                 .map_err(Verdict::Dropped)?;
             decision.ingress_hits = decision.hits.len();
             decision.storm = storm::run(tables, ingress, &frame, &class);
+            guard::run(tables, arrival, ingress, &frame, &class, &mut decision.guarded, notes)?;
             learn::run(tables, arrival, ingress, &frame, &class, &mut decision.learn, notes)?;
             Some(class)
         }

@@ -4,6 +4,7 @@
 //! counters) is changed by [`crate::Pipeline::process`] according to the stages' decision.
 
 pub mod acls;
+pub mod bindings;
 pub mod channels;
 pub mod counters;
 pub mod fdb;
@@ -16,6 +17,7 @@ pub mod trap;
 pub mod vlans;
 
 use acls::Acls;
+use bindings::Bindings;
 use channels::Channels;
 use fdb::Fdb;
 use mdb::Mdb;
@@ -39,6 +41,8 @@ pub struct Tables {
     pub fdb: Fdb,
     /// The MDB.
     pub mdb: Mdb,
+    /// The addresses of hosts at ports with first-hop security.
+    pub bindings: Bindings,
     /// Which control frames are trapped, and the token buckets that limit them.
     pub trap: TrapTable,
     /// Router interfaces.
@@ -63,6 +67,7 @@ impl Tables {
             stp: SpanningTree::default(),
             fdb: Fdb::new(salt),
             mdb: Mdb::default(),
+            bindings: Bindings::default(),
             trap: TrapTable::default(),
             rifs: Rifs::default(),
             channels: Channels::default(),

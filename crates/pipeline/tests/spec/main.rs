@@ -4,6 +4,7 @@
 
 mod channels;
 mod fdb;
+mod guard;
 mod properties;
 mod route;
 mod route_oracle;

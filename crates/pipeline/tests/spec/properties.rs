@@ -98,9 +98,11 @@ proptest! {
             let verdict = pipeline.process(now, port, bytes, &mut out);
             received += 1;
             sent += (out.sent.len() + out.mirrored.len()) as u64;
-            trapped += out.trapped.len() as u64;
+            // Of some frames that first-hop security drops the log gets a copy, which is not counted as trapped.
+            let reported = matches!(verdict, Verdict::Dropped(reason) if reason.is_reported());
+            trapped += if reported { 0 } else { out.trapped.len() as u64 };
             assert_eq!(verdict == Verdict::Forwarded, !out.sent.is_empty());
-            assert_eq!(matches!(verdict, Verdict::Trapped(_)), !out.trapped.is_empty());
+            assert!(reported || matches!(verdict, Verdict::Trapped(_)) != out.trapped.is_empty());
         });
         let all = || PortId::all().map(|port| pipeline.counters().port(port));
         prop_assert!(all().all(|counters| counters.conserved()));

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* guard: first-hop security. DHCP snooping (messages go to the control plane, which sends them on itself), ARP inspection, IP
+ * source guard, RA guard (RFC 6105, RFC 7113), DHCPv6 guard (RFC 7610). crates/pipeline/src/stages/guard.rs documents the checks.
+ *
+ * A packet whose headers cannot be read as far as a check needs them does not pass the check. The key of access lists reads
+ * the headers (acl.h). A port has the flag if it has a check of its own, or is a member of a VLAN that has one; XDP passes its
+ * frames to TC, and other ports pay only for the branch. Settings and bindings of a secondary private VLAN are those of its primary
+ * VLAN. */
+enum {
+	DROP_ARP_INSPECTION = 46,
+	DROP_ARP_RATE = 47,
+	DROP_DHCP_SERVER = 48,
+	DROP_DHCP_RATE = 49,
+	DROP_SOURCE_GUARD = 50,
+	DROP_RA_GUARD = 51,
+	DROP_DHCPV6_GUARD = 52,
+};
+#define LY_PORT_GUARD 0x20000000 /* ly_port.flags */
+
+/* ly_guard.flags, in the row of LY_GUARD_ARP */
+#define LY_GUARD_DHCP_TRUST 0x01
+#define LY_GUARD_ARP_TRUST 0x02
+#define LY_GUARD_VERIFY 0x04     /* the source of IPv4 packets, */
+#define LY_GUARD_VERIFY_MAC 0x08 /* and that of their frames */
+#define LY_GUARD_NO_ROUTERS 0x10
+#define LY_GUARD_NO_SERVERS 0x20 /* of DHCPv6 */
+
+/* guard[LY_GUARD(rate, port)]: a rate as a clock (see ly_trap_group), and the settings of the port. */
+enum ly_guard_rate { LY_GUARD_ARP = 0, LY_GUARD_DHCP = 1, LY_GUARD_RATES = 2 };
+#define LY_GUARD(rate, port) ((rate) * LY_PORTS + (port))
+
+struct ly_guard {
+	__u64 interval_ns; /* 1e9 / rate; 0: nothing passes, 1: everything */
+	__u64 tolerance_ns;
+	__u64 arrival_ns;
+	__u32 flags;
+	__u32 pad;
+};
+TABLE(guard, struct ly_guard, LY_GUARD_RATES * LY_PORTS, BPF_F_MMAPABLE);
+
+/* guard_vlans[vlan] */
+#define LY_GUARD_VLAN_DHCP 0x01
+#define LY_GUARD_VLAN_ARP 0x02
+#define LY_GUARD_VLAN_SRC_MAC 0x04 /* ARP inspection also compares the frame's source with the sender's address, */
+#define LY_GUARD_VLAN_DST_MAC 0x08 /* that of a reply's destination with the target's, */
+#define LY_GUARD_VLAN_IP 0x10      /* and refuses addresses that no host has, */
+#define LY_GUARD_VLAN_ZEROS 0x20   /* but for a sender without an address */
+ROWS(guard_vlans, __u64, LY_VLANS);
+
+/* bindings: address << 32 | port << 16 | VLAN -> raw MAC address. The address is in host order. */
+#define LY_BINDINGS 16384
+#define LY_BINDING(address, port, vlan) ((__u64)(address) << 32 | (__u64)(port) << 16 | (vlan))
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, LY_BINDINGS);
+	__type(key, __u64);
+	__type(value, __u64);
+} bindings SEC(".maps");
+
+#define ETH_ARP 0x0806
+#define DHCP_SERVER 67
+#define DHCP_CLIENT 68
+#define DHCPV6_CLIENT 546
+#define ICMPV6_ADVERTISEMENT 134
+#define ICMPV6_REDIRECT 137
+
+/* A global function, so that the verifier checks it once. */
+__noinline int guard_admits(__u32 row)
+{
+	struct ly_guard *g = LOOKUP(guard, row);
+
+	if (!g || g->interval_ns == 1 || !leaves_marks(LY_DRY_POLICE))
+		return true;
+	return trap_take(&g->arrival_ns, g->interval_ns, g->tolerance_ns, now_ns());
+}
+
+/* The MAC address that belongs to an address; 0: none. */
+static __always_inline __u64 guard_bound(__u32 address, __u32 port, __u32 vlan)
+{
+	__u64 key = LY_BINDING(address, port, vlan);
+	__u64 *mac = bpf_map_lookup_elem(&bindings, &key);
+
+	return mac ? *mac : 0;
+}
+
+static __always_inline __u32 guard_u32(__u8 *at)
+{
+	return (__u32)at[0] << 24 | (__u32)at[1] << 16 | (__u32)at[2] << 8 | at[3];
+}
+
+static __always_inline __u64 guard_mac(__u8 *at)
+{
+	return RAW_MAC(at[0], at[1], at[2], at[3], at[4], at[5]);
+}
+
+/* True for an address that no host has. */
+static __always_inline bool guard_odd(__u32 address)
+{
+	return address == 0 || address == 0xffffffff || address >> 28 == 0xe;
+}
+
+/* What the functions below know of a frame: the per-processor memory with its packet's place and key, the VLAN's and the
+ * port's settings, and what names its binding. */
+static __always_inline int guard_arp(struct acl_work *w, struct __sk_buff *skb, __u32 what, __u32 on, __u64 src, __u64 dst)
+{
+	__u8 *arp = w->header;
+
+	if (!acl_load(w, skb, false, w->judgement.at, arp, 28))
+		return DROP(DROP_ARP_INSPECTION);
+	__u16 op = acl_half(arp, 6);
+	if (acl_half(arp, 0) != 1 || acl_half(arp, 2) != ETH_IPV4 || acl_half(arp, 4) != 0x0604 || (op != 1 && op != 2))
+		return DROP(DROP_ARP_INSPECTION);
+	bool reply = op == 2;
+	__u64 mac = guard_mac(arp + 8);
+	__u32 sender = guard_u32(arp + 14);
+	if ((on & LY_GUARD_VLAN_SRC_MAC && mac != src) ||
+	    (on & LY_GUARD_VLAN_DST_MAC && reply && guard_mac(arp + 18) != dst) ||
+	    (on & LY_GUARD_VLAN_IP && guard_odd(sender) && !(on & LY_GUARD_VLAN_ZEROS && !sender)) ||
+	    (on & LY_GUARD_VLAN_IP && reply && guard_odd(guard_u32(arp + 24))))
+		return DROP(DROP_ARP_INSPECTION);
+	if (!sender && !reply)
+		return 0; /* a probe (RFC 5227, 2.1.1) claims no address */
+	__u64 bound = guard_bound(sender, what & (LY_PORTS - 1), what >> 16 & 0x0fff);
+	return bound && bound == mac ? 0 : DROP(DROP_ARP_INSPECTION);
+}
+
+static __always_inline int guard_ipv4(struct acl_work *w, struct __sk_buff *skb, __u32 what, __u32 flags, __u64 src, bool forwards)
+{
+	struct acl_key *k = &w->key;
+
+	if (!acl_ipv4(w, skb, false, w->judgement.at))
+		return flags & LY_GUARD_VERIFY ? DROP(DROP_SOURCE_GUARD) : 0;
+	if (k->half[LY_ACL_PROTOCOL] == IP_UDP && !k->absent) {
+		__u16 to = k->half[LY_ACL_L4_DST];
+		if (!(flags & LY_GUARD_DHCP_TRUST) && (to == DHCP_CLIENT || k->unknown))
+			return DROP(DROP_DHCP_SERVER);
+		if ((to == DHCP_SERVER || to == DHCP_CLIENT) && forwards)
+			return guard_admits(LY_GUARD(LY_GUARD_DHCP, what & (LY_PORTS - 1))) ? TRAPPED(TRAP_DHCP) : DROP(DROP_DHCP_RATE);
+	}
+	if (!(flags & LY_GUARD_VERIFY))
+		return 0;
+	__u32 from = (__u32)k->half[LY_ACL_SRC] << 16 | k->half[LY_ACL_SRC + 1];
+	__u64 bound = guard_bound(from, what & (LY_PORTS - 1), what >> 16 & 0x0fff);
+	return bound && (!(flags & LY_GUARD_VERIFY_MAC) || bound == src) ? 0 : DROP(DROP_SOURCE_GUARD);
+}
+
+static __always_inline int guard_ipv6(struct acl_work *w, struct __sk_buff *skb, __u32 flags)
+{
+	struct acl_key *k = &w->key;
+	int drops = flags & LY_GUARD_NO_ROUTERS ? DROP(DROP_RA_GUARD) : DROP(DROP_DHCPV6_GUARD);
+
+	if (!(flags & (LY_GUARD_NO_ROUTERS | LY_GUARD_NO_SERVERS)) || !acl_ipv6(w, skb, false, w->judgement.at))
+		return 0;
+	if (k->unknown & 1 << LY_ACL_PROTOCOL)
+		return (k->half[LY_ACL_SRC] & 0xffc0) == 0xfe80 ? drops : 0;
+	bool hidden = k->unknown & 1 << LY_ACL_L4_DST;
+	__u16 protocol = k->half[LY_ACL_PROTOCOL];
+	if (protocol == IP_ICMPV6 && flags & LY_GUARD_NO_ROUTERS) {
+		__u16 type = k->half[LY_ACL_L4_SRC] >> 8;
+		return hidden || type == ICMPV6_ADVERTISEMENT || type == ICMPV6_REDIRECT ? drops : 0;
+	}
+	if (protocol == IP_UDP && flags & LY_GUARD_NO_SERVERS)
+		return hidden || k->half[LY_ACL_L4_DST] == DHCPV6_CLIENT ? DROP(DROP_DHCPV6_GUARD) : 0;
+	return 0;
+}
+
+/* Judges a frame; `what` is ACL_WHAT, with GUARD_FORWARDS in the place of the class of service. */
+#define GUARD_FORWARDS (1 << 29)
+
+__noinline int tc_guard(struct __sk_buff *skb, __u32 where, __u32 what, __u64 src, __u64 dst)
+{
+	struct acl_work *w = acl_begin();
+	__u32 port = what & (LY_PORTS - 1), on = *ROW(guard_vlans, what >> 16 & 0x0fff);
+	struct ly_guard *g = LOOKUP(guard, LY_GUARD(LY_GUARD_ARP, port));
+
+	if (!w || !g)
+		return 0;
+	__u32 flags = g->flags;
+	acl_place(skb, false, &w->judgement, where, what);
+	w->key = (struct acl_key){};
+	if (dry)
+		w->end = skb->len + dry_extra();
+	if (w->judgement.type == ETH_ARP) {
+		if (!(on & LY_GUARD_VLAN_ARP))
+			return 0;
+		if (!guard_admits(LY_GUARD(LY_GUARD_ARP, port)))
+			return DROP(DROP_ARP_RATE);
+		return flags & LY_GUARD_ARP_TRUST ? 0 : guard_arp(w, skb, what, on, src, dst);
+	}
+	if (w->judgement.type == ETH_IPV4)
+		return on & LY_GUARD_VLAN_DHCP ? guard_ipv4(w, skb, what, flags, src, what & GUARD_FORWARDS) : 0;
+	return w->judgement.type == ETH_IPV6 ? guard_ipv6(w, skb, flags) : 0;
+}
+
+static __always_inline int stage_guard(struct frame *f, struct __sk_buff *skb)
+{
+	if (!(f->port->flags & LY_PORT_GUARD))
+		return 0;
+	__u32 what = ACL_WHAT(f->port_id, f->shared, 0) | (f->pv & LY_PV_FORWARD ? GUARD_FORWARDS : 0);
+	int end = tc_guard(skb, ACL_WHERE(f->outer, f->form, f->form), what, f->src, f->dst);
+
+	if (end < 0)
+		return trap_frame(f, skb, -end, GROUP_DHCP);
+	/* The log gets some of what is dropped, but not what is over a rate. */
+	if (end > 0 && end != DROP_ARP_RATE && end != DROP_DHCP_RATE && leaves_marks(LY_DRY_POLICE) &&
+	    trap_admit(GROUP_GUARDED, f->port_id, TRAP_GUARDED))
+		tc_trap(skb, f->port_id, TRAP_GUARDED, GROUP_GUARDED);
+	return end;
+}

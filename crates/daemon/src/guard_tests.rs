@@ -1,0 +1,169 @@
+//! First-hop security of a whole switch, with a kernel and a plane in memory: messages pass through the plane's traps.
+
+use super::*;
+use crate::core::Core;
+use crate::testing::{Bench, config, messages};
+use lanyard_cli::backend::{Configuration, Guard as _, SnoopedFilter};
+
+const PORTS: &str = "interface eth1\n switchport\ninterface eth2\n switchport\ninterface eth3\n switchport\n \
+    ip dhcp snooping trust\n ip arp inspection trust";
+const SNOOPS: &str = "ip dhcp snooping\nip dhcp snooping vlan 1\nip arp inspection vlan 1";
+
+const DISCOVER: u8 = 1;
+const OFFER: u8 = 2;
+const REQUEST: u8 = 3;
+const ACK: u8 = 5;
+
+fn up(bench: &Bench, core: &mut Core) {
+    for name in ["eth1", "eth2", "eth3"] {
+        bench.kernel.add(name);
+        let event = bench.kernel.change(name, |link| (link.admin_up, link.carrier) = (true, true));
+        core.netdev_events(vec![event]);
+    }
+}
+
+/// A switch with three ports in VLAN 1, of which eth3 is trusted.
+fn switch(lines: &str) -> (Bench, Core) {
+    let bench = Bench::new();
+    let mut core = bench.core();
+    up(&bench, &mut core);
+    core.commit(config(&format!("{PORTS}\n{SNOOPS}\n{lines}"))).expect("taken");
+    (bench, core)
+}
+
+fn receive(bench: &Bench, core: &mut Core, name: &str, frame: &[u8]) {
+    let port = core.ctx.switch.ports().get(name).expect("a port");
+    bench.ports.borrow().as_ref().expect("a plane").push(port, frame);
+    core.plane_events();
+    core.tick();
+}
+
+/// A DHCP message of, or for, the client 0200.0000.0001.
+fn dhcp(kind: u8) -> Vec<u8> {
+    let reply = matches!(kind, OFFER | ACK);
+    let mut message = vec![0u8; 236];
+    message[..3].copy_from_slice(&[1 + u8::from(reply), 1, 6]);
+    message[16..20].copy_from_slice(&[10, 0, 0, 5]);
+    message[28..34].copy_from_slice(&[2, 0, 0, 0, 0, 1]);
+    message.extend([99, 130, 83, 99, 53, 1, kind, 51, 4, 0, 0, 0, 60, 255]);
+    let len = 28 + message.len() as u16;
+    let mut frame = vec![0xff; 6];
+    frame.extend([2, 0, 0, 0, 0, 1 + u8::from(reply), 0x08, 0x00, 0x45, 0]);
+    frame.extend(len.to_be_bytes());
+    frame.extend([0, 0, 0, 0, 64, 17, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255]);
+    frame.extend([0, 67, 0, if reply { 68 } else { 67 }]);
+    frame.extend((len - 20).to_be_bytes());
+    frame.extend([0, 0]);
+    frame.extend(message);
+    frame
+}
+
+/// An ARP request from 10.0.0.`last`, of the station 0200.0000.0001.
+fn arp(last: u8) -> Vec<u8> {
+    let mut frame = vec![0xff; 6];
+    frame.extend([2, 0, 0, 0, 0, 1, 0x08, 0x06, 0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1, 10, 0, 0, last]);
+    frame.extend([0, 0, 0, 0, 0, 0, 10, 0, 0, 9]);
+    frame.resize(60, 0);
+    frame
+}
+
+fn lease(bench: &Bench, core: &mut Core) {
+    receive(bench, core, "eth1", &dhcp(REQUEST));
+    receive(bench, core, "eth3", &dhcp(ACK));
+}
+
+fn bindings(core: &mut Core) -> Vec<String> {
+    let text = |binding: lanyard_cli::view::GuardBinding| {
+        format!("{} {} {} {:?}", binding.address, binding.interface, binding.kind, binding.lease_s)
+    };
+    core.guard().bindings.into_iter().map(text).collect()
+}
+
+fn said(core: &Core, mnemonic: &str) -> usize {
+    messages(&core.ctx).iter().filter(|line| line.starts_with(mnemonic)).count()
+}
+
+fn passes(bench: &Bench, core: &mut Core, frame: &[u8]) -> bool {
+    let port = core.ctx.switch.ports().get("eth1").expect("a port");
+    let dropped =
+        |core: &mut Core| core.ctx.plane.port_counters(port).dropped[DropReason::ArpInspection.index()];
+    let before = dropped(core);
+    receive(bench, core, "eth1", frame);
+    dropped(core) == before
+}
+
+#[test]
+fn a_lease_becomes_a_binding_until_it_ends() {
+    let (bench, mut core) = switch("interface eth1\n ip arp inspection limit none");
+    assert!(!passes(&bench, &mut core, &arp(5)), "no address yet");
+    lease(&bench, &mut core);
+    assert_eq!(bindings(&mut core), ["10.0.0.5 eth1 dhcp-snooping Some(60)"]);
+    assert!(passes(&bench, &mut core, &arp(5)) && !passes(&bench, &mut core, &arp(6)));
+    assert_eq!(core.guard().forwarded, 2);
+    core.clear_snooped(&SnoopedFilter { address: Some([10, 0, 0, 6].into()), ..SnoopedFilter::default() });
+    assert_eq!(bindings(&mut core).len(), 1, "another address");
+    bench.clock.set(60_000);
+    core.tick();
+    assert_eq!(bindings(&mut core), [""; 0]);
+    assert!(!passes(&bench, &mut core, &arp(5)));
+}
+
+#[test]
+fn what_is_dropped_is_logged_at_a_limited_rate() {
+    let (bench, mut core) = switch("interface eth1\n ip arp inspection limit none");
+    // The plane copies a few frames of a port, and 10 a second, for the log.
+    for _ in 0..3 {
+        receive(&bench, &mut core, "eth1", &arp(6));
+        receive(&bench, &mut core, "eth1", &dhcp(OFFER));
+        receive(&bench, &mut core, "eth2", &dhcp(DISCOVER));
+    }
+    assert_eq!(said(&core, "DHCP_SNOOPING_DENY"), 1);
+    assert_eq!(said(&core, "DHCP_SNOOPING_UNTRUSTED_PORT"), 1);
+    let shown = core.guard();
+    assert_eq!(shown.ports[0].dropped, [("arp_inspection", 3), ("dhcp_server", 3)].into());
+    assert_eq!(shown.forwarded, 3, "the client asks at eth2");
+    bench.clock.set(REPORT_MS);
+    receive(&bench, &mut core, "eth1", &arp(6));
+    assert_eq!(said(&core, "DHCP_SNOOPING_DENY"), 2);
+}
+
+/// Later than the next report.
+const REPORT_MS: u64 = 6_000;
+
+#[test]
+fn a_rate_shuts_the_port_down() {
+    let (bench, mut core) = switch("interface eth1\n ip arp inspection limit rate 2");
+    bench.clock.set(1_000);
+    core.tick();
+    for _ in 0..10 {
+        receive(&bench, &mut core, "eth1", &arp(6));
+    }
+    assert!(bench.kernel.get("eth1").admin_up, "the counters are read once a second");
+    bench.clock.set(3_000);
+    core.tick();
+    assert_eq!((said(&core, "PACKET_RATE_EXCEEDED"), said(&core, "ERR_DISABLE")), (1, 1));
+    assert!(!bench.kernel.get("eth1").admin_up && bench.kernel.get("eth2").admin_up);
+}
+
+#[test]
+fn static_bindings_and_restarts() {
+    let line = "ip source binding 0200.0000.0001 vlan 1 10.0.0.7 interface eth1";
+    let (bench, mut core) = switch(&format!("interface eth1\n ip arp inspection limit none\n{line}"));
+    let paths = bench.paths();
+    let keeper = crate::protocols::keeper::of_leases(&paths);
+    core.ctx.protocols.with(move |engine| engine.guard.resume(keeper, None));
+    assert!(passes(&bench, &mut core, &arp(7)) && !passes(&bench, &mut core, &arp(8)));
+    lease(&bench, &mut core);
+    let found = crate::protocols::keeper::found_leases(&paths).expect("a file");
+    assert_eq!((found.len(), found[0].interface.as_str()), (1, "eth1"));
+    let bench = Bench::new();
+    let mut core = bench.core();
+    up(&bench, &mut core);
+    let keeper = crate::protocols::keeper::of_leases(&paths);
+    core.ctx.protocols.with(move |engine| engine.guard.resume(keeper, Some(found)));
+    core.ctx.protocols.with(|engine| engine.guard.forget_adoption());
+    core.commit(config(&format!("{PORTS}\n{SNOOPS}"))).expect("taken");
+    assert_eq!(bindings(&mut core), ["10.0.0.5 eth1 dhcp-snooping Some(60)"]);
+    core.commit(config(PORTS)).expect("taken");
+    assert_eq!(bindings(&mut core), [""; 0], "a VLAN that is not snooped has no leases");
+}

@@ -1,0 +1,206 @@
+//! First-hop security on the protocol thread: DHCP messages in VLANs with DHCP snooping are inspected and sent on, leases become
+//! bindings in the plane, and what planes and inspection drop is reported for the log.
+//!
+//! Invariants: a message that does not pass inspection is sent nowhere. Hosts cause at most one report for each port and kind of
+//! frame in [`REPORT_EVERY_MS`]. The leases are in a file, which a thread of its own writes, so that a restart keeps them.
+
+use super::keeper::{Keeper, KeptLease};
+use super::work::{GuardEvent as Event, Io, Protocol, Report};
+use lanyard_guard::{Action, Config, Denied, Lease, Snooper, describe};
+use lanyard_switch::snooping::Classifier;
+use lanyard_types::{PortId, TrapGroup, TrapReason, VlanId};
+use lanyard_wire::{Frame, pop};
+use std::collections::BTreeMap;
+
+/// The least time between two reports about frames of one kind at one port, in milliseconds.
+const REPORT_EVERY_MS: u64 = 5_000;
+/// The kind of reports about messages that inspection drops, besides those of [`Denied::kind`].
+const INSPECTED: u8 = 8;
+
+/// First-hop security on the protocol thread; see the module comment.
+#[derive(Default)]
+pub(crate) struct Guard {
+    snooper: Snooper,
+    classifiers: BTreeMap<PortId, Classifier>,
+    /// The names of the ports, by which the file names them.
+    names: BTreeMap<PortId, String>,
+    keeper: Option<Keeper<Vec<KeptLease>>>,
+    /// What the last run has left, until the first configuration.
+    found: Option<Vec<KeptLease>>,
+    adopted: bool,
+    /// The version of the leases in the file.
+    kept: u64,
+    /// The frames that planes have dropped, until the next [`Protocol::act`].
+    denied: Vec<(PortId, VlanId, Denied)>,
+    /// When the next report is due, and how many frames have not been reported since the last one. Bounded by the ports.
+    reported: BTreeMap<(PortId, u8), (u64, u64)>,
+    /// Bindings that the plane has refused.
+    refused: u64,
+}
+
+impl Guard {
+    /// The machine, for views and `clear`.
+    pub(crate) const fn snooper(&self) -> &Snooper {
+        &self.snooper
+    }
+    pub(crate) const fn snooper_mut(&mut self) -> &mut Snooper {
+        &mut self.snooper
+    }
+    /// The bindings that the plane has refused since the daemon was started.
+    pub(crate) const fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Continues with what an earlier run has left.
+    pub(crate) fn resume(&mut self, keeper: Keeper<Vec<KeptLease>>, found: Option<Vec<KeptLease>>) {
+        (self.keeper, self.found) = (Some(keeper), found);
+    }
+    /// Makes the next configuration the first one.
+    #[cfg(test)]
+    pub(crate) fn forget_adoption(&mut self) {
+        self.adopted = false;
+    }
+    /// From now on a thread writes the file.
+    pub(crate) fn keep_by_thread(&mut self) {
+        self.keeper.iter_mut().for_each(Keeper::start);
+    }
+
+    /// Takes a configuration. The first one also takes over the leases of the last run and the bindings of an adopted plane.
+    pub(crate) fn configure(
+        &mut self,
+        io: &mut Io<'_>,
+        config: Config,
+        classifiers: BTreeMap<PortId, Classifier>,
+        names: BTreeMap<PortId, String>,
+    ) {
+        (self.classifiers, self.names) = (classifiers, names);
+        self.snooper.configure(config);
+        if !std::mem::replace(&mut self.adopted, true) {
+            let numbers: BTreeMap<&str, PortId> =
+                self.names.iter().map(|(port, name)| (name.as_str(), *port)).collect();
+            let found = self.found.take().unwrap_or_default();
+            let lease = |kept: &KeptLease| {
+                Some(Lease {
+                    vlan: kept.vlan,
+                    mac: kept.mac,
+                    address: kept.address,
+                    port: *numbers.get(kept.interface.as_str())?,
+                    expires_ms: kept.expires_ms,
+                })
+            };
+            let leases: Vec<Lease> = found.iter().filter_map(lease).collect();
+            // The bindings that the configuration has asked for are among those that `restore` compares.
+            while self.snooper.poll_action().is_some() {}
+            self.snooper.restore(io.now(), &leases, &io.plane.bindings());
+        }
+        let ports = &self.names;
+        self.reported.retain(|(port, _), _| ports.contains_key(port));
+        self.act(io);
+    }
+
+    /// The VLAN of a frame, for a secondary private VLAN its primary one, and the frame without its tag.
+    fn classify(&self, port: PortId, frame: &[u8]) -> Option<(VlanId, Vec<u8>)> {
+        let classifier = self.classifiers.get(&port)?;
+        let tag = classifier.tpid.and_then(|tpid| Frame::new(frame).ok()?.tag(tpid).ok().flatten());
+        let vlan = classifier.vlan(tag.map(|tag| tag.vid))?;
+        let mut bare = frame.to_vec();
+        if tag.is_some() {
+            pop(&mut bare).ok()?;
+        }
+        Some((vlan, bare))
+    }
+
+    /// Handles a frame that was trapped for `reason`.
+    pub(crate) fn handle_trapped(&mut self, now: u64, port: PortId, reason: TrapReason, frame: &[u8]) {
+        if reason == TrapReason::Dhcp {
+            return self.handle_frame(now, port, frame);
+        }
+        let Some((vlan, bare)) = self.classify(port, frame) else { return };
+        self.denied.extend(describe(&bare).map(|denied| (port, vlan, denied)));
+    }
+
+    /// The number of frames that a report about `kind` at a port stands for; `None` while none is due.
+    fn due(&mut self, now: u64, port: PortId, kind: u8) -> Option<u64> {
+        let (at_ms, unsaid) = self.reported.entry((port, kind)).or_default();
+        *unsaid += 1;
+        if *at_ms > now {
+            return None;
+        }
+        *at_ms = now + REPORT_EVERY_MS;
+        Some(std::mem::take(unsaid))
+    }
+
+    fn keep(&mut self, io: &mut Io<'_>) {
+        let version = self.snooper.version();
+        if !self.adopted || version == self.kept {
+            return;
+        }
+        let Some(keeper) = &mut self.keeper else { return };
+        self.kept = version;
+        let names = &self.names;
+        let kept = self.snooper.leases().filter_map(|lease| {
+            Some(KeptLease {
+                interface: names.get(&lease.port)?.clone(),
+                vlan: lease.vlan,
+                mac: lease.mac,
+                address: lease.address,
+                expires_ms: lease.expires_ms,
+            })
+        });
+        if let Some(reason) = keeper.put(Some(kept.collect())) {
+            io.reports.add(Report::Guard(Event::NotKept(reason)));
+        }
+    }
+}
+
+impl Protocol for Guard {
+    fn takes(&self, group: TrapGroup) -> bool {
+        matches!(group, TrapGroup::Dhcp | TrapGroup::Guarded)
+    }
+    fn handle_frame(&mut self, now: u64, port: PortId, frame: &[u8]) {
+        if let Some((vlan, bare)) = self.classify(port, frame) {
+            self.snooper.handle_frame(now, vlan, port, &bare);
+        }
+    }
+    fn next_ms(&self) -> Option<u64> {
+        self.snooper.next_timeout()
+    }
+    fn act(&mut self, io: &mut Io<'_>) {
+        let now = io.now();
+        if self.snooper.next_timeout().is_some_and(|at| at <= now) {
+            self.snooper.handle_timer(now);
+        }
+        for (port, vlan, denied) in std::mem::take(&mut self.denied) {
+            if let Some(frames) = self.due(now, port, denied.kind()) {
+                io.reports.add(Report::Guard(Event::Denied { port, vlan, denied, frames }));
+            }
+        }
+        while let Some(action) = self.snooper.poll_action() {
+            match action {
+                Action::Send { vlan, from, ports, frame } => {
+                    io.plane.relay(vlan, Some(from), &ports, &frame);
+                }
+                Action::Bind(key, mac) => {
+                    if let Err(reason) = io.plane.bind(key, mac) {
+                        self.refused += 1;
+                        if let Some(frames) = self.due(now, key.port, INSPECTED + 1) {
+                            io.reports.add(Report::Guard(Event::Refused { key, reason, frames }));
+                        }
+                    }
+                }
+                Action::Dropped { port, vlan, reason, kind, src, client } => {
+                    if let Some(frames) = self.due(now, port, INSPECTED + 2 + reason as u8) {
+                        let report = Event::Dropped { port, vlan, reason, kind, src, client, frames };
+                        io.reports.add(Report::Guard(report));
+                    }
+                }
+                Action::Full { lease } => {
+                    if self.due(now, lease.port, INSPECTED).is_some() {
+                        io.reports.add(Report::Guard(Event::Full { lease }));
+                    }
+                }
+            }
+        }
+        self.keep(io);
+    }
+}
