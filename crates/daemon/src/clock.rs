@@ -51,6 +51,15 @@ impl Clock {
     pub fn boot_ms(&self) -> u64 {
         self.boot_ms + self.now_ms()
     }
+    /// The time of day in milliseconds of Unix time; of a clock that a test sets, its time.
+    #[must_use]
+    pub fn unix_ms(&self) -> u64 {
+        #[cfg(test)]
+        if self.manual.is_some() {
+            return self.now_ms();
+        }
+        u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0)
+    }
     /// Converts an uptime to a time on this clock.
     #[must_use]
     pub const fn of_boot(&self, at_ms: u64) -> u64 {

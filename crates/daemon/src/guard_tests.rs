@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::core::Core;
+use crate::paths::Paths;
+use crate::protocols::keeper::{self, Moment};
 use crate::testing::{Bench, config, messages};
 use lanyard_cli::backend::{Configuration, Guard as _, SnoopedFilter};
 
@@ -146,24 +148,79 @@ fn a_rate_shuts_the_port_down() {
 }
 
 #[test]
-fn static_bindings_and_restarts() {
+fn static_bindings() {
     let line = "ip source binding 0200.0000.0001 vlan 1 10.0.0.7 interface eth1";
     let (bench, mut core) = switch(&format!("interface eth1\n ip arp inspection limit none\n{line}"));
-    let paths = bench.paths();
-    let keeper = crate::protocols::keeper::of_leases(&paths);
-    core.ctx.protocols.with(move |engine| engine.guard.resume(keeper, None));
     assert!(passes(&bench, &mut core, &arp(7)) && !passes(&bench, &mut core, &arp(8)));
-    lease(&bench, &mut core);
-    let found = crate::protocols::keeper::found_leases(&paths).expect("a file");
-    assert_eq!((found.len(), found[0].interface.as_str()), (1, "eth1"));
+    assert_eq!(bindings(&mut core), ["10.0.0.7 eth1 static None"]);
+    core.commit(config(&format!("{PORTS}\n{SNOOPS}"))).expect("taken");
+    assert!(!passes(&bench, &mut core, &arp(7)));
+}
+
+/// The files of leases for a restart of the daemon and for a start of the machine.
+fn files(paths: &Paths) -> [Vec<u8>; 2] {
+    [&paths.run, &paths.state].map(|directory| std::fs::read(directory.join(FILE)).expect("a file"))
+}
+
+const FILE: &str = "dhcp-snooping.json";
+
+/// The bindings of a switch that starts with these files.
+fn started(files: &[Vec<u8>; 2], boot: &str, at_ms: u64) -> Vec<String> {
     let bench = Bench::new();
+    let paths = bench.paths();
+    for (directory, bytes) in [&paths.run, &paths.state].into_iter().zip(files) {
+        std::fs::create_dir_all(directory).expect("made");
+        std::fs::write(directory.join(FILE), bytes).expect("written");
+    }
+    bench.clock.set(at_ms);
     let mut core = bench.core();
     up(&bench, &mut core);
-    let keeper = crate::protocols::keeper::of_leases(&paths);
-    core.ctx.protocols.with(move |engine| engine.guard.resume(keeper, Some(found)));
-    core.ctx.protocols.with(|engine| engine.guard.forget_adoption());
+    resume(&mut core, &paths, boot);
     core.commit(config(&format!("{PORTS}\n{SNOOPS}"))).expect("taken");
-    assert_eq!(bindings(&mut core), ["10.0.0.5 eth1 dhcp-snooping Some(60)"]);
+    let found = bindings(&mut core);
     core.commit(config(PORTS)).expect("taken");
     assert_eq!(bindings(&mut core), [""; 0], "a VLAN that is not snooped has no leases");
+    found
+}
+
+/// Gives the switch what the files have, and keeps its leases there.
+fn resume(core: &mut Core, paths: &Paths, boot: &str) {
+    let clock = core.ctx.clock.clone();
+    let now = Moment { boot: boot.into(), boot_ms: clock.boot_ms(), unix_ms: clock.unix_ms() };
+    let found = keeper::found_leases(paths, &now);
+    let (keepers, boot) = ([keeper::of_leases(paths), keeper::of_lasting_leases(paths)], boot.to_owned());
+    core.ctx.protocols.with(move |engine| {
+        engine.guard.resume(clock, boot, keepers, found);
+        engine.guard.forget_adoption();
+    });
+}
+
+#[test]
+fn leases_outlive_the_daemon_and_the_machine() {
+    let bench = Bench::new();
+    let paths = bench.paths();
+    std::fs::create_dir_all(&paths.state).expect("made");
+    let mut core = bench.core();
+    up(&bench, &mut core);
+    resume(&mut core, &paths, "one");
+    core.commit(config(&format!("{PORTS}\n{SNOOPS}"))).expect("taken");
+    lease(&bench, &mut core);
+    let first = files(&paths);
+    assert_eq!(started(&first, "one", 10_000), ["10.0.0.5 eth1 dhcp-snooping Some(50)"]);
+    assert_eq!(started(&first, "two", 20_000), ["10.0.0.5 eth1 dhcp-snooping Some(40)"]);
+    assert_eq!(started(&first, "two", 60_000), [""; 0], "it has ended");
+    // The file in the state directory is written once in a minute, and at the end.
+    bench.clock.set(1_000);
+    core.clear_snooped(&SnoopedFilter::default());
+    core.tick();
+    let second = files(&paths);
+    assert_eq!(started(&second, "one", 10_000), [""; 0]);
+    assert_eq!(started(&second, "two", 10_000), ["10.0.0.5 eth1 dhcp-snooping Some(50)"]);
+    bench.clock.set(60_000);
+    core.tick();
+    assert_eq!(started(&files(&paths), "two", 60_000), [""; 0]);
+    lease(&bench, &mut core);
+    assert_eq!(started(&files(&paths), "two", 70_000), [""; 0]);
+    drop(core);
+    assert_eq!(started(&files(&paths), "two", 70_000), ["10.0.0.5 eth1 dhcp-snooping Some(50)"]);
 }

@@ -151,9 +151,12 @@ fn protocols(
     let lacp = keeper::found_aggregation(paths).filter(|_| has_ports);
     let keeper = keeper::of_aggregation(paths);
     protocols.with(move |engine| engine.aggregation.resume(keeper, lacp));
-    let leases = keeper::found_leases(paths);
-    let keeper = keeper::of_leases(paths);
-    protocols.with(move |engine| engine.guard.resume(keeper, leases));
+    let boot =
+        std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
+    let now = keeper::Moment { boot: boot.clone(), boot_ms: clock.boot_ms(), unix_ms: clock.unix_ms() };
+    let leases = keeper::found_leases(paths, &now);
+    let (keepers, clock) = ([keeper::of_leases(paths), keeper::of_lasting_leases(paths)], clock.clone());
+    protocols.with(move |engine| engine.guard.resume(clock, boot, keepers, leases));
     Ok((protocols, found))
 }
 

@@ -2,10 +2,12 @@
 //! bindings in the plane, and what planes and inspection drop is reported for the log.
 //!
 //! Invariants: a message that does not pass inspection is sent nowhere. Hosts cause at most one report for each port and kind of
-//! frame in [`REPORT_EVERY_MS`]. The leases are in a file, which a thread of its own writes, so that a restart keeps them.
+//! frame in [`REPORT_EVERY_MS`]. The leases are in two files, which threads of their own write: one in the run directory, for a
+//! restart of the daemon, and one in the state directory, for a start of the machine, which is written less often.
 
-use super::keeper::{Keeper, KeptLease};
+use super::keeper::{Keeper, KeptLease, KeptLeases, Moment};
 use super::work::{GuardEvent as Event, Io, Protocol, Report};
+use crate::clock::Clock;
 use lanyard_guard::{Action, Config, Denied, Lease, Snooper, describe};
 use lanyard_switch::snooping::Classifier;
 use lanyard_types::{PortId, TrapGroup, TrapReason, VlanId};
@@ -17,6 +19,29 @@ const REPORT_EVERY_MS: u64 = 5_000;
 /// The kind of reports about messages that inspection drops, besides those of [`Denied::kind`].
 const INSPECTED: u8 = 8;
 
+/// The least time between two writes of the file in the state directory, in milliseconds.
+const LASTING_EVERY_MS: u64 = 60_000;
+/// Leases for which the file in the run directory waits a millisecond after it has been written.
+const LEASES_A_MS: usize = 16;
+
+/// The writers of the files of leases, and what they need.
+struct Kept {
+    clock: Clock,
+    /// See [`Moment::boot`].
+    boot: String,
+    files: [File; 2],
+}
+
+struct File {
+    keeper: Keeper<KeptLeases>,
+    /// The version of the leases that it has.
+    version: u64,
+    /// When it may be written again.
+    next_ms: u64,
+    /// The least time between two writes, for a number of leases.
+    every_ms: fn(usize) -> u64,
+}
+
 /// First-hop security on the protocol thread; see the module comment.
 #[derive(Default)]
 pub(crate) struct Guard {
@@ -24,12 +49,10 @@ pub(crate) struct Guard {
     classifiers: BTreeMap<PortId, Classifier>,
     /// The names of the ports, by which the file names them.
     names: BTreeMap<PortId, String>,
-    keeper: Option<Keeper<Vec<KeptLease>>>,
+    kept: Option<Kept>,
     /// What the last run has left, until the first configuration.
     found: Option<Vec<KeptLease>>,
     adopted: bool,
-    /// The version of the leases in the file.
-    kept: u64,
     /// The frames that planes have dropped, until the next [`Protocol::act`].
     denied: Vec<(PortId, VlanId, Denied)>,
     /// When the next report is due, and how many frames have not been reported since the last one. Bounded by the ports.
@@ -51,18 +74,28 @@ impl Guard {
         self.refused
     }
 
-    /// Continues with what an earlier run has left.
-    pub(crate) fn resume(&mut self, keeper: Keeper<Vec<KeptLease>>, found: Option<Vec<KeptLease>>) {
-        (self.keeper, self.found) = (Some(keeper), found);
+    /// Continues with what an earlier run has left, and keeps the leases by these writers: one for a restart of the daemon, one
+    /// for a start of the machine.
+    pub(crate) fn resume(
+        &mut self,
+        clock: Clock,
+        boot: String,
+        [restart, start]: [Keeper<KeptLeases>; 2],
+        found: Option<Vec<KeptLease>>,
+    ) {
+        let file = |keeper, every_ms| File { keeper, version: 0, next_ms: 0, every_ms };
+        let files =
+            [file(restart, |leases| (leases / LEASES_A_MS) as u64), file(start, |_| LASTING_EVERY_MS)];
+        (self.kept, self.found) = (Some(Kept { clock, boot, files }), found);
     }
     /// Makes the next configuration the first one.
     #[cfg(test)]
     pub(crate) fn forget_adoption(&mut self) {
         self.adopted = false;
     }
-    /// From now on a thread writes the file.
+    /// From now on threads write the files.
     pub(crate) fn keep_by_thread(&mut self) {
-        self.keeper.iter_mut().for_each(Keeper::start);
+        self.kept.iter_mut().flat_map(|kept| &mut kept.files).for_each(|file| file.keeper.start());
     }
 
     /// Takes a configuration. The first one also takes over the leases of the last run and the bindings of an adopted plane.
@@ -130,26 +163,42 @@ impl Guard {
         Some(std::mem::take(unsaid))
     }
 
-    fn keep(&mut self, io: &mut Io<'_>) {
-        let version = self.snooper.version();
-        if !self.adopted || version == self.kept {
-            return;
+    /// Writes the files that do not have the present leases, all of them or those that may be written again. Returns why an
+    /// earlier write failed.
+    fn keep(&mut self, all: bool) -> Vec<String> {
+        let (version, names, snooper) = (self.snooper.version(), &self.names, &self.snooper);
+        let Some(Kept { clock, boot, files }) = self.kept.as_mut().filter(|_| self.adopted) else {
+            return Vec::new();
+        };
+        let now = clock.boot_ms();
+        let leases = || -> Vec<KeptLease> {
+            let kept = snooper.leases().filter_map(|lease| {
+                Some(KeptLease {
+                    interface: names.get(&lease.port)?.clone(),
+                    vlan: lease.vlan,
+                    mac: lease.mac,
+                    address: lease.address,
+                    expires_ms: lease.expires_ms,
+                })
+            });
+            kept.collect()
+        };
+        let mut failures = Vec::new();
+        for file in files.iter_mut().filter(|file| file.version != version && (all || file.next_ms <= now)) {
+            let leases = leases();
+            (file.version, file.next_ms) = (version, now + (file.every_ms)(leases.len()));
+            let at = Moment { boot: boot.clone(), boot_ms: now, unix_ms: clock.unix_ms() };
+            failures.extend(file.keeper.put(Some(KeptLeases { at, leases })));
         }
-        let Some(keeper) = &mut self.keeper else { return };
-        self.kept = version;
-        let names = &self.names;
-        let kept = self.snooper.leases().filter_map(|lease| {
-            Some(KeptLease {
-                interface: names.get(&lease.port)?.clone(),
-                vlan: lease.vlan,
-                mac: lease.mac,
-                address: lease.address,
-                expires_ms: lease.expires_ms,
-            })
-        });
-        if let Some(reason) = keeper.put(Some(kept.collect())) {
-            io.reports.add(Report::Guard(Event::NotKept(reason)));
-        }
+        failures
+    }
+}
+
+/// The end of the daemon.
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // The log has ended.
+        let _ = self.keep(true);
     }
 }
 
@@ -163,7 +212,10 @@ impl Protocol for Guard {
         }
     }
     fn next_ms(&self) -> Option<u64> {
-        self.snooper.next_timeout()
+        let version = self.snooper.version();
+        let files = self.kept.iter().filter(|_| self.adopted).flat_map(|kept| &kept.files);
+        let writes = files.filter(|file| file.version != version).map(|file| file.next_ms);
+        self.snooper.next_timeout().into_iter().chain(writes).min()
     }
     fn act(&mut self, io: &mut Io<'_>) {
         let now = io.now();
@@ -201,6 +253,8 @@ impl Protocol for Guard {
                 }
             }
         }
-        self.keep(io);
+        for reason in self.keep(false) {
+            io.reports.add(Report::Guard(Event::NotKept(reason)));
+        }
     }
 }

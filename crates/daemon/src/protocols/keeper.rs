@@ -51,33 +51,75 @@ pub(crate) fn found_aggregation(paths: &Paths) -> Option<lanyard_lacp::Snapshot>
 
 /// Writes link aggregation's snapshots.
 pub(crate) fn of_aggregation(paths: &Paths) -> Keeper<lanyard_lacp::Snapshot> {
-    Keeper { path: aggregation_path(paths), writer: None }
+    Keeper { path: aggregation_path(paths), replace: files::replace_quickly, writer: None }
 }
 
-/// A lease of DHCP snooping. Times are of the machine's clock since its start, because the file does not outlive that.
+/// A lease of DHCP snooping.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KeptLease {
     pub(crate) interface: String,
     pub(crate) vlan: VlanId,
     pub(crate) mac: MacAddr,
     pub(crate) address: Ipv4Addr,
+    /// When it ends, in milliseconds since the machine was started; `None`: never.
     pub(crate) expires_ms: Option<u64>,
 }
 
-/// The path of the leases that DHCP snooping knows.
-pub(crate) fn leases_path(paths: &Paths) -> PathBuf {
-    paths.run.join("dhcp-snooping.json")
+/// A moment on both clocks: the one since the machine was started, and the time of day, by which a later start of the machine
+/// converts the former.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Moment {
+    /// The kernel's identifier of this start of the machine.
+    pub(crate) boot: String,
+    pub(crate) boot_ms: u64,
+    pub(crate) unix_ms: u64,
 }
 
-/// The leases of the last run, if they can be read.
-pub(crate) fn found_leases(paths: &Paths) -> Option<Vec<KeptLease>> {
-    let text = files::read_text(&leases_path(paths), MAX_SNAPSHOT).ok()?;
-    serde_json::from_str(&text).ok()
+/// The content of the files of leases.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KeptLeases {
+    /// When they were written.
+    pub(crate) at: Moment,
+    pub(crate) leases: Vec<KeptLease>,
 }
 
-/// Writes the leases.
-pub(crate) fn of_leases(paths: &Paths) -> Keeper<Vec<KeptLease>> {
-    Keeper { path: leases_path(paths), writer: None }
+impl KeptLeases {
+    /// The leases on the clock of `now`, without those that have ended while the machine was off. If the time of day has been
+    /// set back since, no time has passed.
+    fn at(mut self, now: &Moment) -> Vec<KeptLease> {
+        if self.at.boot != now.boot {
+            let passed_ms = now.unix_ms.saturating_sub(self.at.unix_ms);
+            let left_ms = |at_ms: u64| at_ms.saturating_sub(self.at.boot_ms).saturating_sub(passed_ms);
+            self.leases.retain(|lease| lease.expires_ms.is_none_or(|at_ms| left_ms(at_ms) > 0));
+            for lease in &mut self.leases {
+                lease.expires_ms = lease.expires_ms.map(|at_ms| now.boot_ms.saturating_add(left_ms(at_ms)));
+            }
+        }
+        self.leases
+    }
+}
+
+/// The name of the files of leases.
+const LEASES: &str = "dhcp-snooping.json";
+
+/// The leases of the last run, if they can be read: from the run directory, or, after a start of the machine, from the state
+/// directory.
+pub(crate) fn found_leases(paths: &Paths, now: &Moment) -> Option<Vec<KeptLease>> {
+    let read = |directory: &Path| -> Option<KeptLeases> {
+        serde_json::from_str(&files::read_text(&directory.join(LEASES), MAX_SNAPSHOT).ok()?).ok()
+    };
+    let latest = read(&paths.run).filter(|kept| kept.at.boot == now.boot);
+    latest.or_else(|| read(&paths.state)).map(|kept| kept.at(now))
+}
+
+/// Writes the leases for a restart of the daemon.
+pub(crate) fn of_leases(paths: &Paths) -> Keeper<KeptLeases> {
+    Keeper { path: paths.run.join(LEASES), replace: files::replace_quickly, writer: None }
+}
+
+/// Writes the leases for a start of the machine.
+pub(crate) fn of_lasting_leases(paths: &Paths) -> Keeper<KeptLeases> {
+    Keeper { path: paths.state.join(LEASES), replace: files::replace, writer: None }
 }
 
 /// The mark and the trees that the last run's spanning tree has saved, if they can be read.
@@ -87,9 +129,13 @@ pub(crate) fn found(paths: &Paths) -> Option<(u64, Snapshot)> {
     Some((kept.mark, kept.trees))
 }
 
+/// Replaces a file as a whole.
+type Replace = fn(&Path, &[u8]) -> io::Result<()>;
+
 /// Writes snapshots.
 pub(crate) struct Keeper<T> {
     path: PathBuf,
+    replace: Replace,
     writer: Option<Writer<T>>,
 }
 
@@ -109,7 +155,7 @@ struct Slot<T> {
 impl Keeper<Kept> {
     /// Writes spanning tree's snapshots, on the thread of the caller until [`Keeper::start`].
     pub(crate) fn new(paths: &Paths) -> Self {
-        Self { path: snapshot_path(paths), writer: None }
+        Self { path: snapshot_path(paths), replace: files::replace_quickly, writer: None }
     }
 }
 
@@ -118,9 +164,9 @@ impl<T: Serialize + Send + 'static> Keeper<T> {
     pub(crate) fn start(&mut self) {
         let shared = Arc::new((Mutex::new(Slot { latest: None, error: None, end: false }), Condvar::new()));
         let (end, ended) = sync_channel::<()>(0);
-        let (slot, path) = (shared.clone(), self.path.clone());
+        let (slot, path, replace) = (shared.clone(), self.path.clone(), self.replace);
         let thread = std::thread::Builder::new().name("lanyard-keeper".into()).spawn(move || {
-            run(&slot, &path);
+            run(&slot, &path, replace);
             drop(end);
         });
         self.writer = thread.ok().map(|_| Writer { shared, ended });
@@ -128,7 +174,7 @@ impl<T: Serialize + Send + 'static> Keeper<T> {
     /// Queues a snapshot to be written, or the file to be removed; returns why an earlier write failed.
     pub(crate) fn put(&mut self, wanted: Option<T>) -> Option<String> {
         let Some(Writer { shared, .. }) = &self.writer else {
-            return write(&self.path, wanted.as_ref()).err().map(|error| error.to_string());
+            return write(&self.path, wanted.as_ref(), self.replace).err().map(|error| error.to_string());
         };
         // The thread holds the lock only to take the snapshot, not while it writes.
         let mut slot = shared.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,7 +195,7 @@ impl<T> Drop for Writer<T> {
     }
 }
 
-fn run<T: Serialize>(shared: &(Mutex<Slot<T>>, Condvar), path: &Path) {
+fn run<T: Serialize>(shared: &(Mutex<Slot<T>>, Condvar), path: &Path, replace: Replace) {
     loop {
         let mut slot = shared.0.lock().unwrap_or_else(PoisonError::into_inner);
         let latest = loop {
@@ -160,19 +206,44 @@ fn run<T: Serialize>(shared: &(Mutex<Slot<T>>, Condvar), path: &Path) {
             }
         };
         drop(slot);
-        if let Err(error) = write(path, latest.as_ref()) {
+        if let Err(error) = write(path, latest.as_ref(), replace) {
             let text = format!("{}: {error}", path.display());
             shared.0.lock().unwrap_or_else(PoisonError::into_inner).error = Some(text);
         }
     }
 }
 
-fn write<T: Serialize>(path: &Path, wanted: Option<&T>) -> io::Result<()> {
+fn write<T: Serialize>(path: &Path, wanted: Option<&T>, replace: Replace) -> io::Result<()> {
     match wanted {
-        Some(snapshot) => files::replace_quickly(path, &serde_json::to_vec(snapshot)?),
+        Some(snapshot) => replace(path, &serde_json::to_vec(snapshot)?),
         None => match std::fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leases_end_while_the_machine_is_off() {
+        let moment = |boot: &str, boot_ms, unix_ms| Moment { boot: boot.into(), boot_ms, unix_ms };
+        let lease = |last: u8, expires_ms| KeptLease {
+            interface: "eth1".into(),
+            vlan: VlanId::DEFAULT,
+            mac: MacAddr([2, 0, 0, 0, 0, last]),
+            address: [10, 0, 0, last].into(),
+            expires_ms,
+        };
+        let leases = vec![lease(1, Some(1_100)), lease(2, Some(1_101)), lease(3, None), lease(4, Some(500))];
+        let kept = KeptLeases { at: moment("a", 1_000, 50_000), leases };
+        assert_eq!(kept.clone().at(&moment("a", 9_000, 0)), kept.leases, "the same clock");
+        let want = [lease(2, Some(8)), lease(3, None)];
+        assert_eq!(kept.clone().at(&moment("b", 7, 50_100)), want, "100 ms later");
+        let want = [lease(1, Some(107)), lease(2, Some(108)), lease(3, None)];
+        assert_eq!(kept.clone().at(&moment("b", 7, 0)), want, "a machine without a clock");
+        assert_eq!(kept.at(&moment("b", u64::MAX, 50_000))[0], lease(1, Some(u64::MAX)));
     }
 }
