@@ -14,6 +14,7 @@ mod access_lists;
 mod capture;
 mod churn;
 mod console;
+mod control_plane;
 mod dhcp;
 mod discovery;
 mod etherchannel;
