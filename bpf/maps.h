@@ -45,7 +45,7 @@ TABLE(lost, struct ly_lost, 1, BPF_F_MMAPABLE);
 ROWS(fdb_state, struct ly_fdb_state, 1);
 ROWS(fdb_near, struct ly_fdb_bucket, LY_FDB_NEAR); /* the first buckets: those in use while few hosts are known */
 TABLE(fdb, struct ly_fdb_bucket, 1, BPF_F_MMAPABLE); /* the others; mmapable, so that it begins at a cache line */
-TABLE(fdb_times, struct ly_fdb_times, LY_FDB_NEAR, 0);
+TABLE(fdb_times, struct ly_fdb_times, LY_FDB_NEAR, BPF_F_MMAPABLE);
 TABLE(journal, struct ly_journal, 1, 0);
 
 struct ly_journal_frame {

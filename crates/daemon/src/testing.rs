@@ -338,8 +338,8 @@ impl Plane for FaultyPlane {
     fn clear_acl_matches(&mut self, id: AclId) {
         self.soft.clear_acl_matches(id);
     }
-    fn fdb_walk(&mut self, filter: &FdbFilter, visit: &mut dyn FnMut(FdbEntry)) {
-        self.soft.fdb_walk(filter, visit);
+    fn fdb_part(&mut self, filter: &FdbFilter, from: u32, visit: &mut dyn FnMut(FdbEntry)) -> Option<u32> {
+        self.soft.fdb_part(filter, from, visit)
     }
     fn fdb_flush(&mut self, filter: &FdbFilter) -> u64 {
         self.soft.fdb_flush(filter)

@@ -387,7 +387,8 @@ impl Plane for AsicPlane {
         Ok(Box::new(ChipProtocols::new(self.shared.clone(), self.endpoint.clone(), &mark)))
     }
 
-    fn fdb_walk(&mut self, filter: &FdbFilter, visit: &mut dyn FnMut(FdbEntry)) {
+    /// The whole table is one part, because the chip answers with all that it has learned.
+    fn fdb_part(&mut self, filter: &FdbFilter, _from: u32, visit: &mut dyn FnMut(FdbEntry)) -> Option<u32> {
         let configured = self.state.fdb.iter().map(|((vlan, mac), target)| FdbEntry {
             vlan: *vlan,
             mac: *mac,
@@ -402,6 +403,7 @@ impl Plane for AsicPlane {
         let mut all: Vec<FdbEntry> = configured.collect();
         all.extend(self.learned().iter().map(entry_of));
         all.into_iter().filter(|entry| filter.matches(entry)).for_each(visit);
+        None
     }
     fn fdb_flush(&mut self, filter: &FdbFilter) -> u64 {
         if filter.kind.is_some_and(|kind| kind != FdbKind::Dynamic) {

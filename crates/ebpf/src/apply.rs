@@ -298,12 +298,11 @@ impl EbpfPlane {
     /// Makes the control-plane entries of the FDB equal the state.
     fn write_fdb(&mut self) -> Result<()> {
         let mut found = BTreeMap::new();
-        let walked = self.tables.fdb_walk(&mut |key, value| {
+        self.tables.fdb_walk(&mut |key, value| {
             if let (Some(at), Some(target)) = (abi::split_key(key), lower::fdb_target(value)) {
                 found.insert(at, target);
             }
         });
-        walked.map_err(|cause| system("reading the FDB", cause))?;
         for (vlan, mac) in found.keys().filter(|at| !self.state.fdb.contains_key(at)) {
             self.set_fdb(*vlan, *mac, None)?;
         }

@@ -220,15 +220,13 @@ impl Plane for EbpfPlane {
         Ok(Box::new(part))
     }
 
-    fn fdb_walk(&mut self, filter: &FdbFilter, visit: &mut dyn FnMut(FdbEntry)) {
+    fn fdb_part(&mut self, filter: &FdbFilter, from: u32, visit: &mut dyn FnMut(FdbEntry)) -> Option<u32> {
         let now = now_s();
-        let walked = self.tables.fdb_walk(&mut |key, value| {
+        self.tables.fdb_part(from, &mut |key, value| {
             if let Some(entry) = self.entry(key, value, now).filter(|entry| filter.matches(entry)) {
                 visit(entry);
             }
-        });
-        // Reading an existing array does not fail; an interrupted walk has reported a part of the entries.
-        drop(walked);
+        })
     }
     fn fdb_flush(&mut self, filter: &FdbFilter) -> u64 {
         let Some(call) = flush_call(filter) else { return 0 };

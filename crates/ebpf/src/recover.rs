@@ -5,7 +5,7 @@
 //! completely.
 
 use crate::abi;
-use crate::error::{Doing, Result};
+use crate::error::Result;
 use crate::lower;
 use crate::tables::Tables;
 use lanyard_netdev::Link;
@@ -82,9 +82,7 @@ pub(crate) fn state(tables: &Tables, links: &[Link]) -> Result<PlaneState> {
         state.rifs.extend(rif.map(|rif| (id, rif)));
     }
     let mut fixed = Vec::new();
-    tables
-        .fdb_walk(&mut |key, value| fixed.extend(abi::split_key(key).zip(lower::fdb_target(value))))
-        .doing(|| "reading the FDB".into())?;
+    tables.fdb_walk(&mut |key, value| fixed.extend(abi::split_key(key).zip(lower::fdb_target(value))));
     state.fdb = fixed.into_iter().collect();
     channels(tables, &mut state);
     state.global.fdb_limit = tables.usage_table().limit;

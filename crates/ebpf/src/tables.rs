@@ -17,7 +17,8 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use std::io;
 use std::mem::{offset_of, size_of};
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// The map of programs to which others jump.
@@ -103,6 +104,9 @@ macro_rules! tables {
             /// The MDB.
             pub mdb: Segments,
             pub meta: Shared<Meta>,
+            /// The buckets of the FDB behind `fdb_near`.
+            fdb: Shared<FdbBucket>,
+            fdb_times: Shared<FdbTimes>,
             maps: Vec<MapHandle>,
             buckets: u32,
         }
@@ -118,6 +122,8 @@ macro_rules! tables {
                     stages: StageTables::open(&find)?,
                     mdb: Segments::open(find(MDB)?)?,
                     meta: Shared::of(META, find(META)?)?,
+                    fdb: Shared::of("fdb", find("fdb")?)?,
+                    fdb_times: Shared::of("fdb_times", find("fdb_times")?)?,
                     buckets: find("fdb_times")?.max_entries(),
                     maps,
                 })
@@ -294,41 +300,42 @@ impl Tables {
     }
 
     /// Visits every key and value of the FDB, in bounded memory.
-    pub(crate) fn fdb_walk(&self, visit: &mut dyn FnMut(u64, abi::FdbValue)) -> io::Result<()> {
-        const CHUNK: u32 = 512;
+    pub(crate) fn fdb_walk(&self, visit: &mut dyn FnMut(u64, abi::FdbValue)) {
+        let mut next = Some(0);
+        while let Some(from) = next {
+            next = self.fdb_part(from, visit);
+        }
+    }
+    /// Visits the keys and values in a few buckets of the FDB, from the bucket `from` on; returns the bucket with which to
+    /// continue.
+    pub(crate) fn fdb_part(&self, from: u32, visit: &mut dyn FnMut(u64, abi::FdbValue)) -> Option<u32> {
+        const PART: u32 = 4096;
         let salt = self.meta.get(0).salt;
-        let mut buckets = vec![FdbBucket::default(); CHUNK as usize];
-        let mut times = vec![FdbTimes::default(); CHUNK as usize];
-        let mut next = 0_u32;
         let (now, was) = self.fdb_masks();
         let end = now.max(was) + 1;
-        while next < end {
-            let count = CHUNK.min(end - next) as usize;
-            self.fdb_buckets(next, &mut buckets[..count])?;
-            read_batch(self.map("fdb_times"), next, &mut times[..count])?;
-            for (bucket, (words, times)) in (next..).zip(buckets[..count].iter().zip(&times)) {
-                for (word, updated_s) in words.way.iter().zip(times.updated_s) {
-                    if let Some((key, value)) = fdb::entry(salt, bucket, *word, updated_s) {
-                        visit(key, value);
-                    }
+        let next = end.min(from.saturating_add(PART));
+        for bucket in from..next {
+            for way in 0..FDB_WAYS {
+                // The programs write an entry's time before the entry.
+                let word = self.fdb_way(bucket, way).load(Acquire);
+                if word == 0 {
+                    continue;
+                }
+                let updated_s = self.fdb_times.u32(bucket as usize, way * size_of::<u32>()).load(Relaxed);
+                if let Some((key, value)) = fdb::entry(salt, bucket, word, updated_s) {
+                    visit(key, value);
                 }
             }
-            next += count as u32;
         }
-        Ok(())
+        Some(next).filter(|next| *next < end)
     }
 
-    /// Reads the buckets from `first` on. Either all of them are in the near part, or none is.
-    fn fdb_buckets(&self, first: u32, out: &mut [FdbBucket]) -> io::Result<()> {
-        let Some(far) = first.checked_sub(abi::FDB_NEAR) else {
-            for (bucket, row) in out.iter_mut().zip(first as usize..) {
-                for (way, word) in bucket.way.iter_mut().enumerate() {
-                    *word = self.fdb_near.u64(row, way * size_of::<u64>()).load(Relaxed);
-                }
-            }
-            return Ok(());
-        };
-        read_batch(self.map("fdb"), far, out)
+    /// A way of a bucket of the FDB.
+    fn fdb_way(&self, bucket: u32, way: usize) -> &AtomicU64 {
+        match bucket.checked_sub(abi::FDB_NEAR) {
+            None => self.fdb_near.u64(bucket as usize, way * size_of::<u64>()),
+            Some(far) => self.fdb.u64(far as usize, way * size_of::<u64>()),
+        }
     }
 
     /// The whole of `journal[0]`.
@@ -370,37 +377,6 @@ pub(crate) fn run_call(program: impl AsFd, call: &mut FdbCall) -> io::Result<()>
     // and back.
     let answer = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_fd().as_raw_fd(), &raw mut opts) };
     crate::error::check(answer).map(drop)
-}
-
-/// Reads the elements of an array from `first` on.
-fn read_batch<T: FromBytes + IntoBytes>(map: &MapHandle, first: u32, out: &mut [T]) -> io::Result<()> {
-    let mut keys = vec![0_u32; out.len()];
-    let (mut done, wanted) = (0, out.len());
-    while done < wanted {
-        let mut count = (wanted - done) as u32;
-        // A batch begins after the index that it is given; to begin at 0, no index is given.
-        let mut after = (first + done as u32).wrapping_sub(1);
-        let mut reached = 0_u32;
-        let from = if after == u32::MAX { std::ptr::null_mut() } else { (&raw mut after).cast() };
-        // SAFETY: `keys` and the rest of `out` have room for `count` elements of the map's sizes (`check_shape`).
-        let answer = unsafe {
-            libbpf_sys::bpf_map_lookup_batch(
-                map.as_fd().as_raw_fd(),
-                from,
-                (&raw mut reached).cast(),
-                keys.as_mut_ptr().cast(),
-                out[done..].as_mut_ptr().cast(),
-                &raw mut count,
-                std::ptr::null(),
-            )
-        };
-        // The last batch ends with ENOENT and contains the remaining elements.
-        if answer < 0 && answer != -libc::ENOENT || count == 0 {
-            return Err(io::Error::from_raw_os_error(-answer));
-        }
-        done += count as usize;
-    }
-    Ok(())
 }
 
 /// The values of all processors; empty when the map cannot be read.

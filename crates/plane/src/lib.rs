@@ -69,9 +69,18 @@ pub trait Plane {
     /// When the operating system refuses a descriptor, or when the part was returned before.
     fn protocols(&mut self) -> Result<Box<dyn ProtocolPlane>, PlaneError>;
 
-    /// Visits every FDB entry that matches `filter`. An entry that moves during the walk may be visited once, twice
-    /// or not at all.
-    fn fdb_walk(&mut self, filter: &FdbFilter, visit: &mut dyn FnMut(FdbEntry));
+    /// Visits the FDB entries that match `filter` in one part of the table, the part that begins at `from`; the first
+    /// part begins at 0. Returns where the next part begins; `None` after the last one. A part is small, so that the
+    /// plane is not occupied for long. An entry that moves during a walk may be visited once, twice or not at all, as
+    /// may one that is learned or removed meanwhile.
+    fn fdb_part(&mut self, filter: &FdbFilter, from: u32, visit: &mut dyn FnMut(FdbEntry)) -> Option<u32>;
+    /// Visits every FDB entry that matches `filter`, part by part.
+    fn fdb_walk(&mut self, filter: &FdbFilter, visit: &mut dyn FnMut(FdbEntry)) {
+        let mut next = Some(0);
+        while let Some(from) = next {
+            next = self.fdb_part(filter, from, visit);
+        }
+    }
     /// Removes the dynamic entries that match `filter`, with one event for each; returns their number.
     fn fdb_flush(&mut self, filter: &FdbFilter) -> u64;
     /// Removes the dynamic entries that were not updated for `ageing_s` seconds, with one event for each; returns

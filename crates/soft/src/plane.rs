@@ -262,12 +262,13 @@ impl Plane for SoftPlane {
         let channels = std::mem::take(&mut self.state.channels);
         Ok(Box::new(SoftProtocols { shared: self.shared.clone(), bell, trees, channels }))
     }
-    fn fdb_walk(&mut self, filter: &FdbFilter, visit: &mut dyn FnMut(FdbEntry)) {
+    fn fdb_part(&mut self, filter: &FdbFilter, from: u32, visit: &mut dyn FnMut(FdbEntry)) -> Option<u32> {
         let core = self.shared.control();
         let mut found = Vec::new();
-        core.pipeline.fdb().walk(filter, core.clock.now(), &mut |entry| found.push(entry));
+        let next = core.pipeline.fdb().part(filter, from, core.clock.now(), &mut |entry| found.push(entry));
         drop(core); // the visitor may take long
         found.into_iter().for_each(visit);
+        next
     }
     fn fdb_flush(&mut self, filter: &FdbFilter) -> u64 {
         let mut core = self.shared.control();

@@ -180,10 +180,34 @@ impl Hasher for SaltedHasher {
     }
 }
 
+/// The number of shards; a power of two.
+const SHARDS: usize = 64;
+
+/// The entries in several maps, so that a walk can stop between two of them and continue later. A map of the standard
+/// library has no place at which to continue.
+#[derive(Debug)]
+struct Shards([HashMap<u64, Found, Salt>; SHARDS]);
+
+impl Shards {
+    fn new(salt: u64) -> Self {
+        Self(std::array::from_fn(|_| HashMap::with_hasher(Salt(salt))))
+    }
+    /// Which shard a key is in. Addresses that are chosen for one shard only make one part of a walk longer.
+    const fn at(key: u64) -> usize {
+        (key ^ key >> 12 ^ key >> 24 ^ key >> 48) as usize % SHARDS
+    }
+    fn of(&self, key: u64) -> &HashMap<u64, Found, Salt> {
+        &self.0[Self::at(key)]
+    }
+    fn of_mut(&mut self, key: u64) -> &mut HashMap<u64, Found, Salt> {
+        &mut self.0[Self::at(key)]
+    }
+}
+
 /// The filtering database.
 #[derive(Debug)]
 pub struct Fdb {
-    entries: HashMap<u64, Found, Salt>,
+    entries: Shards,
     dynamic: u64,
     per_port: Vec<u32>,
     per_vlan: Vec<u32>,
@@ -196,7 +220,7 @@ impl Fdb {
     #[must_use]
     pub fn new(salt: u64) -> Self {
         Self {
-            entries: HashMap::with_hasher(Salt(salt)),
+            entries: Shards::new(salt),
             dynamic: 0,
             per_port: vec![0; MAX_PORTS],
             per_vlan: vec![0; MAX_VLANS],
@@ -207,17 +231,18 @@ impl Fdb {
     /// Looks an address up.
     #[must_use]
     pub fn get(&self, vlan: VlanId, mac: MacAddr) -> Option<Found> {
-        self.entries.get(&key(vlan, mac)).copied()
+        let key = key(vlan, mac);
+        self.entries.of(key).get(&key).copied()
     }
     /// The number of entries of every kind.
     #[must_use]
     pub fn len(&self) -> u64 {
-        self.entries.len() as u64
+        self.entries.0.iter().map(HashMap::len).sum::<usize>() as u64
     }
     /// True when it holds nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries.0.iter().all(HashMap::is_empty)
     }
     /// The number of dynamic entries.
     #[must_use]
@@ -247,7 +272,8 @@ impl Fdb {
     /// The memory of the table in bytes, estimated from its slots and their control bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        (self.entries.capacity() * (size_of::<(u64, Found)>() + 1)) as u64
+        let slots: usize = self.entries.0.iter().map(HashMap::capacity).sum();
+        (slots * (size_of::<(u64, Found)>() + 1)) as u64
     }
 
     /// Learns an address that is not in the table, or moves or refreshes a dynamic one.
@@ -260,7 +286,8 @@ impl Fdb {
     ) -> Option<FdbEvent> {
         let entry = FdbEntry { vlan, mac, port: Some(port), kind: FdbKind::Dynamic, age_s: 0 };
         let found = Found { port: Some(port), kind: FdbKind::Dynamic, updated_s: now.as_secs() };
-        let was = self.entries.insert(key(vlan, mac), found);
+        let key = key(vlan, mac);
+        let was = self.entries.of_mut(key).insert(key, found);
         debug_assert!(was.is_none_or(|was| was.kind == FdbKind::Dynamic));
         if let Some(from) = was.and_then(|was| was.port) {
             if from == port {
@@ -290,11 +317,11 @@ impl Fdb {
         now: Timestamp,
         on: &mut dyn FnMut(FdbEvent),
     ) {
-        let was = self.get(vlan, mac);
+        let (key, was) = (key(vlan, mac), self.get(vlan, mac));
         let was_dynamic = was.is_some_and(|was| was.kind == FdbKind::Dynamic);
         let Some(target) = target else {
             if !was_dynamic {
-                self.entries.remove(&key(vlan, mac));
+                self.entries.of_mut(key).remove(&key);
             }
             return;
         };
@@ -307,29 +334,55 @@ impl Fdb {
             FdbTarget::Sticky(_) => FdbKind::Sticky,
             FdbTarget::SelfAddress(_) => FdbKind::SelfAddress,
         };
-        self.entries.insert(key(vlan, mac), Found { port: target.port(), kind, updated_s: 0 });
+        self.entries.of_mut(key).insert(key, Found { port: target.port(), kind, updated_s: 0 });
         self.high_water = self.high_water.max(self.len());
     }
     /// Removes control-plane entries for which `keep` returns false.
     pub(crate) fn retain_controlled(&mut self, keep: impl Fn(VlanId, MacAddr) -> bool) {
-        self.entries.retain(|key, found| {
-            found.kind == FdbKind::Dynamic || split(*key).is_some_and(|(vlan, mac)| keep(vlan, mac))
-        });
+        for shard in &mut self.entries.0 {
+            shard.retain(|key, found| {
+                found.kind == FdbKind::Dynamic || split(*key).is_some_and(|(vlan, mac)| keep(vlan, mac))
+            });
+        }
     }
 
-    /// Visits every entry that matches `filter`, in no particular order.
-    pub fn walk(&self, filter: &FdbFilter, now: Timestamp, visit: &mut dyn FnMut(FdbEntry)) {
+    /// Visits the entries that match `filter` in one part of the table, in no particular order. The first part begins at 0;
+    /// returns where the next one begins, `None` after the last.
+    pub fn part(
+        &self,
+        filter: &FdbFilter,
+        from: u32,
+        now: Timestamp,
+        visit: &mut dyn FnMut(FdbEntry),
+    ) -> Option<u32> {
+        /// Shards are visited until this many entries have been looked at.
+        const ENOUGH: usize = 4096;
         if let (Some(vlan), Some(mac)) = (filter.vlan, filter.mac) {
             let found = self.get(vlan, mac).map(|found| entry(vlan, mac, &found, now));
             found.filter(|entry| filter.matches(entry)).into_iter().for_each(visit);
-            return;
+            return None;
         }
-        for (key, found) in &self.entries {
-            let Some((vlan, mac)) = split(*key) else { continue };
-            let entry = entry(vlan, mac, found, now);
-            if filter.matches(&entry) {
-                visit(entry);
+        let mut seen = 0;
+        for (at, shard) in self.entries.0.iter().enumerate().skip(from as usize) {
+            if seen >= ENOUGH {
+                return u32::try_from(at).ok();
             }
+            for (key, found) in shard {
+                let Some((vlan, mac)) = split(*key) else { continue };
+                let entry = entry(vlan, mac, found, now);
+                if filter.matches(&entry) {
+                    visit(entry);
+                }
+            }
+            seen += shard.len();
+        }
+        None
+    }
+    /// Visits every entry that matches `filter`, in no particular order.
+    pub fn walk(&self, filter: &FdbFilter, now: Timestamp, visit: &mut dyn FnMut(FdbEntry)) {
+        let mut next = Some(0);
+        while let Some(from) = next {
+            next = self.part(filter, from, now, visit);
         }
     }
     /// Removes the dynamic entries that match `filter`; returns their number.
@@ -344,7 +397,8 @@ impl Fdb {
             let Some(gone) = found.filter(|e| e.kind == FdbKind::Dynamic && filter.matches(e)) else {
                 return 0;
             };
-            self.entries.remove(&key(vlan, mac));
+            let key = key(vlan, mac);
+            self.entries.of_mut(key).remove(&key);
             self.count_removed(&gone);
             on(FdbEvent::Deleted(gone));
             return 1;
@@ -373,17 +427,19 @@ impl Fdb {
         on: &mut dyn FnMut(FdbEntry),
     ) -> u64 {
         let mut gone = Vec::new();
-        self.entries.retain(|key, found| {
-            let Some((vlan, mac)) = split(*key).filter(|_| found.kind == FdbKind::Dynamic) else {
-                return true;
-            };
-            let entry = entry(vlan, mac, found, now);
-            let goes = goes(&entry);
-            if goes {
-                gone.push(entry);
-            }
-            !goes
-        });
+        for shard in &mut self.entries.0 {
+            shard.retain(|key, found| {
+                let Some((vlan, mac)) = split(*key).filter(|_| found.kind == FdbKind::Dynamic) else {
+                    return true;
+                };
+                let entry = entry(vlan, mac, found, now);
+                let goes = goes(&entry);
+                if goes {
+                    gone.push(entry);
+                }
+                !goes
+            });
+        }
         for entry in &gone {
             self.count_removed(entry);
             on(*entry);

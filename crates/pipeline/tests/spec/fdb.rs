@@ -4,7 +4,7 @@ use crate::support::{BROADCAST, base, host, pipeline, port, untagged, vlan};
 use lanyard_pipeline::state::{FdbTarget, PlaneState, StpState};
 use lanyard_pipeline::tables::fdb::{FdbEvent, FdbFilter, FdbKind, Refusals, Sweep};
 use lanyard_pipeline::{Output, Pipeline, Timestamp};
-use lanyard_types::{InstanceId, PortId, VlanId};
+use lanyard_types::{InstanceId, MacAddr, PortId, VlanId};
 use proptest::option::of;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -265,4 +265,34 @@ fn a_walk_by_key_finds_what_a_walk_finds() {
         p.fdb().walk(&by_mac, Timestamp::default(), &mut |e| all.push(e));
         assert_eq!(direct, all);
     }
+}
+
+/// A walk in parts visits each entry once, and no part visits a large share of a large table.
+#[test]
+fn a_walk_in_parts() {
+    const COUNT: u64 = 30_000;
+    let mut p = pipeline(&base());
+    for n in 0..COUNT {
+        let target = Some(FdbTarget::Blackhole);
+        p.set_fdb(
+            vlan(10),
+            MacAddr::from_u64(0x0200_0000_0000 + n),
+            target,
+            Timestamp::default(),
+            &mut |_| {},
+        );
+    }
+    let (mut found, mut next) = (Vec::new(), Some(0));
+    while let Some(from) = next {
+        let before = found.len();
+        next = p
+            .fdb()
+            .part(&FdbFilter::default(), from, Timestamp::default(), &mut |e| found.push((e.vlan, e.mac)));
+        assert!(found.len() - before < 6000, "{}", found.len() - before);
+    }
+    assert_eq!(found.len() as u64, p.fdb().len());
+    found.sort_unstable();
+    found.dedup();
+    assert_eq!(found.len() as u64, p.fdb().len());
+    assert!(p.fdb().len() >= COUNT);
 }
