@@ -449,7 +449,8 @@ fn two_hundred_sessions(plane: Plane) {
         if n % 4 == 0 {
             // The answers fill the socket's buffers until the switch waits for this reader, and then reads no more requests.
             stream.set_nonblocking(true).expect("set");
-            let mut requests = (0..400).map(|_| stream.write(b"{\"exec\":{\"line\":\"show interfaces\"}}\n"));
+            let mut requests =
+                (0..4000).map(|_| stream.write(b"{\"exec\":{\"line\":\"show interfaces\"}}\n"));
             assert!(requests.any(|result| result.is_err()), "the switch has read everything");
         }
         sessions.push(stream);

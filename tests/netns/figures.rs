@@ -4,7 +4,8 @@
 use crate::access::Client;
 use crate::harness::{Bed, DEADLINE, Plane, frame, mac, scenarios, wait_for, wait_until};
 use crate::life::Stream;
-use lanyard_daemon::client::Client as Local;
+use lanyard_daemon::client::{Client as Local, Piece};
+use lanyard_daemon::protocol::Request;
 use lanyard_netdev::PacketSocket;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -67,24 +68,76 @@ fn a_million_addresses(plane: Plane) {
         (total() >= u64::from(COUNT)).then_some(())
     });
     assert!(full.is_some(), "only {} addresses were learned", total());
-    let mut client = Local::connect(&bed.instance).expect("connected");
+    for (command, rows) in [
+        ("show mac address-table", COUNT as usize),
+        ("show mac address-table | json", COUNT as usize),
+        ("show mac address-table | include 0277.0001.00", 256),
+        ("show mac address-table | count DYNAMIC", 0),
+    ] {
+        let list = list(&bed.instance, command);
+        println!("{command}, {} lines: first page {:?}, all {:?}", list.lines, list.first, list.all);
+        assert!(list.lines >= rows, "{} lines", list.lines);
+        assert!(list.all < DEADLINE, "{:?}", list.all);
+        assert!(list.is_sorted, "by VLAN and address");
+    }
+    // A client that does not read delays no other one, and a command of another session is not late while one reads.
+    let mut stopped = Local::connect(&bed.instance).expect("connected");
+    stopped.hello("stopped", false).expect("hello");
+    let (mut requests, replies) = stopped.split();
+    requests
+        .send(&Request::Exec { line: "show mac address-table | json".into(), pasted: false })
+        .expect("sent");
+    let longest = std::thread::scope(|scope| {
+        let instance = bed.instance.as_str();
+        let listing = scope.spawn(move || list(instance, "show mac address-table"));
+        let mut other = Local::connect(&bed.instance).expect("connected");
+        other.hello("other", false).expect("hello");
+        let mut longest = Duration::ZERO;
+        while !listing.is_finished() {
+            let begin = Instant::now();
+            assert!(other.exec("show history", &mut |_| Ok(())).is_ok_and(|done| !done.refused));
+            longest = longest.max(begin.elapsed());
+        }
+        assert!(listing.join().expect("listed").lines >= COUNT as usize);
+        longest
+    });
+    println!("another session's command meanwhile: at most {longest:?}");
+    drop((requests, replies));
+}
+
+/// A list as a program receives it.
+struct List {
+    lines: usize,
+    /// When the first 24 lines, or the only ones, had come.
+    first: Duration,
+    all: Duration,
+    /// True when no row is before the one above it.
+    is_sorted: bool,
+}
+
+fn list(instance: &str, command: &str) -> List {
+    let mut client = Local::connect(instance).expect("connected");
     client.hello("test", false).expect("hello");
-    let (begin, mut first, mut lines) = (Instant::now(), None, 0usize);
-    let done = client.exec("show mac address-table", &mut |piece| {
-        if let lanyard_daemon::client::Piece::Output(text) = piece {
-            lines += text.lines().count();
-            if lines >= 24 {
-                first.get_or_insert_with(|| begin.elapsed());
+    let (begin, mut first, mut lines, mut is_sorted) = (Instant::now(), None, 0usize, true);
+    let mut last = String::new();
+    let done = client.exec(command, &mut |piece| {
+        let Piece::Output(text) = piece else { return Ok(()) };
+        for line in text.lines() {
+            lines += 1;
+            if line.contains("DYNAMIC") {
+                is_sorted &= *last < *line;
+                last.clear();
+                last.push_str(line);
             }
+        }
+        if lines >= 24 {
+            first.get_or_insert_with(|| begin.elapsed());
         }
         Ok(())
     });
     assert!(done.is_ok_and(|done| !done.refused));
-    let (first, all) = (first.expect("a page"), begin.elapsed());
-    println!("show mac address-table, {lines} lines: first page {first:?}, all {all:?}");
-    assert!(lines >= COUNT as usize, "{lines}");
-    // Not reached yet: the switch formats everything before it sends the first line.
-    assert!(all < DEADLINE, "{all:?}");
+    let all = begin.elapsed();
+    List { lines, first: first.unwrap_or(all), all, is_sorted }
 }
 
 /// Goal: 10 ms, while the data plane is saturated.

@@ -5,9 +5,10 @@
 //! changes the configuration clones [`Configuration::running`], edits the clone and passes it to
 //! [`Configuration::commit`], which puts it into force everywhere, or refuses it and changes nothing.
 
-pub use crate::outcome::Refusal;
+pub use crate::refusal::Refusal;
 use crate::sessions::ConfigSessions;
 use crate::view;
+use crate::window::Window;
 use ipnet::IpNet;
 use lanyard_config::{Config, InterfaceName};
 use lanyard_lldp::Protocol;
@@ -198,8 +199,11 @@ pub trait Files {
 
 /// The MAC address table.
 pub trait Fdb {
-    /// `show mac address-table`, sorted by VLAN, then address.
-    fn mac_table(&mut self, filter: &MacFilter) -> view::MacTable;
+    /// Offers the entries in one part of the table to the window, in any order. The first part begins at 0; returns where
+    /// the next part begins, `None` after the last. A part takes the switch about a millisecond.
+    fn mac_part(&mut self, filter: &MacFilter, from: u32, window: &mut Window) -> Option<u32>;
+    /// The maximum number of dynamic entries.
+    fn mac_capacity(&self) -> u64;
     /// `show mac address-table count`, of `vlan` or of all.
     fn mac_count(&mut self, vlan: Option<VlanId>) -> view::MacCount;
     /// Removes the dynamic entries that match; returns their number.

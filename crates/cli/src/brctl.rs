@@ -7,6 +7,7 @@
 use crate::args::short;
 use crate::backend::{Backend, MacFilter, Refusal};
 use crate::edit::put;
+use crate::mac_table;
 use crate::view::StpPort;
 use lanyard_config::spanning_tree::DEFAULT_PRIORITY;
 use lanyard_config::{Config, Interface, InterfaceName, Role, StaticTarget};
@@ -358,7 +359,7 @@ fn showmacs(backend: &mut dyn Backend) -> String {
             rows.push((at, mac, true, 0));
         }
     }
-    for entry in backend.mac_table(&MacFilter::default()).entries {
+    for entry in mac_table::all(&MacFilter::default(), backend) {
         if let at @ 1.. = entry.interface.as_deref().map_or(0, number) {
             rows.push((at, entry.mac, entry.kind == "self", entry.age_s));
         }

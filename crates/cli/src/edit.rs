@@ -5,7 +5,7 @@
 
 use crate::args::{Names, short};
 use crate::mode::ConfigMode;
-use crate::outcome::Refusal;
+use crate::refusal::Refusal;
 use lanyard_config::names::split_subinterface;
 use lanyard_config::{Config, Interface, InterfaceName, Vlan};
 use lanyard_types::VlanId;

@@ -1,15 +1,18 @@
 //! The result of a line: [`Outcome`], for the carrier of a session (daemon, tests, fuzz targets).
 
+use crate::listing::Listing;
 use crate::view::EventKind;
 
 /// The result of `Session::execute`. Texts end in a newline unless they are empty.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The line was carried out; the text is its output, perhaps empty. A notice in it may start with `%`.
     Text(String),
     /// The line was refused and changed nothing; at least one line of the text starts with `%`. `lanyard cli
     /// -c` exits 1.
     Refused(String),
+    /// The line was carried out, and its output is too long to be made at once: it comes in parts. It may be interrupted.
+    Listing(Listing),
     /// Stream events of these kinds until interrupted, one JSON [`crate::view::Event`] per line.
     Stream(Vec<EventKind>),
     /// Capture frames until interrupted.
@@ -20,24 +23,6 @@ pub enum Outcome {
     Password(u8),
     /// The session is over (`exit`, `logout` in exec mode).
     Close,
-}
-
-/// Why the switch refused a command: one line that states the problem and names the input, without the
-/// leading `% `.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Refusal(pub String);
-
-impl From<String> for Refusal {
-    fn from(text: String) -> Self {
-        Self(text)
-    }
-}
-
-impl From<&str> for Refusal {
-    fn from(text: &str) -> Self {
-        Self(text.to_owned())
-    }
 }
 
 /// Joins lines to a text.

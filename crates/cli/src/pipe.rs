@@ -5,7 +5,6 @@
 
 use crate::args::short;
 use crate::line::{Failure, Word};
-use crate::outcome::lines;
 use regex_lite::{Regex, RegexBuilder};
 
 /// The filters: name and help.
@@ -96,20 +95,95 @@ impl Pipe {
     /// Applies the filter to the output.
     #[must_use]
     pub fn filter(&self, text: String) -> String {
-        let Some(filter) = &self.filter else { return text };
-        let keep = |keep: &dyn Fn(&str) -> bool| text.lines().filter(|line| keep(line)).collect::<Vec<_>>();
-        let kept = match filter {
-            Filter::Begin(regex) => text.lines().skip_while(|line| !regex.is_match(line)).collect(),
-            Filter::Exclude(regex) => keep(&|line| !regex.is_match(line)),
-            Filter::Include(regex) => keep(&|line| regex.is_match(line)),
-            Filter::Section(regex) => section(&text, regex),
-            Filter::Count(None) => return format!("Number of lines = {}\n", text.lines().count()),
-            Filter::Count(Some(regex)) => {
-                let count = text.lines().filter(|line| regex.is_match(line)).count();
-                return format!("Number of lines which match regexp = {count}\n");
+        if self.filter.is_none() {
+            return text;
+        }
+        let (mut filtering, mut out) = (self.filtering(), String::new());
+        filtering.feed(&text, &mut out);
+        filtering.finish(&mut out);
+        out
+    }
+
+    /// Begins to filter an output that comes in parts.
+    #[must_use]
+    pub fn filtering(&self) -> Filtering {
+        Filtering {
+            filter: self.filter.clone(),
+            line: String::new(),
+            has_begun: false,
+            count: 0,
+            section: Section::default(),
+        }
+    }
+}
+
+/// The filter on an output that comes in parts, which need not end at line ends.
+#[derive(Debug, Clone)]
+pub struct Filtering {
+    filter: Option<Filter>,
+    /// The line whose end has not come yet.
+    line: String,
+    /// True behind the line with which [`Filter::Begin`] begins.
+    has_begun: bool,
+    /// The lines that [`Filter::Count`] has counted.
+    count: u64,
+    section: Section,
+}
+
+impl Filtering {
+    /// Appends to `out` what the filter leaves of the next part.
+    pub fn feed(&mut self, part: &str, out: &mut String) {
+        if self.filter.is_none() {
+            out.push_str(part);
+            return;
+        }
+        for piece in part.split_inclusive('\n') {
+            match piece.strip_suffix('\n') {
+                None => self.line.push_str(piece),
+                Some(line) if self.line.is_empty() => self.take(line, out),
+                Some(rest) => {
+                    let mut line = std::mem::take(&mut self.line);
+                    line.push_str(rest);
+                    self.take(&line, out);
+                }
+            }
+        }
+    }
+    /// Appends what the end of the output leads to.
+    pub fn finish(&mut self, out: &mut String) {
+        if !self.line.is_empty() {
+            let line = std::mem::take(&mut self.line);
+            self.take(&line, out);
+        }
+        match &self.filter {
+            Some(Filter::Count(None)) => out.push_str(&format!("Number of lines = {}\n", self.count)),
+            Some(Filter::Count(Some(_))) => {
+                out.push_str(&format!("Number of lines which match regexp = {}\n", self.count));
+            }
+            _ => {}
+        }
+    }
+    /// Handles one line, without its end.
+    fn take(&mut self, line: &str, out: &mut String) {
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        let keeps = match &self.filter {
+            None => true,
+            Some(Filter::Begin(regex)) => {
+                self.has_begun = self.has_begun || regex.is_match(line);
+                self.has_begun
+            }
+            Some(Filter::Exclude(regex)) => !regex.is_match(line),
+            Some(Filter::Include(regex)) => regex.is_match(line),
+            Some(Filter::Section(regex)) => self.section.takes(line, regex, out),
+            Some(Filter::Count(regex)) => {
+                self.count += u64::from(regex.as_ref().is_none_or(|regex| regex.is_match(line)));
+                false
             }
         };
-        lines(&kept)
+        if keeps {
+            out.push_str(line);
+            out.push('\n');
+        }
     }
 }
 
@@ -121,30 +195,67 @@ fn compile(text: &str) -> Result<Regex, String> {
     })
 }
 
-/// The matching lines with all lines that are indented under them, and the head of each section with a
+/// Chooses the matching lines with all lines that are indented under them, and the head of each section with a
 /// matching line.
-fn section<'a>(text: &'a str, regex: &Regex) -> Vec<&'a str> {
-    let indent = |line: &str| line.len() - line.trim_start().len();
-    let mut kept = Vec::new();
-    let mut head: Option<&str> = None;
-    let mut inside: Option<usize> = None;
-    for line in text.lines() {
-        let depth = indent(line);
-        if inside.is_some_and(|of| depth <= of) {
-            inside = None;
+#[derive(Debug, Clone, Default)]
+struct Section {
+    /// The last line that is not indented, if it has not been printed as a head.
+    head: Option<String>,
+    /// The indentation of the matching line that the present line may be under.
+    inside: Option<usize>,
+}
+
+impl Section {
+    /// True when the line is to be printed. Appends the head of its section to `out` if that has to come first.
+    fn takes(&mut self, line: &str, regex: &Regex, out: &mut String) -> bool {
+        let depth = line.len() - line.trim_start().len();
+        if self.inside.is_some_and(|of| depth <= of) {
+            self.inside = None;
         }
         if depth == 0 {
-            head = Some(line);
+            self.head = Some(line.to_owned());
         }
-        if inside.is_none() && regex.is_match(line) {
-            inside = Some(depth);
-            if depth > 0 {
-                kept.extend(head.take());
+        if self.inside.is_none() && regex.is_match(line) {
+            self.inside = Some(depth);
+            if depth > 0
+                && let Some(head) = self.head.take()
+            {
+                out.push_str(&head);
+                out.push('\n');
             }
         }
-        if inside.is_some() {
-            kept.push(line);
+        self.inside.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "interface eth1\n switchport\n mtu 9000\ninterface eth2\n no switchport\n\nend";
+
+    /// However the output is divided, the filters do the same.
+    #[test]
+    fn parts_are_filtered_like_the_whole() {
+        for (filter, want) in [
+            ("include eth", "interface eth1\ninterface eth2\n"),
+            ("exclude i", " mtu 9000\n\nend\n"),
+            ("begin eth2", "interface eth2\n no switchport\n\nend\n"),
+            ("section eth1", "interface eth1\n switchport\n mtu 9000\n"),
+            ("section mtu", "interface eth1\n mtu 9000\n"),
+            ("count", "Number of lines = 7\n"),
+            ("count switch", "Number of lines which match regexp = 2\n"),
+        ] {
+            let pipe = Pipe::parse(&format!("|{filter}"), 0).unwrap_or_default();
+            assert_eq!(pipe.filter(TEXT.to_owned()), want, "{filter}");
+            for size in 1..TEXT.len() {
+                let (mut filtering, mut out) = (pipe.filtering(), String::new());
+                for part in TEXT.as_bytes().chunks(size) {
+                    filtering.feed(std::str::from_utf8(part).expect("ASCII"), &mut out);
+                }
+                filtering.finish(&mut out);
+                assert_eq!(out, want, "{filter} in parts of {size}");
+            }
         }
     }
-    kept
 }

@@ -14,10 +14,11 @@ use crate::exec::{Exec, Login, State};
 use crate::help::{Completion, Helper};
 use crate::line::{Failure, Word, words};
 use crate::mode::{ConfigMode, Mode};
-use crate::outcome::{Outcome, Refusal, Terminal, lines};
+use crate::outcome::{Outcome, Terminal, lines};
 use crate::parse::{Parsed, Reader};
 use crate::pipe::{self, Pipe};
 use crate::privilege::Authority;
+use crate::refusal::Refusal;
 use crate::section::{RefusedSection, Under, indent};
 use crate::text;
 use crate::tree::Run;
@@ -306,6 +307,7 @@ impl Session {
                 }
                 match outcome {
                     Outcome::Text(text) => Ok(Outcome::Text(pipe.filter(text))),
+                    Outcome::Listing(listing) => Ok(Outcome::Listing(listing.filtered(&pipe))),
                     other => Ok(other),
                 }
             }

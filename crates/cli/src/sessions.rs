@@ -5,7 +5,7 @@
 //!
 //! Invariant: bounded by [`MAX_SESSIONS`] and [`MAX_LINES`]; every line was accepted when it was entered.
 
-use crate::outcome::Refusal;
+use crate::refusal::Refusal;
 use lanyard_config::Config;
 use std::collections::BTreeMap;
 

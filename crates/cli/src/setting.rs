@@ -15,7 +15,7 @@
 
 use crate::args::{Args, Form, Kind, Value};
 use crate::edit::Edit;
-use crate::outcome::Refusal;
+use crate::refusal::Refusal;
 use crate::tree::{Applies, Node, Run, Token, arg, kw};
 use lanyard_types::{MacAddr, VlanId};
 

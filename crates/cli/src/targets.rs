@@ -3,7 +3,7 @@
 
 use crate::edit::Edit;
 use crate::mode::ConfigMode;
-use crate::outcome::Refusal;
+use crate::refusal::Refusal;
 use crate::setting::{Change, Target};
 use lanyard_config::layer3::{Track, Vrf};
 use lanyard_config::{Config, Interface, InterfaceName, Vlan};

@@ -15,7 +15,8 @@
 use crate::args::{Args, Kind};
 use crate::edit::Edit;
 use crate::exec::Exec;
-use crate::outcome::{Outcome, Refusal};
+use crate::outcome::Outcome;
+use crate::refusal::Refusal;
 use lanyard_config::access::LEVEL_MAX;
 
 /// The words that a node matches.

@@ -52,11 +52,9 @@ pub enum Offload {
     None,
 }
 
-/// `show mac address-table`.
+/// `show mac address-table` behind its list `entries`, which comes in parts ([`crate::listing`]).
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct MacTable {
-    /// The entries that match the filter, by VLAN and address.
-    pub entries: Vec<MacEntry>,
+pub struct MacTotal {
     /// The number of entries listed.
     pub total: u64,
     /// The maximum number of dynamic entries.
@@ -64,7 +62,7 @@ pub struct MacTable {
 }
 
 /// One FDB entry.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MacEntry {
     /// The address.
     pub mac: MacAddr,

@@ -161,8 +161,8 @@ fn enable_needs_the_secret_of_the_level() {
     let mut fake = switch(&format!("enable secret 9 {hash}\nenable secret level 7 9 {hash}\n"));
     let mut run = |login: &Login, lines: &[&str]| {
         let mut session = Session::new(login.clone());
-        let outcomes: Vec<Outcome> = lines.iter().map(|line| session.execute(line, &mut fake)).collect();
-        (outcomes.last().cloned().unwrap(), session.level())
+        let mut outcomes: Vec<Outcome> = lines.iter().map(|line| session.execute(line, &mut fake)).collect();
+        (outcomes.pop().unwrap(), session.level())
     };
     let user = login(1, 15, "vty 0", "192.0.2.1");
     assert_eq!(run(&user, &["enable"]), (Outcome::Password(15), 1));

@@ -23,9 +23,10 @@ fn switch() -> Fake {
     fake
 }
 
-fn outcome_text(outcome: Outcome) -> String {
+fn outcome_text(outcome: Outcome, fake: &mut Fake) -> String {
     match outcome {
         Outcome::Text(text) => text,
+        Outcome::Listing(listing) => listing.text(fake),
         Outcome::Refused(text) => {
             assert!(text.lines().any(|line| line.starts_with('%')), "{text}");
             text
@@ -62,7 +63,8 @@ fn play(transcript: &str) -> String {
             let completion = session.complete(prefix, &fake);
             out.push_str(&format!("@{} {}\n", completion.start, completion.candidates.join(" ")));
         } else {
-            out.push_str(&outcome_text(session.execute(input, &mut fake)));
+            let outcome = session.execute(input, &mut fake);
+            out.push_str(&outcome_text(outcome, &mut fake));
         }
     }
     out

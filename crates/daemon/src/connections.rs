@@ -15,7 +15,6 @@ use lanyard_cli::{Login, Session, brctl};
 use lanyard_config::access::LEVEL_MAX;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::BufReader;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
@@ -68,8 +67,7 @@ pub(crate) async fn serve_group(shared: Shared) {
 
 pub(crate) async fn session(stream: UnixStream, shared: Shared, socket: &LocalSocket) {
     let uid = stream.peer_cred().ok().map(|peer| peer.uid());
-    let (reader, writer) = stream.into_split();
-    let mut connection = Connection { reader: BufReader::new(reader), writer, buffer: Vec::new() };
+    let mut connection = Connection::new(stream);
     let first = match first_request(&mut connection).await {
         Ok(Request::Console { terminal }) => {
             match identity::login(socket, uid, nix::unistd::geteuid().as_raw()) {
@@ -77,7 +75,7 @@ pub(crate) async fn session(stream: UnixStream, shared: Shared, socket: &LocalSo
                 Ok(login) if login.level == LEVEL_MAX => {
                     let host = printable(&terminal);
                     let origin = Origin { line: LineName::Console(0), host, protocol: Protocol::Serial };
-                    let Connection { reader, writer, .. } = connection;
+                    let (reader, writer) = connection.into_halves();
                     return remote::serve(Box::new(reader), Box::new(writer), origin, shared).await;
                 }
                 _ => Ok(Request::Console { terminal }),

@@ -4,12 +4,16 @@ use crate::context::Context;
 use crate::core::Core;
 use lanyard_cli::backend::{Fdb, MacFilter};
 use lanyard_cli::view::{self, Offload};
+use lanyard_cli::window::Window;
 use lanyard_plane::{FdbFilter, FdbKind};
 use lanyard_types::VlanId;
 
 impl Fdb for Core {
-    fn mac_table(&mut self, filter: &MacFilter) -> view::MacTable {
-        entries(&mut self.ctx, filter)
+    fn mac_part(&mut self, filter: &MacFilter, from: u32, window: &mut Window) -> Option<u32> {
+        part(&mut self.ctx, filter, from, window)
+    }
+    fn mac_capacity(&self) -> u64 {
+        capacity(&self.ctx)
     }
     fn mac_count(&mut self, vlan: Option<VlanId>) -> view::MacCount {
         count(&mut self.ctx, vlan)
@@ -42,12 +46,12 @@ fn capacity(ctx: &Context) -> u64 {
     ctx.plane.state().global.fdb_limit.min(ctx.plane.capabilities().fdb).into()
 }
 
-fn entries(ctx: &mut Context, filter: &MacFilter) -> view::MacTable {
-    let mut entries = Vec::new();
-    if let Some(filter) = filter_of(ctx, filter) {
-        let names = ctx.port_names().to_vec();
-        ctx.plane.fdb_walk(&filter, &mut |entry| {
-            entries.push(view::MacEntry {
+fn part(ctx: &mut Context, filter: &MacFilter, from: u32, window: &mut Window) -> Option<u32> {
+    let filter = filter_of(ctx, filter)?;
+    let names = ctx.port_names().to_vec();
+    ctx.plane.fdb_part(&filter, from, &mut |entry| {
+        if window.wants(entry.vlan.get(), entry.mac) {
+            window.offer(view::MacEntry {
                 mac: entry.mac,
                 vlan: entry.vlan.get(),
                 interface: entry.port.and_then(|port| names[port.index()].clone()),
@@ -55,12 +59,8 @@ fn entries(ctx: &mut Context, filter: &MacFilter) -> view::MacTable {
                 age_s: entry.age_s,
                 offload: Offload::Offloaded,
             });
-        });
-    }
-    // An entry that moved during the walk may have been seen twice.
-    entries.sort_unstable_by_key(|entry| (entry.vlan, entry.mac));
-    entries.dedup_by_key(|entry| (entry.vlan, entry.mac));
-    view::MacTable { total: entries.len() as u64, entries, capacity: capacity(ctx) }
+        }
+    })
 }
 
 fn count(ctx: &mut Context, vlan: Option<VlanId>) -> view::MacCount {
@@ -84,6 +84,7 @@ mod tests {
     use super::*;
     use crate::core::Core;
     use crate::testing::{Bench, config};
+    use lanyard_cli::mac_table;
     use lanyard_config::InterfaceName;
     use lanyard_types::MacAddr;
 
@@ -107,7 +108,7 @@ mod tests {
             let at = entry.interface.as_deref().unwrap_or("-");
             format!("{} {} {at} {}", entry.vlan, entry.mac, entry.kind)
         };
-        entries(&mut core.ctx, filter).entries.iter().map(line).collect()
+        mac_table::all(filter, core).iter().map(line).collect()
     }
 
     #[test]
@@ -145,7 +146,7 @@ mod tests {
         let (_bench, mut core) = switch();
         let able = u64::from(core.ctx.plane.capabilities().fdb);
         let limit = u64::from(core.ctx.plane.state().global.fdb_limit);
-        assert_eq!(entries(&mut core.ctx, &MacFilter::default()).capacity, able.min(limit));
+        assert_eq!(core.mac_capacity(), able.min(limit));
         core.take(config("mac address-table limit 1000")).expect("taken");
         assert_eq!(count(&mut core.ctx, None).capacity, 1000);
     }

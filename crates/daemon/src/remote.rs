@@ -13,11 +13,11 @@ use crate::pam_logins;
 use crate::protocol::{Done, Reply, Request, line};
 use crate::server::{self, Shared};
 use crate::terminal::{Gone, Reader, Terminal, Writer};
-use crate::users::{LineName, Origin, Protocol};
+use crate::users::{Origin, Protocol};
 use lanyard_access::editor::Key;
 use lanyard_access::secret;
 use lanyard_cli::Login;
-use lanyard_config::access::{LoginMethod, PublicKey, TerminalLine, User};
+use lanyard_config::access::{LoginMethod, PublicKey, User};
 use lanyard_config::{Banner, Config};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -107,15 +107,6 @@ async fn end(terminal: &mut Terminal, result: Result<(), Ended>, origin: &Origin
     }
 }
 
-fn settings(shared: &Shared, line: LineName) -> TerminalLine {
-    let core = shared.core.borrow();
-    let lines = &core.ctx.switch.config().access.lines;
-    match line {
-        LineName::Console(_) => lines.console.clone(),
-        LineName::Vty(number) => lines.vty(number).clone(),
-    }
-}
-
 fn banner(config: &Config, which: Banner) -> String {
     let text = config.banners.get(&which).map(|text| text.strip_suffix('\n').unwrap_or(text));
     text.map_or_else(String::new, |text| format!("{text}\n"))
@@ -123,7 +114,7 @@ fn banner(config: &Config, which: Banner) -> String {
 
 /// Asks for name and secret until they are right; returns the user's login.
 async fn login(terminal: &mut Terminal, origin: &Origin, shared: &Shared) -> Result<Login, Ended> {
-    let line = settings(shared, origin.line);
+    let line = shared.settings(origin.line);
     let (text, has_users) = {
         let core = shared.core.borrow();
         let config = core.ctx.switch.config();
@@ -317,7 +308,7 @@ async fn session(
         if done.close {
             return Err(Ended::Exit);
         }
-        let idle_s = settings(shared, line).exec_timeout_s;
+        let idle_s = shared.settings(line).exec_timeout_s;
         terminal.print(&done.prompt).await?;
         terminal.editor().hide(done.hidden);
         let line = command(terminal, &mut link, &done, idle_s).await?;
@@ -425,7 +416,13 @@ async fn answer(terminal: &mut Terminal, link: &mut Link, length: u16, idle_s: u
             }
         };
         match reply {
-            Reply::Text(text) => pager.print(terminal, &text).await?,
+            Reply::Text(_) if pager.quits => {}
+            Reply::Text(text) => {
+                pager.print(terminal, &text).await?;
+                if pager.quits {
+                    link.send(&Request::Interrupt).await?;
+                }
+            }
             Reply::Stream(text) | Reply::Refusal(text) => terminal.print(&text).await?,
             Reply::Monitor(text) => terminal.print(&format!("{text}\n")).await?,
             Reply::Done(done) => return Ok(done),
@@ -444,19 +441,20 @@ struct Pager {
 }
 
 impl Pager {
-    async fn print(&mut self, terminal: &mut Terminal, text: &str) -> Result<(), Ended> {
-        for line in text.split_inclusive('\n') {
+    async fn print(&mut self, terminal: &mut Terminal, mut text: &str) -> Result<(), Ended> {
+        while !text.is_empty() {
+            if self.length > 1 && self.printed + 1 >= self.length {
+                self.pause(terminal).await?;
+            }
             if self.quits {
                 return Ok(());
             }
-            if self.length > 1 && self.printed + 1 >= self.length {
-                self.pause(terminal).await?;
-                if self.quits {
-                    return Ok(());
-                }
-            }
-            terminal.print(line).await?;
-            self.printed += 1;
+            let lines = if self.length > 1 { self.length - 1 - self.printed } else { usize::MAX };
+            let end = text.match_indices('\n').nth(lines - 1).map_or(text.len(), |(at, _)| at + 1);
+            let (page, rest) = text.split_at(end);
+            terminal.print(page).await?;
+            self.printed += page.matches('\n').count();
+            text = rest;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Command-line sessions over [`crate::protocol`]; [`crate::connections`] accepts them.
 //!
 //! Invariant: sessions, the length of a request, and output that waits for a reader are bounded. A
-//! reader that reads nothing for [`STALL`] is disconnected.
+//! reader that reads nothing for [`STALL`] is disconnected, a user's for the time-out of their session.
 
 use crate::bus::{Subscription, TooManyListeners, Topics};
 use crate::capture::{Capture, CaptureError};
@@ -12,7 +12,9 @@ use crate::protocol::{Done, MAX_PIECE, MAX_REQUEST, Reply, Request, line, pieces
 use crate::snooping;
 use crate::users::{LineName, Origin, Protocol, TooManyUsers};
 use lanyard_access::secret;
+use lanyard_cli::listing::Listing;
 use lanyard_cli::{Login, Outcome, Program, Session};
+use lanyard_config::access::TerminalLine;
 use std::cell::RefCell;
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -23,7 +25,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 
-/// How long a write may wait for its reader.
+/// How long a write may wait for its reader, if that is a program. See [`Seat::patience`] for a user.
 const STALL: Duration = Duration::from_secs(60);
 
 /// The state that sessions share.
@@ -35,6 +37,18 @@ pub(crate) struct Shared {
     pub(crate) changed: Rc<Notify>,
     /// Notified after a session has detached the switch.
     pub(crate) detached: Rc<Notify>,
+}
+
+impl Shared {
+    /// The settings of a terminal line.
+    pub(crate) fn settings(&self, line: LineName) -> TerminalLine {
+        let core = self.core.borrow();
+        let lines = &core.ctx.switch.config().access.lines;
+        match line {
+            LineName::Console(_) => lines.console.clone(),
+            LineName::Vty(number) => lines.vty(number).clone(),
+        }
+    }
 }
 
 /// Why a session ended early. It is the last message to a client that still reads.
@@ -88,15 +102,27 @@ enum ProgramError {
 
 /// A client of the protocol.
 pub(crate) struct Connection {
-    pub(crate) reader: BufReader<OwnedReadHalf>,
-    pub(crate) writer: OwnedWriteHalf,
-    pub(crate) buffer: Vec<u8>,
+    reader: BufReader<OwnedReadHalf>,
+    writer: OwnedWriteHalf,
+    buffer: Vec<u8>,
+    /// A request that came while a listing was sent, and is answered afterwards.
+    ahead: Option<Result<Request, Ended>>,
+    /// How long a write may wait for its reader.
+    stall: Duration,
 }
 
 impl Connection {
+    pub(crate) fn new(stream: UnixStream) -> Self {
+        let (reader, writer) = stream.into_split();
+        Self { reader: BufReader::new(reader), writer, buffer: Vec::new(), ahead: None, stall: STALL }
+    }
+    /// The two halves, for a connection that carries the bytes of a terminal from now on.
+    pub(crate) fn into_halves(self) -> (BufReader<OwnedReadHalf>, OwnedWriteHalf) {
+        (self.reader, self.writer)
+    }
     pub(crate) async fn send(&mut self, reply: &Reply) -> Result<(), Ended> {
         let text = line(reply);
-        match tokio::time::timeout(STALL, self.writer.write_all(text.as_bytes())).await {
+        match tokio::time::timeout(self.stall, self.writer.write_all(text.as_bytes())).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(Ended::Gone),
             Err(_) => Err(Ended::Stalled),
@@ -110,8 +136,27 @@ impl Connection {
     }
     /// The next request. Cancel safe: a partial line stays in the buffer.
     pub(crate) async fn request(&mut self) -> Result<Request, Ended> {
+        if let Some(request) = self.ahead.take() {
+            return request;
+        }
         let whole = read_line(&mut self.reader, &mut self.buffer, MAX_REQUEST).await?;
         Ok(serde_json::from_slice(&whole)?)
+    }
+    /// Lets other tasks run; returns true when the client interrupts. Another request waits until the listing has been sent.
+    async fn interrupted(&mut self) -> bool {
+        if self.ahead.is_some() {
+            tokio::task::yield_now().await;
+            return false;
+        }
+        tokio::select! {
+            biased;
+            request = self.request() => {
+                let interrupts = matches!(request, Ok(Request::Interrupt));
+                self.ahead = Some(request).filter(|_| !interrupts);
+                interrupts
+            }
+            () = tokio::task::yield_now() => false,
+        }
     }
 }
 
@@ -171,6 +216,19 @@ impl Seat {
         self.shared.changed.notify_one();
         (notices, outcome)
     }
+    /// The next part of a listing. Nobody else waits for longer than one part takes.
+    fn part(&self, listing: &mut Listing) -> Option<String> {
+        let mut core = self.shared.core.borrow_mut();
+        os::ordinary(|| listing.next(&mut *core))
+    }
+    /// How long the client of an interactive session may read nothing: as long as its user may be idle, because a pager that waits
+    /// for its user reads nothing either.
+    fn patience(&self) -> Duration {
+        match self.shared.settings(self.line).exec_timeout_s {
+            0 => Duration::MAX,
+            seconds => STALL.max(Duration::from_secs(seconds.into())),
+        }
+    }
 }
 
 /// Assigns a terminal line that permits the user's protocol.
@@ -210,8 +268,7 @@ pub(crate) fn attach(
     let (seat, session) = seat_of(shared, login, origin)?;
     let line = seat.line;
     tokio::task::spawn_local(async move {
-        let (reader, writer) = server.into_split();
-        let mut connection = Connection { reader: BufReader::new(reader), writer, buffer: Vec::new() };
+        let mut connection = Connection::new(server);
         if let Err(reason) = seated(&mut connection, &seat, session, "").await {
             let _ = connection.send(&Reply::Error(reason.to_string())).await;
         }
@@ -413,6 +470,7 @@ async fn execute(
     session: &mut Session,
     line: &str,
 ) -> Result<Next, Ended> {
+    connection.stall = if session.login().interactive { seat.patience() } else { STALL };
     let (notices, outcome) = seat.execute(session, line);
     connection.send_text(Reply::Text, &notices).await?;
     let (mut refused, mut close) = (false, false);
@@ -422,6 +480,7 @@ async fn execute(
             refused = true;
             connection.send_text(Reply::Refusal, &text).await?;
         }
+        Outcome::Listing(listing) => list(connection, seat, listing).await?,
         Outcome::Stream(kinds) => {
             let topics = Topics::Events(kinds.into_iter().collect());
             let subscription = {
@@ -458,6 +517,17 @@ async fn execute(
     }
     connection.send(&seat.done(session, refused, close)).await?;
     Ok(if close { Next::Closed } else { Next::Line })
+}
+
+/// Sends a listing to its end, or until the client interrupts it. The next part is made when the client has taken the one before.
+async fn list(connection: &mut Connection, seat: &Seat, mut listing: Listing) -> Result<(), Ended> {
+    while let Some(part) = seat.part(&mut listing) {
+        connection.send_text(Reply::Text, &part).await?;
+        if connection.interrupted().await {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Sends events until the client interrupts or disconnects.

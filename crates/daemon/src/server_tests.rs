@@ -80,9 +80,14 @@ fn a_partial_line_survives_a_cancelled_read() {
 
 /// Sends these lines to a server and returns its replies. The client then closes.
 fn talk(bench: &Bench, requests: &[&str]) -> Vec<Reply> {
+    talk_to(bench, "hostname sw1", requests)
+}
+
+/// As [`talk`], with a switch of this configuration.
+fn talk_to(bench: &Bench, text: &str, requests: &[&str]) -> Vec<Reply> {
     block_on(async {
         let mut core = bench.core();
-        core.take(config("hostname sw1")).expect("taken");
+        core.take(config(text)).expect("taken");
         let core = Rc::new(RefCell::new(core));
         let shared = Shared { core: core.clone(), changed: Rc::default(), detached: Rc::new(Notify::new()) };
         let (mut client, server) = UnixStream::pair().expect("a pair");
@@ -201,8 +206,7 @@ fn a_program_runs_to_its_end() {
         let program = Program { argv: argv.iter().map(|&word| word.to_owned()).collect() };
         block_on(async {
             let (client, server) = UnixStream::pair().expect("a pair");
-            let (reader, writer) = server.into_split();
-            let mut connection = Connection { reader: BufReader::new(reader), writer, buffer: Vec::new() };
+            let mut connection = Connection::new(server);
             let result = run(&mut connection, &program).await;
             drop(connection);
             let (mut client, mut text) = (client, String::new());
@@ -215,4 +219,117 @@ fn a_program_runs_to_its_end() {
     let absent = outcome(&["/nonexistent/program"]).0.expect_err("there is none");
     assert!(absent.starts_with("/nonexistent/program: No such file"), "{absent}");
     assert_eq!(outcome(&[]).0, Err("no program".into()));
+}
+
+/// The number of static addresses of [`many`]: their list is longer than the buffers of a connection.
+const MANY: u64 = 6000;
+
+/// A configuration with many static addresses.
+fn many() -> String {
+    let address = |n| {
+        let mac = lanyard_types::MacAddr::from_u64(0x0200_0000_0000 + n * 7919 % MANY);
+        format!("mac address-table static {mac} vlan 10 drop\n")
+    };
+    (0..MANY).map(address).fold("vlan 10\n".to_owned(), |text, line| text + &line)
+}
+
+fn exec(line: &str) -> String {
+    format!("{{\"exec\":{{\"line\":\"{line}\"}}}}")
+}
+
+/// The texts of the replies between two `Done`s, without the first, which answers `hello`.
+fn outputs(replies: &[Reply]) -> Vec<String> {
+    let texts = |replies: &[Reply]| {
+        replies.iter().map(|reply| if let Reply::Text(text) = reply { text.as_str() } else { "" }).collect()
+    };
+    replies.split(|reply| matches!(reply, Reply::Done(_))).skip(1).map(texts).collect()
+}
+
+/// A listing comes in order and whole, and requests that were sent meanwhile are answered behind it, also for a client that sends
+/// no more.
+#[test]
+fn a_listing_and_the_lines_behind_it() {
+    let requests = [
+        HELLO.to_owned(),
+        exec("show mac address-table"),
+        exec("show mac address-table | count 10"),
+        exec("show mac address-table | json"),
+        exec("show history"),
+    ];
+    let replies = talk_to(&Bench::new(), &many(), &requests.each_ref().map(String::as_str));
+    let outputs = outputs(&replies);
+    let rows: Vec<&str> = outputs[0].lines().filter(|line| line.contains("STATIC")).collect();
+    assert_eq!(rows.len() as u64, MANY);
+    assert!(rows.is_sorted_by(|a, b| a < b), "in order");
+    assert!(outputs[0].ends_with(&format!("criterion: {MANY}\n")));
+    assert_eq!(outputs[1], format!("Number of lines which match regexp = {MANY}\n"));
+    let json: serde_json::Value = serde_json::from_str(&outputs[2]).expect("JSON");
+    assert_eq!(
+        (json["entries"].as_array().map(Vec::len), &json["total"]),
+        (Some(MANY as usize), &MANY.into())
+    );
+    assert!(outputs[3].contains("show mac address-table | json"), "{}", outputs[3]);
+    for reply in &replies {
+        assert!(!matches!(reply, Reply::Text(text) if text.len() > MAX_PIECE));
+    }
+}
+
+#[test]
+fn an_interrupt_ends_a_listing() {
+    let list = exec("show mac address-table");
+    let requests = [HELLO, &list, r#""interrupt""#, &exec("show history")].map(str::to_owned);
+    let replies = talk_to(&Bench::new(), &many(), &requests.each_ref().map(String::as_str));
+    let outputs = outputs(&replies);
+    assert!(outputs[0].starts_with("          Mac Address Table") && !outputs[0].contains("criterion"));
+    assert_eq!(outputs[1], "  show mac address-table\n  show history\n");
+}
+
+/// A client that reads nothing of a listing delays neither the switch nor another session, and gets the rest later. One that goes
+/// away ends its listing.
+#[test]
+fn a_reader_of_a_listing_that_has_stopped() {
+    block_on(async {
+        let mut core = Bench::new().core();
+        core.take(config(&many())).expect("taken");
+        let core = Rc::new(RefCell::new(core));
+        let shared = Shared { core: core.clone(), changed: Rc::default(), detached: Rc::new(Notify::new()) };
+        let open = async |requests: &[String]| {
+            let (mut client, server) = UnixStream::pair().expect("a pair");
+            let serving = tokio::task::spawn_local(session(server, shared.clone(), &LocalSocket::Owner));
+            client.write_all((requests.join("\n") + "\n").as_bytes()).await.expect("sent");
+            (client, serving)
+        };
+        let list = [HELLO.to_owned(), exec("show mac address-table | json")];
+        let (mut slow, slow_served) = open(&list).await;
+        let (gone, gone_served) = open(&list).await;
+        let (mut quick, quick_served) = open(&[HELLO.to_owned(), exec("show history"), exec("exit")]).await;
+        let mut text = String::new();
+        quick.read_to_string(&mut text).await.expect("answered");
+        quick_served.await.expect("served");
+        assert!(text.contains("show history"), "{text}");
+        drop(gone);
+        gone_served.await.expect("the listing has ended with its client");
+        assert_eq!(core.borrow().users.view(0).users.len(), 1, "only the slow one is left");
+        slow.shutdown().await.expect("closed");
+        text.clear();
+        slow.read_to_string(&mut text).await.expect("answered");
+        slow_served.await.expect("served");
+        let replies: Vec<Reply> =
+            text.lines().map(|line| serde_json::from_str(line).expect("a reply")).collect();
+        let json: serde_json::Value = serde_json::from_str(&outputs(&replies)[0]).expect("JSON");
+        assert_eq!(json["total"], MANY);
+    });
+}
+
+/// A program has to read; a user may look at a page for as long as their session may be idle.
+#[test]
+fn how_long_a_client_may_read_nothing() {
+    let mut core = Bench::new().core();
+    let lines =
+        "line vty 0\n exec-timeout 5 0\nline vty 1\n exec-timeout 0 10\nline vty 2\n exec-timeout 0 0";
+    core.take(config(lines)).expect("taken");
+    let core = Rc::new(RefCell::new(core));
+    let shared = Shared { core, changed: Rc::default(), detached: Rc::new(Notify::new()) };
+    let patience = |number| Seat { line: LineName::Vty(number), shared: shared.clone() }.patience();
+    assert_eq!([0, 1, 2].map(patience), [Duration::from_secs(300), STALL, Duration::MAX]);
 }

@@ -27,7 +27,7 @@ pub(crate) async fn serve(mut connection: Connection, origin: Origin, shared: Sh
     let result = match begun.unwrap_or(Err(Ended::Silent)) {
         Ok((login, Request::Hello { .. })) => run_commands(&mut connection, login, &origin, &shared).await,
         Ok((login, Request::Terminal)) => {
-            let Connection { reader, writer, .. } = connection;
+            let (reader, writer) = connection.into_halves();
             return remote::serve_user(Box::new(reader), Box::new(writer), login, &origin, &shared).await;
         }
         Ok(_) => Err(Ended::NoHello),

@@ -184,7 +184,11 @@ fn exec(link: &Mutex<Link>, line: &str, pasted: bool, length: u16) -> Result<Don
     let wrong = |error: io::Error| format!("terminal: {error}");
     let done = loop {
         match link.reply()? {
-            Reply::Text(text) => pager.print(&text).map_err(wrong)?,
+            Reply::Text(text) => {
+                if pager.print(&text).map_err(wrong)? {
+                    link.ask(&Request::Interrupt)?;
+                }
+            }
             Reply::Stream(text) | Reply::Refusal(text) => print(&text).map_err(wrong)?,
             Reply::Done(done) => break done,
             Reply::Error(reason) => return Err(reason.into()),

@@ -37,9 +37,11 @@ impl Pager {
     pub const fn new(page: usize) -> Self {
         Self { page, printed: 0, quit: false }
     }
-    /// Prints `text`, or drops it after `q`.
-    pub fn print(&mut self, text: &str) -> io::Result<()> {
-        self.feed(text, &mut io::stdout().lock(), &mut read_key)
+    /// Prints `text`, or drops it after `q`. Returns true when the user has pressed `q` in this text.
+    pub fn print(&mut self, text: &str) -> io::Result<bool> {
+        let had_quit = self.quit;
+        self.feed(text, &mut io::stdout().lock(), &mut read_key)?;
+        Ok(self.quit && !had_quit)
     }
 
     fn feed(

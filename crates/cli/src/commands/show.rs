@@ -10,6 +10,8 @@ use crate::args::{Args, Kind, short};
 use crate::backend::{MacFilter, Refusal};
 use crate::config_view as made;
 use crate::exec::Exec;
+use crate::listing::Listing;
+use crate::mac_table::MacTable;
 use crate::outcome::Outcome;
 use crate::outcome::lines;
 use crate::render;
@@ -142,16 +144,18 @@ pub fn mac_filter(args: &Args) -> MacFilter {
     MacFilter { kind: None, mac: args.mac(), interface: args.interface(), vlan: args.vlan() }
 }
 
+fn mac_list(exec: &Exec<'_>, filter: MacFilter) -> Outcome {
+    Outcome::Listing(Listing::new(MacTable::new(filter, exec.pipe.json)))
+}
+
 fn mac(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
-    let view = exec.backend.mac_table(&mac_filter(args));
-    Ok(exec.present(&view, render::mac_table))
+    Ok(mac_list(exec, mac_filter(args)))
 }
 
 fn mac_of_kind(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     const KINDS: [&str; 4] = ["dynamic", "static", "sticky", "self"];
     let kind = need(args.among(&KINDS.map(|kind| (kind, kind))))?;
-    let view = exec.backend.mac_table(&MacFilter { kind: Some(kind), ..mac_filter(args) });
-    Ok(exec.present(&view, render::mac_table))
+    Ok(mac_list(exec, MacFilter { kind: Some(kind), ..mac_filter(args) }))
 }
 
 fn mac_count(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {

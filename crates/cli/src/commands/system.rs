@@ -75,6 +75,7 @@ fn tech_support(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
         text.push_str(&format!("\n------------------ {command} ------------------\n\n"));
         match (exec.execute)(&login, command, exec.backend) {
             Outcome::Text(output) | Outcome::Refused(output) => text.push_str(&output),
+            Outcome::Listing(listing) => text.push_str(&listing.text(exec.backend)),
             Outcome::Stream(_)
             | Outcome::Capture(_)
             | Outcome::Run(_)

@@ -2,27 +2,24 @@
 
 use super::table::{columns, wrap};
 use crate::config_view::Learning;
-use crate::view::{MacCount, MacTable, VlanTable};
+use crate::view::{MacCount, MacEntry, MacTotal, VlanTable};
 use lanyard_types::VlanId;
 use std::fmt::Write;
 
-/// `show mac address-table`.
-pub fn mac_table(view: &MacTable) -> String {
-    let mut out = String::with_capacity(200 + view.entries.len() * 50);
-    out.push_str("          Mac Address Table\n-------------------------------------------\n\n");
-    out.push_str(
-        "Vlan    Mac Address       Type        Ports\n----    -----------       --------    -----\n",
-    );
-    for entry in &view.entries {
-        let port = match entry.interface.as_deref() {
-            None => "Drop".into(),
-            Some(name) => super::ios_netdev(name),
-        };
-        let kind = entry.kind.to_ascii_uppercase();
-        let _ = writeln!(out, "{:>4}    {}    {kind:<8}    {port}", entry.vlan, entry.mac);
-    }
+/// What `show mac address-table` begins with.
+pub const MAC_HEADING: &str = "          Mac Address Table\n-------------------------------------------\n\n\
+    Vlan    Mac Address       Type        Ports\n----    -----------       --------    -----\n";
+
+/// Appends an entry of `show mac address-table`.
+pub fn mac_entry(entry: &MacEntry, out: &mut String) {
+    let port = entry.interface.as_deref().map_or_else(|| "Drop".into(), super::ios_netdev);
+    let kind = entry.kind.to_ascii_uppercase();
+    let _ = writeln!(out, "{:>4}    {}    {kind:<8}    {port}", entry.vlan, entry.mac);
+}
+
+/// Appends what `show mac address-table` ends with.
+pub fn mac_total(view: &MacTotal, out: &mut String) {
     let _ = writeln!(out, "Total Mac Addresses for this criterion: {}", view.total);
-    out
 }
 
 /// `show mac address-table count`.

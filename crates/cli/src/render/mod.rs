@@ -24,7 +24,7 @@ pub use fpm::{fpm, fpm_counters};
 pub use interface::{
     counters, descriptions, drops, err_disabled, errors, interfaces, status, switchports, trunks,
 };
-pub use layer2::{learning, mac_count, mac_table, vlans};
+pub use layer2::{MAC_HEADING, learning, mac_count, mac_entry, mac_total, vlans};
 pub use layer3::{ip_brief, ip_interfaces, ipv6_brief, neighbors};
 pub use machine::{clock, inventory, processes};
 pub use platform::{front_panel, pipeline, transceivers};

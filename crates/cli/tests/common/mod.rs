@@ -10,6 +10,7 @@ use lanyard_cli::backend::{
     ReloadTime, RouteQuery, Routes, SafeChange, SpanningTree, System,
 };
 use lanyard_cli::sessions::ConfigSessions;
+use lanyard_cli::window::Window;
 use lanyard_cli::{Login, Session, view};
 use lanyard_config::{Config, InterfaceName, Role};
 use lanyard_switch::compile::port_names;
@@ -178,7 +179,8 @@ impl Files for Fake {
 }
 
 impl Fdb for Fake {
-    fn mac_table(&mut self, filter: &MacFilter) -> view::MacTable {
+    /// The table in two parts, in no order; an entry that has moved is in both of them.
+    fn mac_part(&mut self, filter: &MacFilter, from: u32, window: &mut Window) -> Option<u32> {
         let entry = |mac: u8, vlan, interface: Option<&str>, kind| view::MacEntry {
             mac: MacAddr([2, 0, 0, 0, 0, mac]),
             vlan,
@@ -199,8 +201,12 @@ impl Fdb for Fake {
                 && filter.vlan.is_none_or(|vlan| vlan.get() == e.vlan)
                 && filter.interface.as_ref().is_none_or(|i| e.interface.as_deref() == Some(&i.to_string()))
         };
-        let entries: Vec<_> = all.into_iter().filter(passes).collect();
-        view::MacTable { total: entries.len() as u64, entries, capacity: 1_000_000 }
+        let part = if from == 0 { &all[1..] } else { &all[..2] };
+        part.iter().rev().filter(|entry| passes(entry)).for_each(|entry| window.offer(entry.clone()));
+        (from == 0).then_some(1)
+    }
+    fn mac_capacity(&self) -> u64 {
+        1_000_000
     }
     fn mac_count(&mut self, _vlan: Option<VlanId>) -> view::MacCount {
         view::MacCount { dynamic: 1, fixed: 2, own: 1, total: 4, capacity: 1_000_000, ..Default::default() }

@@ -1,0 +1,136 @@
+//! The next entries of an unordered table in order: [`Window`].
+//!
+//! The table is walked once for each window, so a listing of any length needs the memory of one window. Invariant: a window
+//! has every entry that was offered between its bounds, so what is printed is in order, and each address at most once.
+
+use crate::view::MacEntry;
+use lanyard_types::MacAddr;
+
+/// How many entries a window keeps at least, if there are so many.
+const KEPT: usize = 1 << 15;
+
+/// VLAN and address in one word, in the order in which entries are listed.
+const fn key(vlan: u16, mac: MacAddr) -> u64 {
+    (vlan as u64) << 48 | mac.to_u64()
+}
+
+/// The entries with the lowest keys behind a bound.
+#[derive(Debug)]
+pub struct Window {
+    /// Entries below this key are not wanted: they have been listed.
+    from: u64,
+    /// Entries from this key on are not wanted: the window is full of lower ones.
+    below: u64,
+    entries: Vec<MacEntry>,
+    kept: usize,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self::keeping(KEPT)
+    }
+}
+
+impl Window {
+    /// A window at the beginning of the table that keeps at least this many entries, and at most twice as many.
+    pub(crate) const fn keeping(kept: usize) -> Self {
+        Self { from: 0, below: u64::MAX, entries: Vec::new(), kept }
+    }
+    /// True when the window has room for an entry with this key.
+    #[must_use]
+    pub fn wants(&self, vlan: u16, mac: MacAddr) -> bool {
+        (self.from..self.below).contains(&key(vlan, mac))
+    }
+    /// Offers an entry.
+    pub fn offer(&mut self, entry: MacEntry) {
+        if !self.wants(entry.vlan, entry.mac) {
+            return;
+        }
+        self.entries.push(entry);
+        if self.entries.len() >= 2 * self.kept {
+            let (_, first, _) =
+                self.entries.select_nth_unstable_by_key(self.kept, |entry| key(entry.vlan, entry.mac));
+            self.below = key(first.vlan, first.mac);
+            self.entries.truncate(self.kept);
+        }
+    }
+    /// After a walk: takes the entries in order, and moves the window behind them. The second value is true when nothing is
+    /// behind them.
+    pub(crate) fn take(&mut self) -> (Vec<MacEntry>, bool) {
+        let is_last = self.below == u64::MAX;
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.sort_unstable_by_key(|entry| key(entry.vlan, entry.mac));
+        // An entry that moved during the walk may have been offered twice.
+        entries.dedup_by_key(|entry| key(entry.vlan, entry.mac));
+        if let Some(last) = entries.last() {
+            self.from = key(last.vlan, last.mac) + 1;
+        }
+        self.below = u64::MAX;
+        (entries, is_last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::Offload;
+
+    fn entry(number: u64) -> MacEntry {
+        MacEntry {
+            mac: MacAddr::from_u64(number & 0xff),
+            vlan: (number >> 8) as u16,
+            interface: None,
+            kind: "dynamic",
+            age_s: 0,
+            offload: Offload::Offloaded,
+        }
+    }
+
+    /// What windows of 4 to 7 entries list of a table, in its windows.
+    fn listed(table: &[u64]) -> Vec<Vec<u64>> {
+        let (mut window, mut all) = (Window::keeping(4), Vec::new());
+        loop {
+            for number in table {
+                window.offer(entry(*number));
+                assert!(window.entries.len() < 8, "a window is bounded");
+            }
+            let (entries, is_last) = window.take();
+            all.push(entries.iter().map(|e| u64::from(e.vlan) << 8 | e.mac.to_u64()).collect());
+            if is_last {
+                return all;
+            }
+        }
+    }
+
+    #[test]
+    fn every_entry_once_and_in_order() {
+        for len in 0..40_u64 {
+            // Multiples of 7 modulo 1000 are in no order.
+            let table: Vec<u64> = (0..len).map(|n| n * 7919 % 1000).collect();
+            let mut sorted = table.clone();
+            sorted.sort_unstable();
+            let listed = listed(&table);
+            assert_eq!(listed.concat(), sorted, "{len}");
+            assert!(len < 8 || listed.iter().rev().skip(1).all(|part| part.len() >= 4), "{listed:?}");
+        }
+    }
+
+    #[test]
+    fn an_entry_that_moved_is_listed_once() {
+        let twice: Vec<u64> = (0..20).chain(0..20).chain([3, 3, 3]).collect();
+        assert_eq!(listed(&twice).concat(), (0..20).collect::<Vec<u64>>());
+        assert_eq!(listed(&[5; 30]).concat(), [5]);
+    }
+
+    #[test]
+    fn a_window_wants_what_it_would_keep() {
+        let mut window = Window::keeping(2);
+        for number in [9, 5, 7, 1] {
+            assert!(window.wants(0, MacAddr::from_u64(number)));
+            window.offer(entry(number));
+        }
+        assert!(window.wants(0, MacAddr::from_u64(6)) && !window.wants(0, MacAddr::from_u64(8)));
+        window.take();
+        assert!(!window.wants(0, MacAddr::from_u64(5)) && window.wants(0, MacAddr::from_u64(8)));
+    }
+}
