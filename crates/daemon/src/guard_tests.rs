@@ -81,7 +81,7 @@ fn bindings(core: &mut Core) -> Vec<String> {
     core.guard().bindings.into_iter().map(text).collect()
 }
 
-fn said(core: &Core, mnemonic: &str) -> usize {
+fn logged(core: &Core, mnemonic: &str) -> usize {
     messages(&core.ctx).iter().filter(|line| line.starts_with(mnemonic)).count()
 }
 
@@ -119,14 +119,14 @@ fn what_is_dropped_is_logged_at_a_limited_rate() {
         receive(&bench, &mut core, "eth1", &dhcp(OFFER));
         receive(&bench, &mut core, "eth2", &dhcp(DISCOVER));
     }
-    assert_eq!(said(&core, "DHCP_SNOOPING_DENY"), 1);
-    assert_eq!(said(&core, "DHCP_SNOOPING_UNTRUSTED_PORT"), 1);
+    assert_eq!(logged(&core, "DHCP_SNOOPING_DENY"), 1);
+    assert_eq!(logged(&core, "DHCP_SNOOPING_UNTRUSTED_PORT"), 1);
     let shown = core.guard();
     assert_eq!(shown.ports[0].dropped, [("arp_inspection", 3), ("dhcp_server", 3)].into());
     assert_eq!(shown.forwarded, 3, "the client asks at eth2");
     bench.clock.set(REPORT_MS);
     receive(&bench, &mut core, "eth1", &arp(6));
-    assert_eq!(said(&core, "DHCP_SNOOPING_DENY"), 2);
+    assert_eq!(logged(&core, "DHCP_SNOOPING_DENY"), 2);
 }
 
 /// Later than the next report.
@@ -143,7 +143,7 @@ fn a_rate_shuts_the_port_down() {
     assert!(bench.kernel.get("eth1").admin_up, "the counters are read once a second");
     bench.clock.set(3_000);
     core.tick();
-    assert_eq!((said(&core, "PACKET_RATE_EXCEEDED"), said(&core, "ERR_DISABLE")), (1, 1));
+    assert_eq!((logged(&core, "PACKET_RATE_EXCEEDED"), logged(&core, "ERR_DISABLE")), (1, 1));
     assert!(!bench.kernel.get("eth1").admin_up && bench.kernel.get("eth2").admin_up);
 }
 

@@ -161,7 +161,7 @@ pub struct Snooper {
     expiries: BTreeSet<(u64, VlanId, MacAddr)>,
     pending: BTreeMap<(VlanId, MacAddr), Pending>,
     waiting: BTreeSet<(u64, VlanId, MacAddr)>,
-    /// The bindings that the plane has been told.
+    /// The bindings that the plane has been given.
     bound: BTreeMap<BindingKey, MacAddr>,
     /// Bindings that may have changed since.
     touched: BTreeSet<BindingKey>,
