@@ -80,21 +80,28 @@ impl Config {
     }
     /// The VLANs that routed port-channels and their subinterfaces have to themselves. A subinterface's is the one of its tag.
     pub fn internal_vlans(&self) -> impl Iterator<Item = InternalVlan<'_>> {
-        let whole = self.routed_channels().map(|(channel, vlan, interface)| InternalVlan {
-            vlan,
-            channel,
-            name: InterfaceName::of_channel(channel),
-            interface,
-        });
-        whole.chain(self.interfaces.iter().filter_map(|(name, interface)| {
-            let (InterfaceName::Netdev(text), Role::Subinterface(vlan)) = (name, interface.role) else {
-                return None;
-            };
-            let (parent, _) = split_subinterface(text)?;
-            let channel = channel_of(&parent)?;
-            let routed = self.interfaces.get(&InterfaceName::of_channel(channel))?.role == Role::Routed;
-            routed.then(|| InternalVlan { vlan, channel, name: name.clone(), interface })
-        }))
+        let whole = self
+            .channels()
+            .filter_map(|(channel, _)| self.internal_vlan(&InterfaceName::of_channel(channel)));
+        let others = self.interfaces.keys().filter(|name| name.channel().is_none());
+        whole.chain(others.filter_map(|name| self.internal_vlan(name)))
+    }
+    /// The VLAN that an interface has to itself: see [`Config::internal_vlans`].
+    #[must_use]
+    pub fn internal_vlan(&self, name: &InterfaceName) -> Option<InternalVlan<'_>> {
+        let interface = self.interfaces.get(name)?;
+        let (channel, vlan) = match (name, interface.role) {
+            (_, Role::Routed) => {
+                name.channel().and_then(|channel| Some((channel, channel.internal_vlan()?)))?
+            }
+            (InterfaceName::Netdev(text), Role::Subinterface(vlan)) => {
+                let channel = channel_of(&split_subinterface(text)?.0)?;
+                let parent = self.interfaces.get(&InterfaceName::of_channel(channel))?;
+                (parent.role == Role::Routed).then_some((channel, vlan))?
+            }
+            _ => return None,
+        };
+        Some(InternalVlan { vlan, channel, name: name.clone(), interface })
     }
     /// The tags of a port-channel's subinterfaces.
     #[must_use]

@@ -70,7 +70,7 @@ pub fn made_mac(
     match name {
         InterfaceName::Vlan(vlan) => Some(identity.vlan_mac(*vlan)),
         InterfaceName::Netdev(text) => {
-            if let Some(internal) = config.internal_vlans().find(|it| it.name == *name) {
+            if let Some(internal) = config.internal_vlan(name) {
                 return crate::aggregation::mac(config, internal.channel, identity);
             }
             let (parent, _) = split_subinterface(text)?;
@@ -84,7 +84,7 @@ pub fn made_mac(
 /// smallest of a port-channel's members.
 #[must_use]
 pub fn parent_mtu(name: &InterfaceName, config: &Config, facts: &Facts) -> u32 {
-    if let Some(internal) = config.internal_vlans().find(|it| it.name == *name) {
+    if let Some(internal) = config.internal_vlan(name) {
         return crate::aggregation::mtu(config, facts, internal.channel);
     }
     let parent = match name {

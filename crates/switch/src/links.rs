@@ -383,7 +383,7 @@ pub fn carriers(config: &Config, facts: &Facts, up: &lanyard_types::VlanSet) -> 
         let name = pipeline_end_of(&key.to_string());
         let line = match key {
             InterfaceName::Vlan(vlan) => up.contains(*vlan),
-            InterfaceName::Netdev(text) => match config.internal_vlans().find(|it| it.name == *key) {
+            InterfaceName::Netdev(text) => match config.internal_vlan(key) {
                 Some(internal) => up.contains(internal.vlan),
                 None => {
                     let parent = split_subinterface(text).and_then(|(parent, _)| facts.usable(&parent));

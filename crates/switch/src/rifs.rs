@@ -79,7 +79,7 @@ fn rif(
     state: &PlaneState,
 ) -> Option<(RifId, RifState)> {
     let here = |id: &PortId| state.ports.contains_key(id);
-    let internal = config.internal_vlans().find(|it| it.name == *name).map(|it| it.vlan);
+    let internal = config.internal_vlan(name).map(|it| it.vlan);
     let (id, attachment) = match (name, interface.role) {
         (InterfaceName::Vlan(vlan), _) => {
             let up = ports.get(&pipeline_end(*vlan)).filter(here)?;
