@@ -6,7 +6,7 @@
 use crate::view::MacEntry;
 use lanyard_types::MacAddr;
 
-/// How many entries a window keeps at least, if there are so many.
+/// The least number of entries of a full window; it has at most twice as many.
 const KEPT: usize = 1 << 15;
 
 /// VLAN and address in one word, in the order in which entries are listed.

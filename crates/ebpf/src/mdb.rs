@@ -144,11 +144,13 @@ impl Mdb {
     /// Carries out a change.
     ///
     /// # Errors
-    /// [`PlaneError::TableFull`] when a new entry has no room, [`PlaneError::Growing`] when it will have room soon; [`PlaneError::Invalid`] for addresses that no entry has.
+    /// [`PlaneError::TableFull`] when a new entry has no room, [`PlaneError::Growing`] when it will have room soon;
+    /// [`PlaneError::Invalid`] for addresses that no entry has.
     pub(crate) fn change(&mut self, change: &MdbChange) -> Result<()> {
         match change {
             MdbChange::Entry { vlan, group, source, ports } => {
                 check(*group, *source)?;
+                self.reclaim();
                 let key = (*vlan, *group, *source);
                 match (ports, self.rows.get(&key).copied()) {
                     (None, None) => {}
@@ -258,7 +260,6 @@ impl Mdb {
 
     /// Begins to enlarge a table that is half full, and completes what has been begun.
     fn grow(&mut self) {
-        self.reclaim();
         let segments = self.free.len();
         match &self.growth {
             Growth::Making(wanted, made) => match made.try_recv() {
@@ -316,7 +317,6 @@ impl Mdb {
 
     /// A row of a segment that no program reads; `None` when all are in use or rest.
     fn take_row(&mut self, segment: usize) -> Option<Row> {
-        self.reclaim();
         Some(Row { segment, row: self.free.get_mut(segment)?.pop()? })
     }
 
