@@ -376,6 +376,14 @@ pub trait AccessLists {
     fn minute(&self) -> lanyard_acl::time::Minute;
 }
 
+/// Quality of service.
+pub trait QualityOfService {
+    /// `show policy-map interface`: the policies in force, with their counters.
+    fn service_policies(&mut self) -> view::ServicePolicies;
+    /// `clear counters`: sets the counters of the policies of one interface, or of all, to 0.
+    fn clear_service_policies(&mut self, interface: Option<&str>);
+}
+
 /// Link aggregation.
 pub trait Aggregation {
     /// `show etherchannel`, `show lacp`: every port-channel.
@@ -484,6 +492,7 @@ pub trait Backend:
     + Discovery
     + Multicast
     + AccessLists
+    + QualityOfService
     + Aggregation
     + Services
     + Platform
@@ -506,6 +515,7 @@ impl<
         + Discovery
         + Multicast
         + AccessLists
+    + QualityOfService
         + Aggregation
         + Services
         + Platform

@@ -79,6 +79,8 @@ pub struct Config {
     pub lists: Lists,
     /// `vlan filter MAP vlan-list LIST`: the map of each VLAN.
     pub vlan_maps: BTreeMap<VlanId, String>,
+    /// `class-map`, `policy-map`, `mls qos`.
+    pub qos: crate::Qos,
     /// `platform ...`: the switch chip. Its ports are settings of interfaces; there are none here.
     pub chip: ChipSettings,
     /// Names of interfaces, time, the log.
@@ -140,6 +142,7 @@ impl Default for Config {
             banners: BTreeMap::new(),
             lists: Lists::default(),
             vlan_maps: BTreeMap::new(),
+            qos: crate::Qos::default(),
             chip: ChipSettings::default(),
             appliance: Appliance::default(),
             access: Access::default(),
@@ -294,6 +297,8 @@ pub struct Interface {
     pub fec: Fec,
     /// `private-vlan mapping` under a VLAN interface: the secondary VLANs that reach it.
     pub private_mapping: VlanSet,
+    /// `service-policy` and `mls qos trust`.
+    pub qos: crate::QosPort,
 }
 
 impl Default for Interface {
@@ -323,6 +328,7 @@ impl Default for Interface {
             breakout: None,
             fec: Fec::default(),
             private_mapping: VlanSet::EMPTY,
+            qos: crate::QosPort::default(),
         }
     }
 }

@@ -65,6 +65,7 @@ mod port_notes;
 mod port_security;
 pub mod protocol;
 mod protocols;
+mod qos_views;
 mod record;
 mod relay;
 mod remote;

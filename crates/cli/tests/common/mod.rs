@@ -506,6 +506,15 @@ impl lanyard_cli::backend::AccessLists for Fake {
     }
 }
 
+impl lanyard_cli::backend::QualityOfService for Fake {
+    fn service_policies(&mut self) -> view::ServicePolicies {
+        view::ServicePolicies::default()
+    }
+    fn clear_service_policies(&mut self, interface: Option<&str>) {
+        self.cleared.push(format!("service policies {interface:?}"));
+    }
+}
+
 impl Platform for Fake {
     fn platform(&mut self) -> view::Platform {
         view::Platform {
