@@ -15,6 +15,8 @@ scenarios! {
     a_dialogue_over_ssh: soft;
     a_connection_that_is_cut: soft;
     clients_that_send_anything: soft;
+    clients_that_break_the_protocol: soft;
+    a_client_that_opens_many_channels: soft;
     ssh_is_off_unless_configured: soft;
     every_way_in_permits_the_same: soft;
 }
@@ -247,6 +249,197 @@ fn clients_that_send_anything(plane: Plane) {
     assert!(!bed.exec(&["show logging"]).contains("SSH-3-SERVER"));
 }
 
+/// The resident memory of a process in KiB.
+fn resident_kib(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+    line.trim().trim_end_matches(" kB").trim().parse().expect("a number")
+}
+
+/// The SSH server's process in the switch's namespace.
+fn server_pid(bed: &Bed) -> u32 {
+    let is_server = |pid: &u32| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "lanyard-sshd")
+    };
+    bed.net.processes().into_iter().find(is_server).expect("an SSH server")
+}
+
+/// A packet without encryption (RFC 4253, 6), with lengths that need not be true.
+fn packet(payload: &[u8], length: u32, padding: u8) -> Vec<u8> {
+    let mut packet = length.to_be_bytes().to_vec();
+    packet.push(padding);
+    packet.extend_from_slice(payload);
+    packet.extend(std::iter::repeat_n(0, usize::from(padding)));
+    packet
+}
+
+/// The same with true lengths.
+fn true_packet(payload: &[u8]) -> Vec<u8> {
+    let padding = 4 + (8 - (5 + payload.len() + 4) % 8) % 8;
+    packet(payload, (1 + payload.len() + padding) as u32, padding as u8)
+}
+
+/// KEXINIT (RFC 4253, 7.1) with one list of names for each kind of algorithm.
+fn key_exchange_init(lists: &[&str]) -> Vec<u8> {
+    let mut payload = vec![20];
+    payload.extend([7; 16]);
+    for list in lists {
+        payload.extend((list.len() as u32).to_be_bytes());
+        payload.extend(list.as_bytes());
+    }
+    payload.extend([0; 5]);
+    payload
+}
+
+/// A hostile client: versions that are none, packets with lengths that are false or giant, name lists without end, keys that are no
+/// points of the curve, messages out of order, and all of them cut anywhere or with random bytes behind them. Afterwards OpenSSH's
+/// client logs in, neither process has restarted, and neither has grown.
+fn clients_that_break_the_protocol(plane: Plane) {
+    const VERSION: &[u8] = b"SSH-2.0-hostile\r\n";
+    let Some(bed) = bed(plane, SSH) else { return };
+    let line = make_key(&bed, "user", "ed25519");
+    permit_key(&bed, "ann", &line);
+    let logs_in = || run(&bed, "ann", "user", "show clock").0 == Some(0);
+    wait_for("the server", || logs_in().then_some(()));
+    let mut state = 0x2545_f491_4f6c_dd1du64;
+    let mut random = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 16) as usize % below
+    };
+    let names = [
+        "curve25519-sha256",
+        "ssh-ed25519",
+        "aes256-gcm@openssh.com,chacha20-poly1305@openssh.com",
+        "aes256-gcm@openssh.com,chacha20-poly1305@openssh.com",
+        "hmac-sha2-256",
+        "hmac-sha2-256",
+        "none",
+        "none",
+        "",
+        "",
+    ];
+    let good = true_packet(&key_exchange_init(&names));
+    let long = "x,".repeat(15_000);
+    let long_names: Vec<&str> =
+        std::iter::repeat_n(long.as_str(), 2).chain(names.into_iter().skip(2)).collect();
+    let exchange = |point: &[u8]| {
+        let length = (point.len() as u32).to_be_bytes();
+        true_packet(&[&[30][..], &length, point].concat())
+    };
+    let with_version = |rest: &[u8]| [VERSION, rest].concat();
+    let inputs: Vec<Vec<u8>> = vec![
+        b"SSH-1.5-old\r\n".to_vec(),
+        b"SSH-2.0-".repeat(5000),
+        [&b"\0\xff\r"[..], &[b'a'; 300], b"\n"].concat(),
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        vec![b'\n'; 100_000],
+        with_version(&packet(&[20], u32::MAX, 4)),
+        with_version(&packet(&[20], i32::MAX as u32, 4)),
+        with_version(&packet(&[20; 200], 256 * 1024, 4)),
+        with_version(&packet(&[20], 0, 0)),
+        with_version(&packet(&[20], 1, 255)),
+        with_version(&packet(&[], 12, 200)),
+        with_version(&true_packet(&key_exchange_init(&[]))),
+        with_version(&true_packet(&key_exchange_init(&long_names))),
+        with_version(&true_packet(&key_exchange_init(&["none"; 10]))),
+        with_version(&good),
+        with_version(&[good.clone(), exchange(&[0; 32])].concat()),
+        with_version(&[good.clone(), exchange(&[0xff; 32])].concat()),
+        with_version(&[good.clone(), exchange(&[9; 31])].concat()),
+        with_version(&[good.clone(), exchange(&[])].concat()),
+        with_version(&[good.clone(), true_packet(&[&[30][..], &[0xff; 4]].concat())].concat()),
+        // A key exchange that could succeed, and then nothing that is encrypted.
+        with_version(&[good.clone(), exchange(&[9; 32]), true_packet(&[21]), vec![0x5a; 5000]].concat()),
+        // Messages of a login and of channels before there are keys.
+        with_version(&[good.clone(), true_packet(&[50; 60]), true_packet(&[90; 60])].concat()),
+        // The same message without end.
+        with_version(&good.repeat(200)),
+        with_version(&true_packet(&[2; 100]).repeat(2000)),
+    ];
+    let connect = || bed.net.run(|| TcpStream::connect("127.0.0.1:22")).expect("connected");
+    let daemon = bed.daemon.borrow().as_ref().expect("a daemon").pid();
+    let server = server_pid(&bed);
+    let before = [daemon, server].map(resident_kib);
+    let mut all = 0;
+    for round in 0..12 {
+        for input in &inputs {
+            let mut bytes = input.clone();
+            match round {
+                0 => {}
+                // Cut anywhere, changed anywhere, followed by anything.
+                n if n % 3 == 0 => bytes.truncate(random(bytes.len())),
+                n if n % 3 == 1 => {
+                    for _ in 0..4 {
+                        let at = random(bytes.len());
+                        bytes[at] = random(256) as u8;
+                    }
+                }
+                _ => bytes.extend((0..random(3000)).map(|_| random(256) as u8).collect::<Vec<_>>()),
+            }
+            let mut stream = connect();
+            let _ = stream.set_write_timeout(Some(Duration::from_millis(200)));
+            let _ = stream.set_read_timeout(Some(Duration::from_millis(20)));
+            let _ = stream.write_all(&bytes);
+            if round % 4 == 0 {
+                let _ = stream.read(&mut [0; 4096]);
+            }
+            all += 1;
+        }
+        assert!(bed.exec(&["show version"]).contains("Lanyard Software"));
+    }
+    wait_for("the server after the hostile clients", || logs_in().then_some(()));
+    assert!(!bed.exec(&["show logging"]).contains("SSH-3-SERVER"));
+    assert_eq!(server_pid(&bed), server, "the server is the same process");
+    let after = [daemon, server].map(resident_kib);
+    println!("{all} hostile connections; resident KiB of daemon and server {before:?}, then {after:?}");
+    for (before, after) in before.into_iter().zip(after) {
+        assert!(after < before + 32 * 1024, "{before} KiB grew to {after} KiB");
+    }
+}
+
+/// A client that has logged in has one session; the channels that it opens beside it are refused, and the session goes on.
+fn a_client_that_opens_many_channels(plane: Plane) {
+    let Some(bed) = bed(plane, SSH) else { return };
+    let line = make_key(&bed, "user", "ed25519");
+    permit_key(&bed, "ann", &line);
+    wait_for("the server", || (run(&bed, "ann", "user", "show clock").0 == Some(0)).then_some(()));
+    let socket = bed.file("control");
+    let path = format!("ControlPath={}", socket.display());
+    // `-M`: other clients open their channels on this one's connection.
+    let mut command = client(&bed, "ann", Some("user"));
+    command.args(["-M", "-o", &path, "monitor events"]);
+    let started =
+        bed.net.run(|| command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn());
+    let mut master = started.expect("started");
+    wait_for("the session", || (sessions(&bed) == 1 && socket.exists()).then_some(()));
+    let other = || {
+        // Without a proof of its own: a client whose channel is refused would make a connection.
+        let mut command = client(&bed, "ann", None);
+        command.args(["-o", &path, "-o", "ControlMaster=no", "-o", "BatchMode=yes", "-vv", "show clock"]);
+        bed.net
+            .run(|| command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn())
+            .expect("started")
+    };
+    // Several at once, in rounds.
+    for _ in 0..8 {
+        let several: Vec<_> = (0..12).map(|_| other()).collect();
+        for child in several {
+            let output = child.wait_with_output().expect("ended");
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(!output.status.success() && output.stdout.is_empty(), "{errors}");
+            assert!(errors.contains("session request failed"), "{errors}");
+        }
+        assert_eq!(sessions(&bed), 1, "one session for one connection");
+    }
+    assert!(master.try_wait().expect("asked").is_none(), "its own session goes on");
+    master.kill().expect("killed");
+    master.wait().expect("ended");
+    wait_for("the line to be free", || (sessions(&bed) == 0).then_some(()));
+    assert_eq!(run(&bed, "ann", "user", "show clock").0, Some(0));
+}
+
 fn ssh_is_off_unless_configured(plane: Plane) {
     let Some(bed) = bed(plane, "username ann secret tiger\n") else { return };
     let connects = || bed.net.run(|| TcpStream::connect("127.0.0.1:22").is_ok());
@@ -259,6 +452,37 @@ fn ssh_is_off_unless_configured(plane: Plane) {
     let refused = bed.try_configure("line vty 0 4\n transport input ssh").expect_err("in use");
     assert!(refused.contains("port 22"), "{refused}");
     drop(used);
+}
+
+/// What a console shows for a command of a user with the secret `tiger`.
+fn on_console(bed: &Bed, user: &str, level: u8, command: &str) -> String {
+    let pty = terminal(None);
+    let end = || Stdio::from(pty.slave.try_clone().expect("a descriptor"));
+    let mut program = Command::new(LANYARD);
+    program.args(["console", "--instance", &bed.instance]).stdin(end()).stdout(end()).stderr(end());
+    let mut child = program.spawn().expect("started");
+    drop(program);
+    let mut master = std::fs::File::from(pty.master.try_clone().expect("a descriptor"));
+    let prompt = if level > 1 { "Lanyard#" } else { "Lanyard>" };
+    // `show privilege` is no configuration line; its answer ends in either case.
+    let steps = [
+        ("Username: ", format!("{user}\r")),
+        ("Password: ", "tiger\r".into()),
+        (prompt, "terminal length 0\r".into()),
+        (prompt, format!("{command}\r")),
+        // The prompt before the command's echo, and the one behind its output.
+        (command, "do show privilege\rshow privilege\r".into()),
+        ("level is", String::new()),
+    ];
+    let steps: Vec<(&str, &str)> = steps.iter().map(|(wanted, typed)| (*wanted, typed.as_str())).collect();
+    let shown = talk(&mut master, &steps);
+    drop((master, pty));
+    child.wait().expect("ended");
+    // Behind the command only: `do` is no word of exec mode, and its refusal is not the command's.
+    let from = shown.rfind(&format!("{prompt}{command}")).expect("the echo");
+    let behind = &shown[from..];
+    let to = behind.find("do show privilege").expect("the next line");
+    behind[..to].to_owned()
 }
 
 /// Authorisation: the level of a user decides, and the way in does not.
@@ -284,6 +508,9 @@ fn every_way_in_permits_the_same(plane: Plane) {
             let result = as_user("nobody", "nogroup", &arguments);
             assert_eq!(result.is_ok(), permitted, "{command} at {level} in the group: {result:?}");
             assert!(cli(&bed.instance, &[command]).is_ok(), "{command} on the owner's socket");
+            let shown = on_console(&bed, &user, level, command);
+            let may = !shown.contains("Invalid input");
+            assert_eq!(may, permitted, "{command} at {level} on the console: {shown}");
             let mut client = Client::login(&bed, &user, "tiger");
             let prompt = if level > 1 { "Lanyard#" } else { "Lanyard>" };
             client.until(prompt);

@@ -72,6 +72,11 @@ fn terminal() {
 }
 
 #[test]
+fn ssh() {
+    replay("ssh", lanyard_access::fuzz_ssh);
+}
+
+#[test]
 fn snoop() {
     replay("snoop", lanyard_snoop::fuzz);
 }

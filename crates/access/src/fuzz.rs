@@ -1,7 +1,8 @@
-//! The entry point of the fuzz target of remote terminals.
+//! The entry points of the fuzz targets of remote terminals: telnet, and what the SSH server passes on from its clients.
 
 use crate::editor::{Editor, MAX_LINE};
-use crate::telnet::Telnet;
+use crate::telnet::{self, Telnet};
+use lanyard_config::access::{MAX_KEY, PublicKey};
 
 /// Feeds `data` to a telnet decoder in pieces, and what it decodes to a line editor.
 ///
@@ -25,6 +26,44 @@ pub fn fuzz_terminal(data: &[u8]) {
     }
 }
 
+/// What a client of the SSH server reaches behind the cryptography: its public key, as the server passes it on, and the bytes and
+/// window sizes of its terminal, which the server passes on in telnet's form. The first byte is the length of the key; the others
+/// are the terminal's, where 0xfe begins a window size.
+///
+/// # Panics
+/// When a key does not survive its text, when the terminal's bytes are changed on their way, or when the editor exceeds its bounds.
+pub fn fuzz_ssh(data: &[u8]) {
+    let Some((length, data)) = data.split_first() else { return };
+    let (key, terminal) = data.split_at(data.len().min(usize::from(*length)));
+    if let Ok(key) = PublicKey::parse(&String::from_utf8_lossy(key)) {
+        let text = key.to_string();
+        assert!(text.len() <= 2 * MAX_KEY && !text.chars().any(char::is_control));
+        assert_eq!(PublicKey::parse(&text).as_ref(), Ok(&key));
+    }
+    let (mut decoder, mut editor, mut echo) = (Telnet::default(), Editor::default(), Vec::new());
+    for piece in terminal.chunks(11) {
+        if let [0xfe, a, b, c, d, ..] = *piece {
+            let size = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+            let input = decoder.feed(&telnet::window(size.0, size.1));
+            assert!(input.data.is_empty() && input.answer.is_empty());
+            assert_eq!(input.window, Some(size));
+            continue;
+        }
+        let encoded = telnet::encode(piece);
+        // However the connection divides it.
+        let (first, second) = encoded.split_at(usize::from(piece[0]) % (encoded.len() + 1));
+        let mut bytes = decoder.feed(first).data;
+        bytes.extend(decoder.feed(second).data);
+        assert_eq!(bytes, piece);
+        for byte in bytes {
+            echo.clear();
+            let _ = editor.feed(byte, &mut echo);
+            let text = editor.text();
+            assert!(text.len() <= MAX_LINE && !text.chars().any(char::is_control));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     /// Random input of bytes that mean something to telnet or to the editor, in many more orders than the other tests have.
@@ -42,6 +81,7 @@ mod tests {
                 })
                 .collect();
             super::fuzz_terminal(&input);
+            super::fuzz_ssh(&input);
         }
     }
 }

@@ -8,4 +8,4 @@ pub mod secret;
 pub mod telnet;
 pub mod throttle;
 
-pub use fuzz::fuzz_terminal;
+pub use fuzz::{fuzz_ssh, fuzz_terminal};
