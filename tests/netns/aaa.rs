@@ -201,6 +201,7 @@ fn the_servers_of_chrony(plane: Plane) {
         let text = asked();
         (!text.contains("192.0.2.1") && text.contains("192.0.2.2")).then_some(())
     });
+    what_chrony_reports(&bed);
     let line = "ntp server 192.0.2.2 prefer";
     assert!(bed.exec(&["show running-config"]).contains(line));
     bed.end_daemon(nix::sys::signal::Signal::SIGTERM);
@@ -213,4 +214,42 @@ fn the_servers_of_chrony(plane: Plane) {
     bed.detach().expect("detached");
     assert!(!file.exists());
     assert!(asked().trim().is_empty());
+}
+
+/// `show ntp`, with another chronyd as the server, which keeps time by its own clock.
+fn what_chrony_reports(bed: &Bed) {
+    let status = bed.show("show ntp status");
+    assert_eq!((&status["client"], &status["synchronized"]), (&"chrony".into(), &false.into()), "{status}");
+    assert!(bed.exec(&["show ntp status"]).starts_with("Clock is unsynchronized, stratum 16"));
+    let config = bed.file("server.conf");
+    let pid = bed.file("server.pid");
+    let text =
+        format!("local stratum 3\nallow all\ncmdport 0\nbindcmdaddress /\npidfile {}\n", pid.display());
+    std::fs::write(&config, text).expect("written");
+    let mut command = Command::new("/usr/sbin/chronyd");
+    command.args(["-x", "-d", "-u", "root", "-f"]).arg(&config).stdout(Stdio::null()).stderr(Stdio::null());
+    let server = Server(bed.net.spawn(&mut command));
+    bed.configure("ntp server 127.0.0.1 iburst");
+    let status = wait_for("the server", || {
+        let status = bed.show("show ntp status");
+        (status["synchronized"] == true).then_some(status)
+    });
+    assert_eq!((&status["stratum"], &status["reference"]), (&4.into(), &"127.0.0.1".into()), "{status}");
+    assert!(status["offset_s"].as_f64().is_some_and(|offset| offset.abs() < 1.0), "{status}");
+    let list = bed.show("show ntp associations");
+    let of = |address: &str| {
+        let list = list["associations"].as_array().expect("a list");
+        list.iter().find(|server| server["address"] == address).cloned().unwrap_or_default()
+    };
+    let (followed, silent) = (of("127.0.0.1"), of("192.0.2.2"));
+    assert_eq!((&followed["state"], &followed["stratum"]), (&"selected".into(), &3.into()), "{list}");
+    assert!(followed["delay_s"].as_f64().is_some_and(|delay| delay > 0.0), "{list}");
+    assert_eq!((&silent["state"], &silent["reach"]), (&"unusable".into(), &0.into()), "{list}");
+    let text = bed.exec(&["show ntp status"]);
+    assert!(text.starts_with("Clock is synchronized, stratum 4, reference is 127.0.0.1\n"), "{text}");
+    let text = bed.exec(&["show ntp associations"]);
+    assert!(text.contains("*~127.0.0.1 ") && text.contains(" ~192.0.2.2 "), "{text}");
+    assert_eq!(bed.exec(&["show ntp associations | include 192.0.2.2"]).lines().count(), 1);
+    drop(server);
+    bed.configure("no ntp server 127.0.0.1");
 }

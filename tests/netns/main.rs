@@ -27,6 +27,7 @@ mod hooks;
 mod hosts;
 mod layer3;
 mod life;
+mod logging;
 mod monitor;
 mod multicast;
 mod oracle;

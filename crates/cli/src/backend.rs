@@ -437,6 +437,8 @@ pub trait System {
     fn users(&mut self) -> view::Users;
     /// `show logging`.
     fn logging(&mut self) -> view::Logging;
+    /// `show logging persistent`; `None` while it is not configured.
+    fn logging_persistent(&mut self) -> Option<view::PersistentLog>;
     /// `clear logging`.
     fn clear_logging(&mut self);
     /// Adds a message to the log, such as `("SYS", 5, "CONFIG_I", "Configured from vty 0 by root")`.

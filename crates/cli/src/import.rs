@@ -102,6 +102,16 @@ const DIFFERENTLY: &[Rule] = &[
         }
         _ => None,
     }),
+    // The files have a directory of their own, and are written at once.
+    ("logging persistent", |rest| {
+        let value = |name: &str| {
+            let at = rest.iter().position(|word| *word == name)?;
+            Some(format!(" {name} {}", rest.get(at + 1)?))
+        };
+        let sizes: String = ["size", "filesize"].into_iter().filter_map(value).collect();
+        let others = ["url", "batch", "threshold", "immediate", "protected", "notify"];
+        rest.iter().any(|word| others.contains(word)).then(|| format!("logging persistent{sizes}"))
+    }),
     ("mac-address-table aging-time", |rest| Some(format!("mac address-table aging-time {}", rest.join(" ")))),
     ("mac-address-table static", |rest| Some(format!("mac address-table static {}", rest.join(" ")))),
     // Without DTP a port has one mode; such a port becomes a trunk only with another Catalyst.

@@ -23,6 +23,7 @@ pub mod line;
 pub mod listing;
 pub mod mac_table;
 pub mod mode;
+pub mod ntp;
 pub mod outcome;
 pub mod parse;
 mod pipe;

@@ -1,6 +1,7 @@
 //! The result of a line: [`Outcome`], for the carrier of a session (daemon, tests, fuzz targets).
 
 use crate::listing::Listing;
+use crate::ntp::NtpQuery;
 use crate::view::EventKind;
 
 /// The result of `Session::execute`. Texts end in a newline unless they are empty.
@@ -13,6 +14,8 @@ pub enum Outcome {
     Refused(String),
     /// The line was carried out, and its output is too long to be made at once: it comes in parts. It may be interrupted.
     Listing(Listing),
+    /// Ask the program that sets the machine's clock, and print its answer with [`NtpQuery::print`]. It may be interrupted.
+    Ntp(NtpQuery),
     /// Stream events of these kinds until interrupted, one JSON [`crate::view::Event`] per line.
     Stream(Vec<EventKind>),
     /// Capture frames until interrupted.

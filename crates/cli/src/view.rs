@@ -13,6 +13,7 @@ mod fpm;
 mod guard;
 mod layer3;
 mod machine;
+mod ntp;
 mod platform;
 mod qos;
 mod sflow;
@@ -28,6 +29,7 @@ pub use fpm::*;
 pub use guard::*;
 pub use layer3::*;
 pub use machine::*;
+pub use ntp::*;
 pub use platform::*;
 pub use qos::*;
 pub use sflow::*;
@@ -369,6 +371,12 @@ pub struct Logging {
     pub level: Option<u8>,
     /// The receivers of `logging host`.
     pub receivers: Vec<LogReceiver>,
+    /// `logging rate-limit`, and the messages that it has suppressed.
+    pub rate_limit: Option<LogLimit>,
+    /// The same for stderr alone: `logging rate-limit console`.
+    pub console_rate_limit: Option<LogLimit>,
+    /// `logging persistent`, without the lines.
+    pub persistent: Option<PersistentLog>,
 }
 
 /// A message: `TIME: %FACILITY-SEVERITY-MNEMONIC: TEXT`.

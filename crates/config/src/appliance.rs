@@ -20,6 +20,12 @@ pub struct Appliance {
     pub log_trap: Option<u8>,
     /// `logging host`, at most [`MAX_LOG_HOSTS`], each address once.
     pub log_hosts: Vec<LogHost>,
+    /// `logging rate-limit`: a limit for every message.
+    pub log_rate: Option<LogRate>,
+    /// `logging rate-limit console`: a limit for what the daemon writes to stderr.
+    pub log_console_rate: Option<LogRate>,
+    /// `logging persistent`: the log in files.
+    pub log_persistent: Option<LogPersistent>,
     /// `ntp server`, at most [`MAX_NTP_SERVERS`], each host once.
     pub ntp_servers: Vec<NtpServer>,
 }
@@ -54,6 +60,9 @@ impl Default for Appliance {
             log_buffered: Some(LOWEST_SEVERITY),
             log_trap: Some(TRAP_SEVERITY),
             log_hosts: Vec::new(),
+            log_rate: None,
+            log_console_rate: None,
+            log_persistent: None,
             ntp_servers: Vec::new(),
         }
     }
@@ -63,6 +72,44 @@ impl Default for Appliance {
 pub const LOWEST_SEVERITY: u8 = 7;
 /// Informational, the default of `logging trap`.
 pub const TRAP_SEVERITY: u8 = 6;
+
+/// `logging rate-limit [console] [all] N [except SEVERITY]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogRate {
+    /// Messages a second, 1..=10,000; as many may come at once.
+    pub per_s: u32,
+    /// `all`: debugging messages are limited, too.
+    pub debugging: bool,
+    /// `except SEVERITY`: messages of this severity and of more important ones are not limited.
+    pub except: Option<u8>,
+}
+
+impl LogRate {
+    /// True when messages of this severity are limited.
+    #[must_use]
+    pub fn limits(&self, severity: u8) -> bool {
+        let is_excepted = self.except.is_some_and(|highest| severity <= highest);
+        !is_excepted && (self.debugging || severity < LOWEST_SEVERITY)
+    }
+}
+
+/// `logging persistent [size BYTES] [filesize BYTES]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogPersistent {
+    /// The maximum length of all files together, in bytes.
+    pub size: u64,
+    /// The maximum length of one file, in bytes.
+    pub file_size: u64,
+}
+
+impl Default for LogPersistent {
+    fn default() -> Self {
+        Self { size: 4 << 20, file_size: 256 << 10 }
+    }
+}
+
+/// The maximum number of files of `logging persistent`.
+pub const MAX_LOG_FILES: u64 = 10_000;
 
 /// `clock timezone NAME HOURS [MINUTES]`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::files::FileError;
 use crate::kernel::Kernel;
-use crate::log::Log;
+use crate::log::{Admission, Log};
 use crate::paths::Paths;
 use crate::protocols::Protocols;
 use crate::record::{RecordFile, with_coming};
@@ -81,10 +81,29 @@ impl Context {
         Self { switch, plane, kernel, clock, bus, log, paths, tracks, protocols, notices, record, names }
     }
 
-    /// Adds a message to the log and sends it to sessions that monitor the log.
+    /// Adds a message to the log and sends it to sessions that monitor the log, within the rates of `logging rate-limit`.
     pub(crate) fn log(&mut self, facility: &str, severity: u8, mnemonic: &str, text: &str) {
-        let line = self.log.add(facility, severity, mnemonic, text);
-        self.log.send(self.clock.now_ms(), facility, severity, mnemonic, text);
+        let now_ms = self.clock.now_ms();
+        let admission = self.log.admit(now_ms, severity);
+        if admission != Admission::Nowhere {
+            self.spread(admission, facility, severity, mnemonic, text);
+        }
+        self.log_reports();
+    }
+    /// Logs what the log has to say about itself.
+    pub(crate) fn log_reports(&mut self) {
+        for (severity, mnemonic, text) in self.log.reports(self.clock.now_ms()) {
+            self.spread(Admission::Everywhere, "SYS", severity, mnemonic, &text);
+        }
+    }
+    fn spread(&mut self, admission: Admission, facility: &str, severity: u8, mnemonic: &str, text: &str) {
+        let now_ms = self.clock.now_ms();
+        let line = match admission {
+            Admission::Everywhere => self.log.add(facility, severity, mnemonic, text),
+            Admission::NotToConsole | Admission::Nowhere => self.log.keep(facility, severity, mnemonic, text),
+        };
+        self.log.send(now_ms, facility, severity, mnemonic, text);
+        self.log.look_later(now_ms);
         self.bus.log(&line);
     }
 

@@ -179,7 +179,8 @@ impl Core {
     /// first, then the modules that depend on them.
     pub(crate) fn configure_services(&mut self) {
         let config = self.ctx.switch.config();
-        self.ctx.log.configure(self.ctx.clock.now_ms(), &config.hostname, &config.appliance);
+        let (now_ms, paths) = (self.ctx.clock.now_ms(), &self.ctx.paths);
+        self.ctx.log.configure(now_ms, &config.hostname, &config.appliance, || paths.log());
         self.tracking.configure(&mut self.ctx);
         self.access_lists.configure(&mut self.ctx);
         self.layer3.configure(&mut self.ctx);
@@ -455,6 +456,9 @@ impl Core {
         if is_due(self.resources.next_ms(&self.ctx)) {
             self.resources.tick(&mut self.ctx);
         }
+        if is_due(self.ctx.log.next_ms()) {
+            self.ctx.log_reports();
+        }
         self.reload_if_due();
         if let Some(config) = self.confirmation.overdue(now_ms) {
             match self.take(config.clone()) {
@@ -498,6 +502,7 @@ impl Core {
             self.resources.next_ms(ctx),
             self.confirmation.next_ms(),
             self.reload_at_ms(),
+            ctx.log.next_ms(),
         ];
         deadlines.into_iter().flatten().min()
     }

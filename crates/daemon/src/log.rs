@@ -6,17 +6,22 @@
 
 use crate::clock::wall_clock;
 use crate::files::FileError;
+use crate::log_files::{Change, LogFiles, Turn};
+use crate::log_rate::Limit;
 use crate::os::{self, Output};
 use crate::stderr::Stderr;
 use crate::syslog::{Message, Receivers};
-use lanyard_cli::view::{LogMessage, Logging};
+use lanyard_cli::view::{LogLimit, LogMessage, Logging, PersistentLog};
 use lanyard_config::{Appliance, LOWEST_SEVERITY, TRAP_SEVERITY};
 use std::collections::VecDeque;
+use std::path::PathBuf;
 
 /// The number of messages that are stored.
 pub const CAPACITY: usize = 1000;
 /// The longest text of a message, in bytes; longer texts are cut.
 const MAX_TEXT: usize = 1024;
+/// How long after a message is added its file is asked whether it could be written, in milliseconds.
+const FILE_LOOK_MS: u64 = 1000;
 
 /// The log.
 #[derive(Debug)]
@@ -32,7 +37,28 @@ pub struct Log {
     receivers: Receivers,
     /// The name of the switch in messages to receivers.
     hostname: String,
+    /// `logging rate-limit`, and the same for stderr alone.
+    limit: Limit,
+    console_limit: Limit,
+    files: Option<LogFiles>,
+    turn: Turn,
+    /// True once the files have had the messages from before they were configured.
+    had_files: bool,
+    /// When the files are asked for errors.
+    look_ms: Option<u64>,
 }
+
+/// Where a message may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admission {
+    Everywhere,
+    /// Not to stderr.
+    NotToConsole,
+    Nowhere,
+}
+
+/// A message about the log itself.
+pub(crate) type Report = (u8, &'static str, String);
 
 impl Log {
     /// Creates an empty log; with `quiet` nothing is written to stderr.
@@ -47,13 +73,72 @@ impl Log {
             trap: Some(TRAP_SEVERITY),
             receivers: Receivers::default(),
             hostname: String::new(),
+            limit: Limit::default(),
+            console_limit: Limit::default(),
+            files: None,
+            turn: Turn::default(),
+            had_files: false,
+            look_ms: None,
         }
     }
     /// Follows the configuration: the severities of buffer and receivers, and the receivers.
-    pub(crate) fn configure(&mut self, now_ms: u64, hostname: &str, settings: &Appliance) {
+    pub(crate) fn configure(
+        &mut self,
+        now_ms: u64,
+        hostname: &str,
+        settings: &Appliance,
+        directory: impl FnOnce() -> PathBuf,
+    ) {
         hostname.clone_into(&mut self.hostname);
         (self.buffered, self.trap) = (settings.log_buffered, settings.log_trap);
         self.receivers.configure(now_ms, &settings.log_hosts);
+        self.limit.configure(now_ms, settings.log_rate);
+        self.console_limit.configure(now_ms, settings.log_console_rate);
+        if self.files.as_ref().map(LogFiles::limits) != settings.log_persistent {
+            let start = |limits| LogFiles::start(directory(), limits, &self.turn);
+            self.files = settings.log_persistent.map(start);
+        }
+        if let Some(files) = self.files.as_mut().filter(|_| !self.had_files) {
+            // The messages of the start came before the configuration did.
+            self.messages.iter().for_each(|message| files.write(line(message)));
+            self.had_files = true;
+        }
+    }
+    /// True when the rates of `logging rate-limit` permit a message; what they do not permit is counted.
+    pub(crate) fn admit(&mut self, now_ms: u64, severity: u8) -> Admission {
+        if !self.limit.admits(now_ms, severity) {
+            Admission::Nowhere
+        } else if self.console_limit.admits(now_ms, severity) {
+            Admission::Everywhere
+        } else {
+            Admission::NotToConsole
+        }
+    }
+    /// When [`Log::reports`] may have something.
+    pub(crate) fn next_ms(&self) -> Option<u64> {
+        [self.limit.next_ms(), self.console_limit.next_ms(), self.look_ms].into_iter().flatten().min()
+    }
+    /// What the log has to say about itself, which no limit applies to: severity, mnemonic and text.
+    pub(crate) fn reports(&mut self, now_ms: u64) -> Vec<Report> {
+        let mut list = Vec::new();
+        let limits = [(&mut self.limit, "rate-limit"), (&mut self.console_limit, "rate-limit console")];
+        for (limit, name) in limits {
+            if let Some(count) = limit.report(now_ms) {
+                list.push((4, "LOGRATE", format!("{count} messages were suppressed by logging {name}")));
+            }
+        }
+        if self.look_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+            self.look_ms = None;
+            list.extend(self.files.as_mut().and_then(LogFiles::change).map(|change| match change {
+                Change::Failed(reason) => (3, "LOGFILE", format!("logging persistent: {reason}")),
+                Change::Works(lost) => (
+                    5,
+                    "LOGFILE",
+                    format!("logging persistent: files are written again, {lost} messages were lost"),
+                ),
+            }));
+        }
+        list
     }
     /// Sends a message to the receivers of `logging host`.
     pub(crate) fn send(&mut self, now_ms: u64, facility: &str, severity: u8, mnemonic: &str, text: &str) {
@@ -75,9 +160,14 @@ impl Log {
     }
     /// Adds a message and returns its line, `%LINK-3-UPDOWN: Interface eth1, changed state to up`.
     pub fn add(&mut self, facility: &str, severity: u8, mnemonic: &str, text: &str) -> String {
+        let line = self.keep(facility, severity, mnemonic, text);
+        self.print(&format!("lanyard: {line}"));
+        line
+    }
+    /// [`Log::add`] without stderr.
+    pub(crate) fn keep(&mut self, facility: &str, severity: u8, mnemonic: &str, text: &str) -> String {
         let text = plain(text);
         let line = format!("%{facility}-{severity}-{mnemonic}: {text}");
-        self.print(&format!("lanyard: {line}"));
         if self.buffered.is_none_or(|highest| severity > highest) {
             return line;
         }
@@ -86,7 +176,11 @@ impl Log {
             self.overwritten += 1;
         }
         let (facility, mnemonic) = (facility.to_owned(), mnemonic.to_owned());
-        self.messages.push_back(LogMessage { time: wall_clock(), severity, facility, mnemonic, text });
+        let message = LogMessage { time: wall_clock(), severity, facility, mnemonic, text };
+        if let Some(files) = &mut self.files {
+            files.write(self::line(&message));
+        }
+        self.messages.push_back(message);
         line
     }
     /// Writes a line to stderr that is not part of the log.
@@ -104,13 +198,55 @@ impl Log {
             overwritten: self.overwritten,
             level: self.buffered,
             receivers: self.receivers.view(),
+            rate_limit: limit(&self.limit),
+            console_rate_limit: limit(&self.console_limit),
+            persistent: self.persistent(false),
+        }
+    }
+    /// `show logging persistent`; `None` while it is not configured.
+    pub(crate) fn persistent(&self, with_lines: bool) -> Option<PersistentLog> {
+        self.files.as_ref().map(|files| files.view(with_lines))
+    }
+    /// Has the files asked for errors soon, because a message has been added.
+    pub(crate) fn look_later(&mut self, now_ms: u64) {
+        if self.files.is_some() {
+            self.look_ms.get_or_insert(now_ms + FILE_LOOK_MS);
         }
     }
     /// `clear logging`.
     pub fn clear(&mut self) {
         self.messages.clear();
         self.overwritten = 0;
+        self.limit.clear();
+        self.console_limit.clear();
     }
+}
+
+impl Drop for Log {
+    /// The last messages, which say why the daemon ends, reach the disk.
+    fn drop(&mut self) {
+        if let Some(files) = self.files.take() {
+            files.end();
+        }
+    }
+}
+
+/// A limit as `show logging` shows it.
+fn limit(limit: &Limit) -> Option<LogLimit> {
+    let rate = limit.rate();
+    let per_s = rate.map(|rate| rate.per_s);
+    (rate.is_some() || limit.suppressed() > 0).then(|| LogLimit {
+        per_s,
+        debugging: rate.is_some_and(|rate| rate.debugging),
+        except: rate.and_then(|rate| rate.except),
+        suppressed: limit.suppressed(),
+    })
+}
+
+/// A message with its time, as files and `show logging` have it.
+fn line(message: &LogMessage) -> String {
+    let LogMessage { time, severity, facility, mnemonic, text } = message;
+    format!("{time}: %{facility}-{severity}-{mnemonic}: {text}")
 }
 
 /// A message's text without control characters, at most [`MAX_TEXT`] characters of it.
@@ -141,14 +277,14 @@ mod tests {
         let host =
             lanyard_config::LogHost { address, transport: Default::default(), port: Some(9), name: None };
         let mut settings = Appliance { log_buffered: Some(4), log_hosts: vec![host], ..Appliance::default() };
-        log.configure(0, "sw1", &settings);
+        log.configure(0, "sw1", &settings, PathBuf::new);
         for severity in [3, 4, 5] {
             log.add("SYS", severity, "TEST", "text");
         }
         assert_eq!(log.view().messages.iter().map(|m| m.severity).collect::<Vec<_>>(), [3, 4]);
         assert_eq!(log.view().receivers.len(), 1);
         settings = Appliance { log_buffered: None, ..Appliance::default() };
-        log.configure(0, "sw1", &settings);
+        log.configure(0, "sw1", &settings, PathBuf::new);
         log.add("SYS", 0, "TEST", "text");
         assert_eq!((log.view().messages.len(), log.view().receivers.len()), (2, 0));
     }

@@ -170,6 +170,11 @@ impl Paths {
     pub fn archive(&self) -> PathBuf {
         self.state.join("archive")
     }
+    /// The directory of the log's files.
+    #[must_use]
+    pub fn log(&self) -> PathBuf {
+        self.state.join("log")
+    }
     /// The startup-config, unless `--config` names another file.
     #[must_use]
     pub fn startup_config(&self) -> PathBuf {

@@ -7,6 +7,7 @@ use crate::bus::{Subscription, TooManyListeners, Topics};
 use crate::capture::{Capture, CaptureError};
 use crate::core::Core;
 use crate::identity::NotPermitted;
+use crate::ntp;
 use crate::os;
 use crate::protocol::{Done, MAX_PIECE, MAX_REQUEST, Reply, Request, line, pieces};
 use crate::snooping;
@@ -481,6 +482,24 @@ async fn execute(
             connection.send_text(Reply::Refusal, &text).await?;
         }
         Outcome::Listing(listing) => list(connection, seat, listing).await?,
+        Outcome::Ntp(query) => match ask_ntp(connection)
+            .await?
+            .map(|answer| answer.map(|view| query.print(&view)))
+        {
+            // The client has interrupted it.
+            None => {}
+            Some(Ok(Ok(text))) => connection.send_text(Reply::Text, &text).await?,
+            Some(Ok(Err(error))) => {
+                refused = true;
+                connection
+                    .send_text(Reply::Refusal, &format!("% The output can't be written as JSON: {error}\n"))
+                    .await?;
+            }
+            Some(Err(failure)) => {
+                refused = true;
+                connection.send_text(Reply::Refusal, &format!("% {failure}\n")).await?;
+            }
+        },
         Outcome::Stream(kinds) => {
             let topics = Topics::Events(kinds.into_iter().collect());
             let subscription = {
@@ -528,6 +547,17 @@ async fn list(connection: &mut Connection, seat: &Seat, mut listing: Listing) ->
         }
     }
     Ok(())
+}
+
+/// Asks the program that sets the machine's clock; `None` when the client interrupts.
+async fn ask_ntp(connection: &mut Connection) -> Result<Option<ntp::Answer>, Ended> {
+    tokio::select! {
+        answer = ntp::ask() => Ok(Some(answer.unwrap_or_else(|_| Err(ntp::closed())))),
+        request = connection.request() => match request? {
+            Request::Interrupt => Ok(None),
+            _ => Err(Ended::Busy("the clock's program is asked".into())),
+        },
+    }
 }
 
 /// Sends events until the client interrupts or disconnects.

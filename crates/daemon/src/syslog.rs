@@ -4,6 +4,7 @@
 //! Invariant: [`Receivers::send`] never waits. Each receiver has a thread and a queue of [`QUEUE`] messages; a message beyond the
 //! queue or the rate is counted and lost, for that receiver alone.
 
+use crate::log_rate::Bucket;
 use crate::syslog_tls::Tls;
 use jiff::Timestamp;
 use lanyard_cli::view::LogReceiver;
@@ -73,30 +74,6 @@ struct Shared {
     has_ended: AtomicBool,
 }
 
-/// A token bucket of [`BURST`] messages.
-#[derive(Debug)]
-struct Bucket {
-    /// Thousandths of a message.
-    tokens: u64,
-    at_ms: u64,
-}
-
-impl Bucket {
-    const fn full(now_ms: u64) -> Self {
-        Self { tokens: BURST * 1000, at_ms: now_ms }
-    }
-    fn take(&mut self, now_ms: u64) -> bool {
-        let gained = now_ms.saturating_sub(self.at_ms).saturating_mul(RATE_PER_S);
-        self.at_ms = now_ms;
-        self.tokens = self.tokens.saturating_add(gained).min(BURST * 1000);
-        let has_one = self.tokens >= 1000;
-        if has_one {
-            self.tokens -= 1000;
-        }
-        has_one
-    }
-}
-
 impl Receivers {
     /// Sends to these receivers from now on. A receiver that was there before keeps its queue and counters.
     pub(crate) fn configure(&mut self, now_ms: u64, hosts: &[LogHost]) {
@@ -152,7 +129,7 @@ impl Host {
             .name("lanyard-syslog".into())
             .spawn(move || work(&host, &messages, &state));
         let queue = thread.ok().map(|_| queue);
-        Self { to, queue, shared, bucket: Bucket::full(now_ms), dropped: 0, limited: 0 }
+        Self { to, queue, shared, bucket: Bucket::full(now_ms, RATE_PER_S, BURST), dropped: 0, limited: 0 }
     }
 }
 

@@ -29,6 +29,9 @@ impl System for Core {
     fn logging(&mut self) -> view::Logging {
         self.ctx.log.view()
     }
+    fn logging_persistent(&mut self) -> Option<view::PersistentLog> {
+        self.ctx.log.persistent(true)
+    }
     fn clear_logging(&mut self) {
         self.ctx.log.clear();
     }

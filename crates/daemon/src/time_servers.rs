@@ -27,14 +27,14 @@ const ROOTS: [&str; 2] = ["/proc/1/root", "/"];
 
 /// A program that sets the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Program {
+pub(crate) enum Program {
     Chrony,
     Timesyncd,
 }
 
 impl Program {
     /// The one that is installed below `root`.
-    fn find(root: &Path) -> Option<Self> {
+    pub(crate) fn find(root: &Path) -> Option<Self> {
         let is_there = |path: &str| root.join(path).exists();
         if is_there("etc/chrony/sources.d") {
             return Some(Self::Chrony);
@@ -42,7 +42,7 @@ impl Program {
         let timesyncd = ["usr/lib/systemd/systemd-timesyncd", "lib/systemd/systemd-timesyncd"];
         timesyncd.into_iter().any(is_there).then_some(Self::Timesyncd)
     }
-    const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Chrony => "chrony",
             Self::Timesyncd => "systemd-timesyncd",

@@ -7,7 +7,8 @@ use crate::edit::Edit;
 use crate::setting::Line;
 use crate::tree::{Node, arg, kw, number};
 use lanyard_config::{
-    Config, LOWEST_SEVERITY, LogHost, LogTransport, MAX_LOG_HOSTS, TRAP_SEVERITY, Timezone,
+    Config, LOWEST_SEVERITY, LogHost, LogPersistent, LogRate, LogTransport, MAX_LOG_FILES, MAX_LOG_HOSTS,
+    TRAP_SEVERITY, Timezone,
 };
 
 /// In global configuration.
@@ -17,6 +18,8 @@ pub const LINES: &[Line<Config>] = &[
         print_level("buffered", config.appliance.log_buffered, LOWEST_SEVERITY)
     }),
     Line::own("logging", TRAP, |config| print_level("trap", config.appliance.log_trap, TRAP_SEVERITY)),
+    Line::own("logging", PERSISTENT, print_persistent),
+    Line::own("logging", RATE, print_rates),
     Line::own("logging", HOST, print_hosts),
     // The older form of `logging host`.
     Line::unprinted("logging", arg(Kind::Ipv4, "IP address of the receiver").run(host)),
@@ -65,6 +68,29 @@ const BUFFERED: Node = kw("buffered", "Set the severities that the log's buffer 
     .then(levels!(buffered, BUFFER_SIZE));
 const TRAP: Node =
     kw("trap", "Set the severities that receivers of the log get").run(trap).then(levels!(trap));
+/// Messages a second. The severities behind `except` include a number, which is the second one of the line.
+const PER_SECOND: Node = number(1, 10_000, "Messages per second").run(rate).then(&[kw(
+    "except",
+    "Messages of this severity or higher",
+)
+.then(levels!(rate))]);
+const ALL: Node = kw("all", "(including debugs)").then(&[PER_SECOND]);
+const RATE: Node = kw("rate-limit", "Set messages per second limit").no(rate).then(&[
+    PER_SECOND,
+    ALL,
+    kw("console", "Rate limit only what is written to stderr, which the journal keeps")
+        .no(rate)
+        .then(&[PER_SECOND, ALL]),
+]);
+const PERSISTENT: Node =
+    kw("persistent", "Keep the messages of the buffer in files").run(persistent).options(&[
+        kw("filesize", "Maximum length of a file; by default 262144").then(&[number(
+            4096,
+            16 << 20,
+            "Bytes",
+        )]),
+        kw("size", "Maximum length of all files; by default 4194304").then(&[number(8192, 1 << 30, "Bytes")]),
+    ]);
 const PORT: Node = number(1, 65_535, "Port number");
 const HOST: Node = kw("host", "Send the log to another machine, in the format of RFC 5424").then(&[
     arg(Kind::Ipv4, "IP address of the receiver").run(host).options(HOST_OPTIONS),
@@ -122,12 +148,82 @@ fn trap(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
+fn rate(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let appliance = &mut edit.config.appliance;
+    let limit = match args.among(&[("console", ())]) {
+        Some(()) => &mut appliance.log_console_rate,
+        None => &mut appliance.log_rate,
+    };
+    *limit = None;
+    if args.form == Form::Set {
+        let numbers = args.numbers();
+        let per_s = need(numbers.first().and_then(|number| u32::try_from(*number).ok()))?;
+        let by_number = numbers.get(1).and_then(|level| u8::try_from(*level).ok());
+        let except = args.among(SEVERITIES).or(by_number);
+        *limit = Some(LogRate { per_s, debugging: args.among(&[("all", ())]).is_some(), except });
+    }
+    Ok(())
+}
+
+fn print_rates(config: &Config) -> Vec<String> {
+    let appliance = &config.appliance;
+    let line = |(of, limit): (&str, Option<LogRate>)| {
+        let LogRate { per_s, debugging, except } = limit?;
+        let all = if debugging { "all " } else { "" };
+        let except = except.map_or_else(String::new, |level| format!(" except {}", severity(level)));
+        Some(format!("logging rate-limit {of}{all}{per_s}{except}"))
+    };
+    let limits = [("", appliance.log_rate), ("console ", appliance.log_console_rate)];
+    limits.into_iter().filter_map(line).collect()
+}
+
+fn persistent(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    if args.form != Form::Set {
+        edit.config.appliance.log_persistent = None;
+        return Ok(());
+    }
+    let mut files = LogPersistent::default();
+    let names = args.words.iter().filter(|word| ["size", "filesize"].contains(*word));
+    for (name, number) in names.zip(args.numbers()) {
+        match *name {
+            "size" => files.size = number,
+            _ => files.file_size = number,
+        }
+    }
+    let LogPersistent { size, file_size } = files;
+    if size < 2 * file_size {
+        return Err(format!("size {size} is less than two files of {file_size} bytes").into());
+    }
+    if size / file_size > MAX_LOG_FILES {
+        return Err(format!(
+            "size {size} is more than {MAX_LOG_FILES} files of {file_size} bytes: choose a longer filesize"
+        )
+        .into());
+    }
+    edit.config.appliance.log_persistent = Some(files);
+    Ok(())
+}
+
+fn print_persistent(config: &Config) -> Vec<String> {
+    let line = |files: LogPersistent| {
+        let default = LogPersistent::default();
+        let sizes = [("size", files.size, default.size), ("filesize", files.file_size, default.file_size)];
+        let sizes = sizes.into_iter().filter(|(_, value, default)| value != default);
+        let sizes: String = sizes.map(|(name, value, _)| format!(" {name} {value}")).collect();
+        format!("logging persistent{sizes}")
+    };
+    config.appliance.log_persistent.map(line).into_iter().collect()
+}
+
+/// The name of a severity.
+pub fn severity(level: u8) -> &'static str {
+    SEVERITIES.iter().find(|(_, of)| *of == level).map_or("debugging", |(name, _)| *name)
+}
+
 fn print_level(what: &str, level: Option<u8>, default: u8) -> Vec<String> {
-    let name =
-        |level: u8| SEVERITIES.iter().find(|(_, of)| *of == level).map_or("debugging", |(name, _)| *name);
     match level {
         Some(level) if level == default => Vec::new(),
-        Some(level) => vec![format!("logging {what} {}", name(level))],
+        Some(level) => vec![format!("logging {what} {}", severity(level))],
         None => vec![format!("no logging {what}")],
     }
 }

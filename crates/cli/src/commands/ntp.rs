@@ -1,9 +1,12 @@
-//! `ntp server`: the servers by which a program of the machine sets its clock.
+//! `ntp server`: the servers by which a program of the machine sets its clock; `show ntp`.
 
 use super::need;
 use crate::args::{Args, Form, Kind, short};
 use crate::backend::Refusal;
 use crate::edit::Edit;
+use crate::exec::Exec;
+use crate::ntp::{NtpQuery, Wanted};
+use crate::outcome::Outcome;
 use crate::setting::Line;
 use crate::tree::{Node, arg, kw};
 use lanyard_config::{Config, MAX_NTP_SERVERS, NtpServer};
@@ -13,6 +16,20 @@ pub const LINES: &[Line<Config>] = &[Line::own("ntp", SERVER, print)];
 
 /// Help for keywords that end no line.
 pub const GROUPS: &[(&str, &str)] = &[("ntp", "Configure NTP")];
+
+/// `show ntp`.
+pub const SHOW: Node = kw("ntp", "Network time protocol").then(&[
+    kw("associations", "NTP associations").exec(associations),
+    kw("status", "NTP status").exec(status),
+]);
+
+fn associations(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    Ok(Outcome::Ntp(NtpQuery::new(Wanted::Associations, exec.pipe)))
+}
+
+fn status(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    Ok(Outcome::Ntp(NtpQuery::new(Wanted::Status, exec.pipe)))
+}
 
 const SERVER: Node = kw("server", "Configure NTP server").no(remove_all).then(&[arg(
     Kind::Host,

@@ -43,9 +43,10 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
     aggregation::SHOW_LACP,
     discovery::SHOW_LLDP,
     location::SHOW,
-    kw("logging", "Show the contents of logging buffers").exec(logging),
+    system::LOGGING,
     kw("mac", "MAC configuration").then(&[MAC]),
     monitor::SHOW,
+    super::ntp::SHOW,
     show_access::OBJECT_GROUP,
     PLATFORM,
     port_security::SHOW,
@@ -238,11 +239,6 @@ fn sessions(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
 fn history(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     let view = made::History { lines: exec.session.history.iter().cloned().collect() };
     Ok(exec.present(&view, |view| view.lines.iter().map(|line| format!("  {line}\n")).collect()))
-}
-
-fn logging(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
-    let view = exec.backend.logging();
-    Ok(exec.present(&view, render::logging))
 }
 
 fn platform(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {

@@ -1,4 +1,4 @@
-//! `show` commands about the system: its clock, its processes, its parts, and all of them for reports of problems.
+//! `show` commands about the system: its clock, its log, its processes, its parts, and all of them for reports of problems.
 
 use crate::args::Args;
 use crate::backend::Refusal;
@@ -17,6 +17,25 @@ pub const INVENTORY: Node = kw("inventory", "The machine and its ports").exec(in
 pub const TECH_SUPPORT: Node = kw("tech-support", "The output of many commands, for reports of problems")
     .privileged()
     .exec(tech_support);
+
+/// `show logging`.
+pub const LOGGING: Node = kw("logging", "Show the contents of logging buffers").exec(logging).then(&[kw(
+    "persistent",
+    "Show the messages that are kept in files",
+)
+.exec(persistent)]);
+
+fn logging(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    let view = exec.backend.logging();
+    Ok(exec.present(&view, render::logging))
+}
+
+fn persistent(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    let view = exec.backend.logging_persistent();
+    let view =
+        view.ok_or_else(|| Refusal("Persistent logging is not configured: logging persistent".into()))?;
+    Ok(exec.present(&view, render::log_persistent))
+}
 
 fn clock(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     let view = exec.backend.clock();
@@ -76,7 +95,8 @@ fn tech_support(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
         match (exec.execute)(&login, command, exec.backend) {
             Outcome::Text(output) | Outcome::Refused(output) => text.push_str(&output),
             Outcome::Listing(listing) => text.push_str(&listing.text(exec.backend)),
-            Outcome::Stream(_)
+            Outcome::Ntp(_)
+            | Outcome::Stream(_)
             | Outcome::Capture(_)
             | Outcome::Run(_)
             | Outcome::Password(_)

@@ -1,7 +1,8 @@
-//! The machine: clock, processes, parts.
+//! The machine: clock, processes, parts; the log's receivers, limits and files.
 
 use super::table::columns;
-use crate::view::{Clock, Inventory, LogReceiver, Process, Processes};
+use crate::outcome::lines;
+use crate::view::{Clock, Inventory, LogLimit, LogReceiver, Logging, PersistentLog, Process, Processes};
 use std::fmt::Write;
 
 /// `show clock`. As in IOS a star marks a clock that is not synchronized.
@@ -47,4 +48,38 @@ pub fn log_receivers(list: &[LogReceiver]) -> String {
         );
     }
     out
+}
+
+/// The limits and the files in `show logging`.
+pub fn log_settings(view: &Logging) -> String {
+    let mut out = String::new();
+    for (name, limit) in [("Rate limit", &view.rate_limit), ("Console rate limit", &view.console_rate_limit)]
+    {
+        let Some(LogLimit { per_s, debugging, except, suppressed }) = limit else { continue };
+        let rate = per_s.map_or_else(|| "off".to_owned(), |per_s| format!("{per_s} messages per second"));
+        let all = if *debugging { ", including debugging messages" } else { "" };
+        let except = except.map_or_else(String::new, |level| format!(", except severities 0 to {level}"));
+        let _ = writeln!(out, "{name}: {rate}{all}{except}; {suppressed} messages suppressed");
+    }
+    if let Some(files) = &view.persistent {
+        out.push_str(&log_files(files));
+    }
+    out
+}
+
+/// `show logging persistent`.
+pub fn log_persistent(view: &PersistentLog) -> String {
+    let mut out = log_files(view);
+    let PersistentLog { size, file_size, files, bytes, .. } = view;
+    let _ =
+        writeln!(out, "    {bytes} bytes in {files} files; at most {size} bytes, {file_size} in a file\n");
+    out + &lines(view.lines.as_deref().unwrap_or_default())
+}
+
+fn log_files(view: &PersistentLog) -> String {
+    let PersistentLog { directory, written, dropped, failed, error, .. } = view;
+    let error = error.as_ref().map_or_else(String::new, |error| format!(": {error}"));
+    format!(
+        "Persistent logging to {directory}: {written} messages written, {dropped} dropped, {failed} failed{error}\n"
+    )
 }

@@ -10,6 +10,7 @@ mod interface;
 mod layer2;
 mod layer3;
 mod machine;
+mod ntp;
 mod platform;
 mod route;
 mod services;
@@ -26,7 +27,8 @@ pub use interface::{
 };
 pub use layer2::{MAC_HEADING, learning, mac_count, mac_entry, mac_total, vlans};
 pub use layer3::{ip_brief, ip_interfaces, ipv6_brief, neighbors};
-pub use machine::{clock, inventory, processes};
+pub use machine::{clock, inventory, log_persistent, processes};
+pub use ntp::{ntp_associations, ntp_status};
 pub use platform::{front_panel, pipeline, transceivers};
 pub use route::{cef, cef_detail, cef_exact, cef_summary, route_entries, route_summary, routes};
 pub use services::{dhcp_relay, tracks, tracks_brief, vrfs, vrrp, vrrp_brief};

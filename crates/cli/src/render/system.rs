@@ -48,6 +48,7 @@ pub fn users(view: &Users) -> String {
 /// `show logging`.
 pub fn logging(view: &Logging) -> String {
     let mut out = super::machine::log_receivers(&view.receivers);
+    out.push_str(&super::machine::log_settings(view));
     let level = view.level.map_or_else(|| "off".into(), |level| format!("severities 0 to {level}"));
     let _ = writeln!(out, "Buffer logging: {level}");
     let _ = write!(out, "Log Buffer ({} messages, {} overwritten):\n\n", view.capacity, view.overwritten);

@@ -1,4 +1,4 @@
-//! The data about the machine: clock, processes, parts, receivers of the log.
+//! The data about the machine: clock, processes, parts, the log's receivers, limits and files.
 
 use serde::Serialize;
 
@@ -82,4 +82,43 @@ pub struct LogReceiver {
     pub dropped: u64,
     /// Messages that were lost because of the rate limit.
     pub rate_limited: u64,
+}
+
+/// A limit of `logging rate-limit`, in `show logging`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct LogLimit {
+    /// Messages a second; `None` while the limit is no longer configured.
+    pub per_s: Option<u32>,
+    /// True when debugging messages are limited, too.
+    pub debugging: bool,
+    /// The highest severity that is not limited; `None` when all are.
+    pub except: Option<u8>,
+    /// Messages that were suppressed since `clear logging`.
+    pub suppressed: u64,
+}
+
+/// `show logging persistent`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct PersistentLog {
+    /// The directory of the files.
+    pub directory: String,
+    /// The maximum length of all files together, in bytes.
+    pub size: u64,
+    /// The maximum length of one file, in bytes.
+    pub file_size: u64,
+    /// The number of files.
+    pub files: u64,
+    /// Their length together, in bytes.
+    pub bytes: u64,
+    /// Messages that were written since the daemon started.
+    pub written: u64,
+    /// Messages that were lost because too many waited for the disk.
+    pub dropped: u64,
+    /// Messages that were lost because the disk refused them.
+    pub failed: u64,
+    /// Why the last message could not be written.
+    pub error: Option<String>,
+    /// The last messages, the oldest first; only in `show logging persistent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lines: Option<Vec<String>>,
 }

@@ -20,6 +20,42 @@ use lanyard_types::{MacAddr, VlanId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+/// What a program that sets the clock could answer.
+pub fn ntp() -> view::Ntp {
+    let server = view::NtpAssociation {
+        address: "192.0.2.1".into(),
+        state: "selected",
+        reference: Some(".GPS.".into()),
+        stratum: Some(1),
+        last_answer_s: Some(23),
+        poll_s: 64,
+        reach: 0o377,
+        delay_s: Some(0.001_25),
+        offset_s: Some(-0.000_5),
+        dispersion_s: Some(0.001),
+    };
+    let silent = view::NtpAssociation {
+        address: "2001:db8::7".into(),
+        state: "unusable",
+        poll_s: 1024,
+        ..view::NtpAssociation::default()
+    };
+    let status = view::NtpStatus {
+        client: "chrony",
+        synchronized: true,
+        stratum: Some(2),
+        reference: Some("192.0.2.1".into()),
+        reference_time: Some("2026-01-01T00:00:00Z".into()),
+        offset_s: Some(0.000_012),
+        root_delay_s: Some(0.001_25),
+        root_dispersion_s: Some(0.000_75),
+        frequency_ppm: Some(-1.5),
+        skew_ppm: Some(0.25),
+        update_interval_s: Some(64.5),
+    };
+    view::Ntp { status, associations: vec![server, silent] }
+}
+
 /// The fake backend.
 #[derive(Default)]
 pub struct Fake {
@@ -639,7 +675,27 @@ impl System for Fake {
             overwritten: 0,
             level: self.config.appliance.log_buffered,
             receivers: self.config.appliance.log_hosts.iter().map(receiver).collect(),
+            rate_limit: self.config.appliance.log_rate.map(|rate| view::LogLimit {
+                per_s: Some(rate.per_s),
+                debugging: rate.debugging,
+                except: rate.except,
+                suppressed: 57,
+            }),
+            console_rate_limit: None,
+            persistent: self.logging_persistent().map(|files| view::PersistentLog { lines: None, ..files }),
         }
+    }
+    fn logging_persistent(&mut self) -> Option<view::PersistentLog> {
+        self.config.appliance.log_persistent.map(|limits| view::PersistentLog {
+            directory: "/var/lib/lanyard/default/log".into(),
+            size: limits.size,
+            file_size: limits.file_size,
+            files: 1,
+            bytes: 51,
+            written: 1,
+            lines: Some(vec!["2026-01-01T00:00:00Z: %SYS-5-CONFIG_I: text".into()]),
+            ..view::PersistentLog::default()
+        })
     }
     fn clear_logging(&mut self) {
         self.log.clear();

@@ -1,0 +1,361 @@
+//! `show ntp`: asks the program that sets the machine's clock, chrony or systemd-timesyncd.
+//!
+//! Read chronyc(1), option `-c`, and org.freedesktop.timesync1(5). Invariants: a thread asks, and waits at most [`PATIENCE`]; at
+//! most [`MAX_ASKING`] of them exist. What a program prints is bounded, and parsed once; a value that it does not report is left out.
+
+use crate::os;
+use crate::time_servers::Program;
+use jiff::Timestamp;
+use lanyard_cli::view::{Ntp, NtpAssociation, NtpStatus};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use serde_json::Value;
+use std::io::{self, Read};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// How long a program may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The maximum number of threads that wait for a program.
+const MAX_ASKING: usize = 4;
+/// How much of what a program prints is read, in bytes.
+const MAX_PRINTED: usize = 64 * 1024;
+/// The maximum number of servers that are listed.
+const MAX_SERVERS: usize = 256;
+/// What chronyc prints for a time that never was.
+const NEVER: u64 = u32::MAX as u64;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("neither chrony nor systemd-timesyncd is installed")]
+    NoProgram,
+    #[error("{MAX_ASKING} sessions wait for the program already: try again")]
+    Busy,
+    #[error("{program}: {reason}")]
+    Program { program: &'static str, reason: String },
+    #[error("thread: {0}")]
+    Thread(io::Error),
+}
+
+/// The answer, or why there is none.
+pub(crate) type Answer = Result<Ntp, Failure>;
+
+/// A place among the threads that may wait.
+struct Place;
+
+static ASKING: AtomicUsize = AtomicUsize::new(0);
+
+impl Place {
+    fn take() -> Option<Self> {
+        let more = |count| (count < MAX_ASKING).then_some(count + 1);
+        ASKING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok().then(|| Self)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        ASKING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Starts to ask; the answer comes by the channel.
+pub(crate) fn ask() -> oneshot::Receiver<Answer> {
+    let (sender, receiver) = oneshot::channel();
+    let Some(place) = Place::take() else {
+        let _ = sender.send(Err(Failure::Busy));
+        return receiver;
+    };
+    let run = move || {
+        let answer = ask_in_init();
+        drop(place);
+        // The session may have ended.
+        let _ = sender.send(answer);
+    };
+    // Where no thread can be started the channel is closed, which the session reports.
+    let _ = os::ordinary(|| std::thread::Builder::new().name("lanyard-ntp".into()).spawn(run));
+    receiver
+}
+
+/// The failure of a channel that was closed without an answer.
+pub(crate) fn closed() -> Failure {
+    Failure::Thread(io::ErrorKind::WouldBlock.into())
+}
+
+/// Asks in PID 1's mount namespace, where the program's socket is, or in this one where that cannot be entered.
+fn ask_in_init() -> Answer {
+    let mut answer = None;
+    let _ = lanyard_netdev::in_init_mounts(|| {
+        answer = Some(ask_below(Path::new("/")));
+        Ok(())
+    });
+    answer.unwrap_or_else(|| ask_below(Path::new("/")))
+}
+
+fn ask_below(root: &Path) -> Answer {
+    let program = Program::find(root).ok_or(Failure::NoProgram)?;
+    let failed = |reason: String| Failure::Program { program: program.name(), reason };
+    match program {
+        Program::Chrony => {
+            // `ntpdata` is answered over the program's own socket alone; the other two also over UDP.
+            let words = ["chronyc", "-n", "-c", "-m", "tracking", "sources", "ntpdata"];
+            chrony(&run(&words, PATIENCE).map_err(failed)?).map_err(failed)
+        }
+        Program::Timesyncd => {
+            let words = [
+                "busctl",
+                "--json=short",
+                "--timeout=3",
+                "get-property",
+                "org.freedesktop.timesync1",
+                "/org/freedesktop/timesync1",
+                "org.freedesktop.timesync1.Manager",
+                "ServerName",
+                "ServerAddress",
+                "PollIntervalUSec",
+                "NTPMessage",
+                "Frequency",
+            ];
+            let is_synchronized = root.join("run/systemd/timesync/synchronized").exists();
+            timesyncd(&run(&words, PATIENCE).map_err(failed)?, is_synchronized).map_err(failed)
+        }
+    }
+}
+
+/// What a program prints on its standard output. A program that fails has printed why.
+fn run(words: &[&str], patience: Duration) -> Result<String, String> {
+    let [name, arguments @ ..] = words else { return Err("no program".into()) };
+    let spawned = Command::new(name)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut child = spawned.map_err(|error| format!("{name}: {error}"))?;
+    let output = child
+        .stdout
+        .take()
+        .ok_or_else(|| format!("{name}: no output"))
+        .and_then(|mut output| read(&mut output, patience).map_err(|error| format!("{name}: {error}")));
+    // It has closed its output, or is too slow, or prints too much.
+    let _ = child.kill();
+    let _ = child.wait();
+    output
+}
+
+fn read(output: &mut (impl Read + AsFd), patience: Duration) -> Result<String, String> {
+    let until = Instant::now() + patience;
+    let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(output.as_fd(), PollFlags::POLLIN)], timeout) {
+            Ok(0) => return Err(format!("no answer within {} s", patience.as_secs())),
+            Err(nix::errno::Errno::EINTR) => continue,
+            Err(error) => return Err(error.to_string()),
+            Ok(_) => {}
+        }
+        let count = output.read(&mut piece).map_err(|error| error.to_string())?;
+        if count == 0 {
+            return Ok(String::from_utf8_lossy(&bytes).into_owned());
+        }
+        bytes.extend_from_slice(&piece[..count]);
+        if bytes.len() > MAX_PRINTED {
+            return Err(format!("more than {MAX_PRINTED} bytes"));
+        }
+    }
+}
+
+/// A finite number of seconds, or of parts per million.
+fn decimal(text: &str) -> Option<f64> {
+    text.parse::<f64>().ok().filter(|value| value.is_finite())
+}
+
+/// A time in seconds since 1970 as RFC 3339; `None` for zero.
+fn time(text: &str) -> Option<String> {
+    let seconds = text.split('.').next()?.parse::<i64>().ok().filter(|seconds| *seconds > 0)?;
+    Timestamp::from_second(seconds).ok().map(|time| time.to_string())
+}
+
+/// A name or address without what could disturb a terminal.
+fn plain(text: &str) -> String {
+    text.chars().filter(|c| c.is_ascii_graphic()).take(64).collect()
+}
+
+/// The reports of `chronyc -c`, which differ in their number of fields.
+fn chrony(printed: &str) -> Result<Ntp, String> {
+    let mut status = None;
+    let mut associations: Vec<NtpAssociation> = Vec::new();
+    for line in printed.lines() {
+        let fields: Vec<&str> = line.split(',').collect();
+        match fields.len() {
+            14 => status = Some(tracking(&fields)),
+            10 if associations.len() < MAX_SERVERS => associations.extend(source(&fields)),
+            21.. => measurement(&fields, &mut associations),
+            _ => {}
+        }
+    }
+    let first = || plain_line(printed).unwrap_or_else(|| "no answer".into());
+    Ok(Ntp { status: status.ok_or_else(first)?, associations })
+}
+
+/// The first line of a message.
+fn plain_line(text: &str) -> Option<String> {
+    let line: String = text.lines().next()?.chars().filter(|c| !c.is_control()).take(200).collect();
+    Some(line).filter(|line| !line.is_empty())
+}
+
+/// A line of `chronyc -c tracking`, which has 14 fields.
+fn tracking(fields: &[&str]) -> NtpStatus {
+    let synchronized = fields[13] != "Not synchronised";
+    let known = |text: &str| decimal(text).filter(|_| synchronized);
+    NtpStatus {
+        client: Program::Chrony.name(),
+        synchronized,
+        stratum: fields[2].parse().ok().filter(|stratum| (1..=15).contains(stratum)),
+        reference: Some(plain(fields[1])).filter(|name| !name.is_empty() && synchronized),
+        reference_time: time(fields[3]),
+        // It prints the correction that is still to be made.
+        offset_s: known(fields[4]).map(|correction| 0.0 - correction),
+        root_delay_s: known(fields[10]),
+        root_dispersion_s: known(fields[11]),
+        frequency_ppm: known(fields[7]),
+        skew_ppm: known(fields[9]),
+        update_interval_s: known(fields[12]),
+    }
+}
+
+/// A line of `chronyc -c sources`, which has 10 fields; `None` for what is not one.
+fn source(fields: &[&str]) -> Option<NtpAssociation> {
+    let state = match fields[1] {
+        "*" => "selected",
+        "+" => "combined",
+        "-" => "candidate",
+        "x" => "falseticker",
+        "~" => "unstable",
+        "?" => "unusable",
+        _ => return None,
+    };
+    let reach = u8::from_str_radix(fields[5], 8).ok()?;
+    // A power of two; a fraction of a second is shown as one second.
+    let poll: i32 = fields[4].parse().ok().filter(|poll| (-10..=24).contains(poll))?;
+    let last = fields[6].parse::<u64>().ok().filter(|seconds| *seconds < NEVER);
+    let known = |text: &str| decimal(text).filter(|_| last.is_some());
+    Some(NtpAssociation {
+        address: plain(fields[2]),
+        state,
+        reference: None,
+        stratum: fields[3].parse().ok().filter(|stratum| (1..=15).contains(stratum)),
+        last_answer_s: last,
+        poll_s: 1 << poll.max(0),
+        reach,
+        delay_s: None,
+        // The offset of this clock, of which the server's is the opposite.
+        offset_s: known(fields[7]).map(|offset| 0.0 - offset),
+        dispersion_s: known(fields[9]),
+    })
+}
+
+/// A line of `chronyc -c ntpdata`, which has more than 20 fields: adds to the server what `sources` does not report.
+fn measurement(fields: &[&str], associations: &mut [NtpAssociation]) {
+    let Some(server) = associations.iter_mut().find(|server| server.address == fields[0]) else { return };
+    if server.last_answer_s.is_none() {
+        return;
+    }
+    server.delay_s = decimal(fields[19]);
+    let number = u32::from_str_radix(fields[15], 16).ok();
+    server.reference = number.zip(server.stratum).map(|(id, stratum)| reference(id.to_be_bytes(), stratum));
+}
+
+/// A reference identifier (RFC 5905, 7.3): the name of a clock at stratum 1, otherwise an address or the hash of one.
+fn reference(id: [u8; 4], stratum: u8) -> String {
+    if stratum > 1 {
+        return Ipv4Addr::from(id).to_string();
+    }
+    let name: String = id.iter().map(|byte| char::from(*byte)).filter(char::is_ascii_graphic).collect();
+    format!(".{name}.")
+}
+
+/// The properties of `busctl --json=short get-property`, one a line, in the order in which they were asked for.
+fn timesyncd(printed: &str, is_synchronized: bool) -> Result<Ntp, String> {
+    let values: Vec<Value> = printed
+        .lines()
+        .take(8)
+        .map_while(|line| serde_json::from_str::<Value>(line).ok())
+        .map(|property| property["data"].clone())
+        .collect();
+    let [name, address, poll_us, message, frequency] = values.as_slice() else {
+        return Err(plain_line(printed).unwrap_or_else(|| "it does not run".into()));
+    };
+    let seconds = |value: &Value| value.as_u64().map(|us| us as f64 / 1e6);
+    let server = address_of(address);
+    // Fields of NTPMessage: leap, version, mode, stratum, precision, root delay, root dispersion, reference, four times,
+    // ignored, count of packets, jitter.
+    let count = message[13].as_u64().unwrap_or(0);
+    let stratum = message[3].as_u64().and_then(|stratum| u8::try_from(stratum).ok());
+    let stratum = stratum.filter(|stratum| count > 0 && (1..=15).contains(stratum));
+    let id: Option<Vec<u8>> =
+        message[7].as_array().map(|bytes| bytes.iter().filter_map(Value::as_u64).map(|b| b as u8).collect());
+    let own = id.and_then(|id| <[u8; 4]>::try_from(id).ok()).zip(stratum).map(|(id, of)| reference(id, of));
+    let time_us = |at: usize| message[at].as_u64().filter(|_| count > 0).map(|us| us as f64 / 1e6);
+    // RFC 5905, 8: the mean of the differences on the way there and back.
+    let times = [8, 9, 10, 11].map(time_us);
+    let (offset, delay) = match times {
+        [Some(sent), Some(received), Some(answered), Some(arrived)] => (
+            Some(((received - sent) + (answered - arrived)) / 2.0),
+            Some((arrived - sent) - (answered - received)),
+        ),
+        _ => (None, None),
+    };
+    let association = server.map(|server| NtpAssociation {
+        address: server,
+        state: if is_synchronized && count > 0 { "selected" } else { "unusable" },
+        reference: own.clone(),
+        stratum,
+        last_answer_s: None,
+        poll_s: poll_us.as_u64().unwrap_or(0) / 1_000_000,
+        // The program does not keep a register; it has the last answer or none.
+        reach: u8::from(count > 0),
+        delay_s: delay,
+        offset_s: offset,
+        dispersion_s: seconds(&message[14]).filter(|_| count > 0),
+    });
+    let reference = association.as_ref().map(|server| server.address.clone());
+    let named = name.as_str().map(plain).filter(|name| !name.is_empty());
+    let status = NtpStatus {
+        client: Program::Timesyncd.name(),
+        synchronized: is_synchronized,
+        // Its own stratum is one more than the server's.
+        stratum: stratum.filter(|_| is_synchronized).map(|stratum| stratum + 1),
+        reference: reference.or(named).filter(|_| is_synchronized),
+        reference_time: None,
+        offset_s: offset.map(|offset| 0.0 - offset),
+        root_delay_s: seconds(&message[5]).filter(|_| count > 0),
+        root_dispersion_s: seconds(&message[6]).filter(|_| count > 0),
+        // As adjtimex(2) has it: parts per million with 16 bits behind the point.
+        frequency_ppm: frequency.as_i64().map(|value| value as f64 / 65_536.0),
+        skew_ppm: None,
+        update_interval_s: seconds(poll_us),
+    };
+    Ok(Ntp { status, associations: association.into_iter().collect() })
+}
+
+/// `(iay)`: the family and the bytes of an address.
+fn address_of(value: &Value) -> Option<String> {
+    let bytes: Vec<u8> =
+        value[1].as_array()?.iter().filter_map(|byte| u8::try_from(byte.as_u64()?).ok()).collect();
+    let address = match bytes.len() {
+        4 => IpAddr::from(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?)),
+        16 => IpAddr::from(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?)),
+        _ => return None,
+    };
+    Some(address.to_string())
+}
+
+#[cfg(test)]
+#[path = "ntp_tests.rs"]
+mod tests;
