@@ -42,6 +42,8 @@ enum trap_reason {
 	TRAP_PIM_HELLO,
 	TRAP_DHCP,
 	TRAP_GUARDED,
+	TRAP_EAPOL,
+	TRAP_UNAUTHORIZED,
 };
 /* lanyard_types::TrapGroup */
 enum trap_group {
@@ -57,6 +59,7 @@ enum trap_group {
 	GROUP_MULTICAST,
 	GROUP_DHCP,
 	GROUP_GUARDED,
+	GROUP_EAPOL,
 };
 
 #define GROUP_BIT 0x01ULL /* of a raw address: its first octet is the lowest */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /* guard: first-hop security. DHCP snooping (messages go to the control plane, which sends them on itself), ARP inspection, IP
- * source guard, RA guard (RFC 6105, RFC 7113), DHCPv6 guard (RFC 7610). crates/pipeline/src/stages/guard.rs documents the checks.
+ * source guard, RA guard (RFC 6105, RFC 7113), DHCPv6 guard (RFC 7610), the lock of 802.1X. crates/pipeline/src/stages/guard.rs documents the checks.
  *
  * A packet whose headers cannot be read as far as a check needs them does not pass the check. The key of access lists reads
  * the headers (acl.h). A port has the flag if it has a check of its own, or is a member of a VLAN that has one; XDP passes its
@@ -14,6 +14,7 @@ enum {
 	DROP_SOURCE_GUARD = 50,
 	DROP_RA_GUARD = 51,
 	DROP_DHCPV6_GUARD = 52,
+	DROP_UNAUTHORIZED = 53,
 };
 #define LY_PORT_GUARD 0x20000000 /* ly_port.flags */
 
@@ -24,6 +25,8 @@ enum {
 #define LY_GUARD_VERIFY_MAC 0x08 /* and that of their frames */
 #define LY_GUARD_NO_ROUTERS 0x10
 #define LY_GUARD_NO_SERVERS 0x20 /* of DHCPv6 */
+#define LY_GUARD_HOSTS 0x40      /* 802.1X: the port is open for the hosts of its entries of the control plane in the FDB, */
+#define LY_GUARD_CLOSED 0x80     /* or for nobody */
 
 /* guard[LY_GUARD(rate, port)]: a rate as a clock (see ly_trap_group), and the settings of the port. */
 enum ly_guard_rate { LY_GUARD_ARP = 0, LY_GUARD_DHCP = 1, LY_GUARD_RATES = 2 };
@@ -165,6 +168,17 @@ static __always_inline int guard_ipv6(struct acl_work *w, struct __sk_buff *skb,
 	return 0;
 }
 
+/* True if the port is not open for the frame's source. */
+static __always_inline bool guard_locked(__u32 flags, __u32 what, __u64 src)
+{
+	if (flags & LY_GUARD_CLOSED)
+		return true;
+	if (!(flags & LY_GUARD_HOSTS))
+		return false;
+	__u64 word = fdb_word_of(fdb_masks(), fdb_key(src, what >> 16 & 0x0fff));
+	return !word || fdb_kind(word) == LY_FDB_DYNAMIC || fdb_port(word) != (what & (LY_PORTS - 1));
+}
+
 /* Judges a frame; `what` is ACL_WHAT, with GUARD_FORWARDS in the place of the class of service. */
 #define GUARD_FORWARDS (1 << 29)
 
@@ -177,6 +191,8 @@ __noinline int tc_guard(struct __sk_buff *skb, __u32 where, __u32 what, __u64 sr
 	if (!w || !g)
 		return 0;
 	__u32 flags = g->flags;
+	if (guard_locked(flags, what, src))
+		return DROP(DROP_UNAUTHORIZED);
 	acl_place(skb, false, &w->judgement, where, what);
 	w->key = (struct acl_key){};
 	if (dry)
@@ -202,9 +218,10 @@ static __always_inline int stage_guard(struct frame *f, struct __sk_buff *skb)
 
 	if (end < 0)
 		return trap_frame(f, skb, -end, GROUP_DHCP);
-	/* The log gets some of what is dropped, but not what is over a rate. */
+	/* The control plane gets some of what is dropped, but not what is over a rate. */
+	__u32 why = end == DROP_UNAUTHORIZED ? TRAP_UNAUTHORIZED : TRAP_GUARDED;
 	if (end > 0 && end != DROP_ARP_RATE && end != DROP_DHCP_RATE && leaves_marks(LY_DRY_POLICE) &&
-	    trap_admit(GROUP_GUARDED, f->port_id, TRAP_GUARDED))
-		tc_trap(skb, f->port_id, TRAP_GUARDED, GROUP_GUARDED);
+	    trap_admit(GROUP_GUARDED, f->port_id, why))
+		tc_trap(skb, f->port_id, why, GROUP_GUARDED);
 	return end;
 }

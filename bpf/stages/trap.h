@@ -104,8 +104,8 @@ static __always_inline int stage_trap(struct frame *f, struct __sk_buff *skb)
 			return DROP(DROP_RESERVED_ADDRESS);
 		if (action == 1)
 			return 0;
-		reason = last == 0 ? TRAP_BPDU : last == 2 ? TRAP_SLOW_PROTOCOL : last == 14 ? TRAP_LLDP : TRAP_RESERVED;
-		group = last == 0 ? GROUP_STP : last == 2 ? GROUP_SLOW : GROUP_DISCOVERY;
+		reason = last == 0 ? TRAP_BPDU : last == 2 ? TRAP_SLOW_PROTOCOL : last == 3 ? TRAP_EAPOL : last == 14 ? TRAP_LLDP : TRAP_RESERVED;
+		group = last == 0 ? GROUP_STP : last == 2 ? GROUP_SLOW : last == 3 ? GROUP_EAPOL : GROUP_DISCOVERY;
 	}
 	if (!reason || !f->port || !(f->port->flags & LY_PORT_ENABLED))
 		return 0;

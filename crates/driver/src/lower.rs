@@ -8,7 +8,7 @@ use lanyard_asic::sdk::bytes::Writer;
 use lanyard_asic::sdk::operation::Operation;
 use lanyard_pipeline::state::{Aggregation, Delivery, HookChoice, PlaneState, PortKind, PortState};
 use lanyard_plane::{Change, PlaneError};
-use lanyard_types::{PortId, PortMirror};
+use lanyard_types::{PortId, PortLock, PortMirror};
 use std::collections::BTreeSet;
 
 /// The operations that carry out changes, in their order. Those of spanning tree are separate, because protocols write
@@ -144,6 +144,12 @@ pub(crate) fn check(state: &PlaneState, front: &BTreeSet<PortId>) -> Result<(), 
                 return Err(unsupported(format!(
                     "enforce port security at {}: a chip does not report violations yet; remove `switchport \
                      port-security`, or use the plane ebpf or soft",
+                    state.name
+                )));
+            }
+            PortKind::Netdev if state.stages.guard.lock != PortLock::Open => {
+                return Err(unsupported(format!(
+                    "lock {}: a chip has no lock for 802.1X; remove `authentication port-control`, or use the plane ebpf or soft",
                     state.name
                 )));
             }

@@ -19,7 +19,7 @@ use lanyard_acl::PlaneList;
 use lanyard_acl::compile::TooLarge;
 use lanyard_types::{
     AclId, AdjacencyId, BindingKey, ChannelId, DropReason, InstanceId, MacAddr, PortId, RifId, Stage,
-    TrapGroup, TrapReason, VlanId,
+    TrapGroup, VlanId,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -106,12 +106,12 @@ impl Pipeline {
                     decision.route.into_iter().for_each(|(vrf, prefix)| out.routed(vrf, prefix));
                 }
             }
-            Verdict::Dropped(reason) if reason.is_reported() => {
-                if self.tables.trap.admit(TrapReason::Guarded, decision.port, now) {
-                    out.trap(decision.port, TrapReason::Guarded, frame);
+            Verdict::Dropped(reason) => {
+                let report = reason.report();
+                if let Some(why) = report.filter(|why| self.tables.trap.admit(*why, decision.port, now)) {
+                    out.trap(decision.port, why, frame);
                 }
             }
-            Verdict::Dropped(_) => {}
         }
         count::ended(&mut self.counters, &arrival, &decision, verdict);
         verdict

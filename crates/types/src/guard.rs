@@ -22,6 +22,20 @@ pub struct PortGuard {
     pub no_routers: bool,
     /// `ipv6 dhcp guard`: messages of DHCPv6 servers are dropped.
     pub no_dhcpv6_servers: bool,
+    /// 802.1X: whom the port is open for. The configuration has it in a place of its own.
+    pub lock: PortLock,
+}
+
+/// Whom a port with access control is open for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PortLock {
+    /// All hosts.
+    #[default]
+    Open,
+    /// The hosts of the port's entries of the control plane in the FDB.
+    Hosts,
+    /// Nobody.
+    Closed,
 }
 
 impl PortGuard {
@@ -31,7 +45,10 @@ impl PortGuard {
     /// True if the port checks frames whatever its VLANs check.
     #[must_use]
     pub fn checks(&self) -> bool {
-        self.no_routers || self.no_dhcpv6_servers || self.verify != VerifySource::Off
+        self.no_routers
+            || self.no_dhcpv6_servers
+            || self.verify != VerifySource::Off
+            || self.lock != PortLock::Open
     }
     /// The rate in frames per second and the burst in frames that ARP packets may have at the port; `None`: no limit.
     #[must_use]

@@ -20,7 +20,7 @@ pub use addr::{Family, MacAddr, ParseMacError};
 pub use balance::{BalanceFields, LoadBalance};
 pub use err_cause::ErrCause;
 pub use guard::{
-    ArpLimit, ArpValidation, Binding, BindingKey, MAX_BINDINGS, PortGuard, VerifySource, VlanGuard,
+    ArpLimit, ArpValidation, Binding, BindingKey, MAX_BINDINGS, PortGuard, PortLock, VerifySource, VlanGuard,
 };
 pub use id::{
     AclId, AdjacencyId, ChannelId, GroupId, InstanceId, MAX_PORTS, MAX_VLANS, PortId, RifId, StpState,

@@ -206,6 +206,8 @@ named! {
         RaGuard = 51, "ra_guard";
         /// guard: a message of a DHCPv6 server at a port of clients (DHCPv6 guard).
         Dhcpv6Guard = 52, "dhcpv6_guard";
+        /// guard: the port is not open for the host, which has to be authenticated first (802.1X, MAB).
+        Unauthorized = 53, "unauthorized";
     }
 }
 
@@ -378,6 +380,10 @@ named! {
         Dhcp = 19, "dhcp";
         /// guard: a copy of a frame that the stage has dropped, for the log.
         Guarded = 20, "guarded";
+        /// EAPOL, for 01:80:C2:00:00:03, while ports have access control.
+        Eapol = 21, "eapol";
+        /// guard: a copy of a frame of a host that the port is not open for.
+        Unauthorized = 22, "unauthorized";
     }
 }
 
@@ -408,6 +414,8 @@ named! {
         Dhcp = 11, "dhcp";
         /// Copies of frames that first-hop security has dropped.
         Guarded = 12, "guarded";
+        /// EAPOL: the messages by which hosts authenticate themselves.
+        Eapol = 13, "eapol";
     }
 }
 
@@ -429,7 +437,8 @@ impl TrapReason {
             Self::LocalAddress | Self::RoutePolicy | Self::HostStack => TrapGroup::Host,
             Self::Igmp | Self::Mld | Self::PimHello => TrapGroup::Multicast,
             Self::Dhcp => TrapGroup::Dhcp,
-            Self::Guarded => TrapGroup::Guarded,
+            Self::Guarded | Self::Unauthorized => TrapGroup::Guarded,
+            Self::Eapol => TrapGroup::Eapol,
         }
     }
 }
@@ -440,9 +449,13 @@ impl TrapReason {
     #[must_use]
     pub const fn stage(self) -> Stage {
         match self {
-            Self::Bpdu | Self::PvstBpdu | Self::SlowProtocol | Self::Lldp | Self::Cdp | Self::Reserved => {
-                Stage::Trap
-            }
+            Self::Bpdu
+            | Self::PvstBpdu
+            | Self::SlowProtocol
+            | Self::Lldp
+            | Self::Cdp
+            | Self::Eapol
+            | Self::Reserved => Stage::Trap,
             Self::LocalAddress
             | Self::Glean
             | Self::TtlExpired
@@ -453,7 +466,7 @@ impl TrapReason {
             | Self::RoutePolicy
             | Self::HostStack => Stage::Route,
             Self::Igmp | Self::Mld | Self::PimHello => Stage::Snoop,
-            Self::Dhcp | Self::Guarded => Stage::Guard,
+            Self::Dhcp | Self::Guarded | Self::Unauthorized => Stage::Guard,
         }
     }
 }
@@ -465,13 +478,18 @@ impl DropReason {
     pub const fn is_over_rate(self) -> bool {
         matches!(self, Self::TrapPoliced | Self::Storm | Self::ArpRate | Self::DhcpRate)
     }
-    /// True when a plane sends copies of such frames to the control plane, at a limited rate, for the log.
+    /// The reason for which a plane sends copies of such frames to the control plane, at a limited rate; `None`: it sends none.
     #[must_use]
-    pub const fn is_reported(self) -> bool {
-        matches!(
-            self,
-            Self::ArpInspection | Self::DhcpServer | Self::SourceGuard | Self::RaGuard | Self::Dhcpv6Guard
-        )
+    pub const fn report(self) -> Option<TrapReason> {
+        match self {
+            Self::ArpInspection
+            | Self::DhcpServer
+            | Self::SourceGuard
+            | Self::RaGuard
+            | Self::Dhcpv6Guard => Some(TrapReason::Guarded),
+            Self::Unauthorized => Some(TrapReason::Unauthorized),
+            _ => None,
+        }
     }
     /// The stage that drops for this reason.
     #[must_use]
@@ -500,7 +518,8 @@ impl DropReason {
             | Self::DhcpRate
             | Self::SourceGuard
             | Self::RaGuard
-            | Self::Dhcpv6Guard => Stage::Guard,
+            | Self::Dhcpv6Guard
+            | Self::Unauthorized => Stage::Guard,
             Self::StpLearning | Self::SourceBlackhole | Self::PortSecurity => Stage::Learn,
             Self::IpHeaderInvalid
             | Self::UrpfFailed

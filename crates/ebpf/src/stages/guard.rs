@@ -4,7 +4,7 @@
 use crate::abi::{self, constants, structures};
 use crate::rate::clock;
 use lanyard_pipeline::state::{PortKind, PortState, TrapRate};
-use lanyard_types::{MAX_BINDINGS, PortGuard, PortId, VerifySource};
+use lanyard_types::{MAX_BINDINGS, PortGuard, PortId, PortLock, VerifySource};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 constants! {
@@ -15,6 +15,8 @@ constants! {
     GUARD_VERIFY_MAC: u32 = 0x08;
     GUARD_NO_ROUTERS: u32 = 0x10;
     GUARD_NO_SERVERS: u32 = 0x20;
+    GUARD_HOSTS: u32 = 0x40;
+    GUARD_CLOSED: u32 = 0x80;
     GUARD_ARP: usize = 0;
     GUARD_DHCP: usize = 1;
     GUARD_RATES: usize = 2;
@@ -45,8 +47,9 @@ pub(super) const IDLE: Row = Row { interval_ns: 1, tolerance_ns: 0, arrival_ns: 
 
 /// The checks of a port itself; those of its VLANs are in [`crate::bindings::vlan_flag`].
 pub(super) fn flags(port: &PortState) -> u32 {
-    let PortGuard { no_routers, no_dhcpv6_servers, .. } = port.stages.guard;
-    if port.kind == PortKind::Netdev && (no_routers || no_dhcpv6_servers) { PORT_GUARD } else { 0 }
+    let PortGuard { no_routers, no_dhcpv6_servers, lock, .. } = port.stages.guard;
+    let checks = no_routers || no_dhcpv6_servers || lock != PortLock::Open;
+    if port.kind == PortKind::Netdev && checks { PORT_GUARD } else { 0 }
 }
 
 /// A bucket whose rate changes is filled.
@@ -81,6 +84,8 @@ fn settings(guard: &PortGuard) -> u32 {
         (guard.verify == VerifySource::IpAndMac, GUARD_VERIFY_MAC),
         (guard.no_routers, GUARD_NO_ROUTERS),
         (guard.no_dhcpv6_servers, GUARD_NO_SERVERS),
+        (guard.lock == PortLock::Hosts, GUARD_HOSTS),
+        (guard.lock == PortLock::Closed, GUARD_CLOSED),
     ];
     bits.into_iter().filter(|(on, _)| *on).fold(0, |all, (_, bit)| all | bit)
 }

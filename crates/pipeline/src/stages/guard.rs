@@ -7,6 +7,10 @@
 //! Invariant: a packet whose headers cannot be read as far as a check needs them does not pass the check: a header behind
 //! too many extension headers, or in a later fragment than the first (RFC 7113, 3).
 //!
+//! A port with 802.1X is closed, or open for the hosts of its entries that the control plane has made in the FDB. Frames of others
+//! are dropped before any other check. EAPOL does not come here: the stage `trap` has sent it up. A closed port is a member of no
+//! VLAN, so nothing leaves by it; `PortState::private` lets it receive in its PVID nevertheless.
+//!
 //! A secondary private VLAN has the settings and the bindings of its primary VLAN.
 //!
 //! The stage precedes `learn`: the source of a frame that it drops is not learned, nor is that of a DHCP message, whose sender
@@ -19,12 +23,13 @@ use super::vlan_ingress::Class;
 use crate::Timestamp;
 use crate::state::{PlaneState, PortKind, PortState, StpState, TrapRate};
 use crate::tables::Tables;
+use crate::tables::fdb::FdbKind;
 use crate::tables::trap::TokenBucket;
 use crate::trace::{Fact, Notes, Verdict};
 use lanyard_acl::key::{self, Header, Key};
 use lanyard_types::{
-    ArpLimit, ArpValidation, BindingKey, DropReason, MacAddr, PortGuard, PortId, Rng, Stage, TrapReason,
-    VerifySource, VlanGuard, VlanId,
+    ArpLimit, ArpValidation, BindingKey, DropReason, MacAddr, PortGuard, PortId, PortLock, Rng, Stage,
+    TrapReason, VerifySource, VlanGuard, VlanId,
 };
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -82,6 +87,9 @@ pub(super) fn run(
 ) -> Result<(), Verdict> {
     let vlan = tables.vlans.get(class.shared).map(|vlan| vlan.guard).unwrap_or_default();
     let port = of_port(ingress);
+    if is_locked(tables, arrival, frame, class, port.lock) {
+        return Err(Verdict::Dropped(DropReason::Unauthorized));
+    }
     if vlan.is_off() && !port.no_routers && !port.no_dhcpv6_servers {
         return Ok(());
     }
@@ -106,6 +114,19 @@ pub(super) fn run(
         }
         key::IPV6 => judged.ipv6().map_err(Verdict::Dropped),
         _ => Ok(()),
+    }
+}
+
+/// True if the port is not open for the frame's source.
+fn is_locked(tables: &Tables, arrival: &Arrival<'_>, frame: &Parsed, class: &Class, lock: PortLock) -> bool {
+    let is_host = || {
+        let found = tables.fdb.get(class.shared, frame.src);
+        found.is_some_and(|found| found.port == Some(arrival.port) && found.kind != FdbKind::Dynamic)
+    };
+    match lock {
+        PortLock::Open => false,
+        PortLock::Hosts => !is_host(),
+        PortLock::Closed => true,
     }
 }
 
@@ -251,6 +272,7 @@ pub(super) const LOW: PortGuard = PortGuard {
     verify: VerifySource::Off,
     no_routers: false,
     no_dhcpv6_servers: false,
+    lock: PortLock::Open,
 };
 
 /// Gives some ports and VLANs of a generated state first-hop security. Rates are 0 or never reached.
@@ -258,6 +280,9 @@ pub(super) fn randomise(rng: &mut Rng, plane: &mut PlaneState) {
     if !rng.percent(40) {
         return;
     }
+    // A generator of its own, so that what the others get does not change.
+    let mut locks = Rng::new(rng.next_u64());
+    let locked = locks.percent(30);
     for port in plane.ports.values_mut().filter(|port| port.kind == PortKind::Netdev) {
         port.stages.guard = PortGuard {
             dhcp_trust: rng.percent(40),
@@ -271,6 +296,10 @@ pub(super) fn randomise(rng: &mut Rng, plane: &mut PlaneState) {
                 .unwrap_or_default(),
             no_routers: rng.percent(40),
             no_dhcpv6_servers: rng.percent(40),
+            lock: locks
+                .pick(&[PortLock::Open, PortLock::Open, PortLock::Hosts, PortLock::Closed])
+                .filter(|_| locked)
+                .unwrap_or_default(),
         };
     }
     for vlan in plane.vlans.values_mut() {

@@ -118,6 +118,7 @@ fn reason(table: &TrapTable, dst: MacAddr, vlan: Option<VlanId>) -> Result<Optio
         ReservedAction::Trap => Ok(Some(match nibble {
             0x0 => TrapReason::Bpdu,
             0x2 => TrapReason::SlowProtocol,
+            0x3 => TrapReason::Eapol,
             0xe => TrapReason::Lldp,
             _ => TrapReason::Reserved,
         })),

@@ -2,9 +2,9 @@
 
 use super::support::{BROADCAST, base, host, pipeline, port, run, vlan};
 use lanyard_pipeline::Pipeline;
-use lanyard_pipeline::state::{PlaneState, PortState, Shares, VlanState};
+use lanyard_pipeline::state::{FdbTarget, PlaneState, PortState, Shares, VlanState};
 use lanyard_types::{
-    ArpLimit, ArpValidation, BindingKey, MacAddr, PortGuard, StpState, VerifySource, VlanGuard,
+    ArpLimit, ArpValidation, BindingKey, MacAddr, PortGuard, PortLock, StpState, VerifySource, VlanGuard,
 };
 use lanyard_wire::Builder;
 
@@ -233,4 +233,45 @@ fn a_secondary_private_vlan_has_the_bindings_of_its_primary_one() {
     check(&mut p, 8, &arp(1, 1, 1, 1), "dropped arp_inspection");
     p.bind(key(8, 10), Some(host(1))).unwrap();
     check(&mut p, 8, &arp(1, 1, 1, 1), "2:-");
+}
+
+/// A closed port takes nothing and sends nothing; a port that is open for some hosts takes their frames only.
+#[test]
+fn locked_ports() {
+    const DENIED: &str = "dropped unauthorized";
+    let locked = |lock| {
+        let mut state = state(VlanGuard::default(), PortGuard { lock, ..PortGuard::default() });
+        state.fdb.insert((vlan(10), host(1)), FdbTarget::Static(port(1)));
+        state.fdb.insert((vlan(10), host(3)), FdbTarget::Static(port(2)));
+        state
+    };
+    let say = |src: u8| packet(host(src), 0x0800, b"payload");
+    let mut p = pipeline(&locked(PortLock::Hosts));
+    check(&mut p, 1, &say(1), FLOOD);
+    // A host without an entry, and one whose entry is at another port.
+    check(&mut p, 1, &say(9), DENIED);
+    check(&mut p, 1, &say(3), DENIED);
+    assert_eq!(p.fdb().get(vlan(10), host(9)), None, "nothing is learned");
+    // EAPOL comes in before the lock.
+    let eapol =
+        Builder::new(MacAddr([1, 0x80, 0xc2, 0, 0, 3]), host(9)).ethertype(0x888e).payload(&[2, 1, 0, 0]);
+    let eapol = eapol.build();
+    check(&mut p, 1, &eapol, "dropped reserved_address");
+    let mut state = locked(PortLock::Closed);
+    state.global.reserved[3] = lanyard_pipeline::state::ReservedAction::Trap;
+    let closed = state.ports.get_mut(&port(1)).unwrap();
+    (closed.private, closed.untagged) = (true, Default::default());
+    let mut p = pipeline(&state);
+    check(&mut p, 1, &say(1), DENIED);
+    check(&mut p, 1, &say(9), DENIED);
+    check(&mut p, 1, &eapol, "trapped eapol");
+    let out = run(&mut p, 2, &say(2));
+    assert!(!out.contains("1:"), "nothing leaves by it: {out}");
+    let to = Builder::new(host(1), host(2)).ethertype(0x0800).payload(b"payload").build();
+    check(&mut p, 2, &to, "dropped private_vlan");
+    // An entry that was learned is none of the control plane's.
+    let mut p = pipeline(&locked(PortLock::Open));
+    check(&mut p, 1, &say(9), FLOOD);
+    p.set_state(&locked(PortLock::Hosts), lanyard_pipeline::Timestamp::default(), &mut |_| ());
+    check(&mut p, 1, &say(9), DENIED);
 }

@@ -99,7 +99,7 @@ proptest! {
             received += 1;
             sent += (out.sent.len() + out.mirrored.len()) as u64;
             // Of some frames that first-hop security drops the log gets a copy, which is not counted as trapped.
-            let reported = matches!(verdict, Verdict::Dropped(reason) if reason.is_reported());
+            let reported = matches!(verdict, Verdict::Dropped(reason) if reason.report().is_some());
             trapped += if reported { 0 } else { out.trapped.len() as u64 };
             assert_eq!(verdict == Verdict::Forwarded, !out.sent.is_empty());
             assert!(reported || matches!(verdict, Verdict::Trapped(_)) != out.trapped.is_empty());

@@ -105,7 +105,7 @@ fn trap() {
         ("BPDU, spanning tree off", as_is, 1, to(0), "2:- 5:- 3:8100.10.0 7:8100.10.0 4:88a8.10.0"),
         ("BPDU", trap_all, 1, to(0), "trapped bpdu"),
         ("slow protocol", trap_all, 1, to(2), "trapped slow_protocol"),
-        ("802.1X", trap_all, 1, to(3), "trapped reserved"),
+        ("802.1X", trap_all, 1, to(3), "trapped eapol"),
         ("LLDP", trap_all, 1, to(0xe), "trapped lldp"),
         ("CDP", cdp, 1, cisco(), "trapped cdp"),
         ("CDP, tagged", cdp, 3, tagged(MacAddr::CISCO_DISCOVERY, host(1), 0x8100, 0, 1), "trapped cdp"),
