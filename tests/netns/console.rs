@@ -201,8 +201,8 @@ fn pasted(bed: &Bed, text: &str) -> String {
 /// lines for an interface that does not exist are not run.
 fn a_terminal_is_shown_banners_and_takes_pasted_text(plane: Plane) {
     let bed = Bed::new(plane, 2, &format!("{TWO}banner motd #authorised access only#\n"));
-    let text = "configure terminal\ninterface p1\ndot1x pae authenticator\nno shutdown\n\
-                interface nowhere0\ndot1x pae authenticator\nshutdown\nend\nexit\n";
+    let text = "configure terminal\ninterface p1\naccess-session port-control auto\nno shutdown\n\
+                interface nowhere0\naccess-session port-control auto\nshutdown\nend\nexit\n";
     let shown = pasted(&bed, text);
     let at = |what: &str| shown.find(what).unwrap_or_else(|| panic!("{what}: {shown:?}"));
     assert!(at("authorised access only") < at("Lanyard#"), "{shown:?}");

@@ -17,6 +17,7 @@ mod console;
 mod control_plane;
 mod dhcp;
 mod discovery;
+mod dot1x;
 mod etherchannel;
 mod fdb;
 mod figures;

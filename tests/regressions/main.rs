@@ -47,6 +47,11 @@ fn dhcp() {
 }
 
 #[test]
+fn dot1x() {
+    replay("dot1x", lanyard_dot1x::fuzz);
+}
+
+#[test]
 fn guard() {
     replay("guard", lanyard_guard::fuzz);
 }

@@ -23,6 +23,7 @@ const LAYERS: &[&[&str]] = &[
         "lanyard-fpm",
         "lanyard-sflow",
         "lanyard-guard",
+        "lanyard-dot1x",
     ],
     &["lanyard-plane", "lanyard-netdev"],
     &["lanyard-config", "lanyard-asic", "lanyard-tester"],

@@ -267,6 +267,26 @@ pub struct SnoopedFilter {
     pub address: Option<std::net::Ipv4Addr>,
 }
 
+/// The sessions that `clear authentication sessions` ends; `None`: any.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AuthenticationFilter {
+    /// At this port.
+    pub interface: Option<InterfaceName>,
+    /// Of this host.
+    pub mac: Option<MacAddr>,
+}
+
+/// Access control of ports.
+pub trait AccessControl {
+    /// `show dot1x`, `show authentication sessions`, `show mab`, `show aaa servers`.
+    fn access_control(&mut self) -> view::AccessControl;
+    /// `clear authentication sessions`.
+    ///
+    /// # Errors
+    /// When the interface is no port.
+    fn clear_authentications(&mut self, filter: &AuthenticationFilter) -> Result<(), Refusal>;
+}
+
 /// First-hop security.
 pub trait Guard {
     /// `show ip dhcp snooping ...`, `show ip arp inspection ...`, `show ip source binding`, `show ip verify source`.
@@ -488,6 +508,7 @@ pub trait Backend:
     + Interfaces
     + PortSecurity
     + Guard
+    + AccessControl
     + Neighbors
     + Routes
     + SpanningTree
@@ -511,13 +532,14 @@ impl<
         + Interfaces
         + PortSecurity
         + Guard
+        + AccessControl
         + Neighbors
         + Routes
         + SpanningTree
         + Discovery
         + Multicast
         + AccessLists
-    + QualityOfService
+        + QualityOfService
         + Aggregation
         + Services
         + Platform

@@ -49,6 +49,8 @@ pub enum ConfigMode {
     Line(LineRange),
     /// `ip ssh pubkey-chain`, and the user inside `username`.
     SshKeys(Option<String>),
+    /// `radius server`, by name.
+    RadiusServer(String),
 }
 
 /// A session's mode.
@@ -92,6 +94,7 @@ impl ConfigMode {
             Self::Line(_) => "-line",
             Self::SshKeys(None) => "-ssh-pubkey",
             Self::SshKeys(Some(_)) => "-ssh-pubkey-user",
+            Self::RadiusServer(_) => "-radius-server",
         }
     }
     /// The lines that lead to this mode from global configuration mode.
@@ -118,6 +121,7 @@ impl ConfigMode {
             Self::CivicLocation(number) => Some(format!("location civic-location identifier {number}")),
             Self::Line(range) => Some(range.words()),
             Self::SshKeys(_) => Some("ip ssh pubkey-chain".into()),
+            Self::RadiusServer(name) => Some(format!("radius server {name}")),
         }
     }
 }

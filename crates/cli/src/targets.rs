@@ -5,6 +5,7 @@ use crate::edit::Edit;
 use crate::mode::ConfigMode;
 use crate::refusal::Refusal;
 use crate::setting::{Change, Target};
+use lanyard_config::dot1x::RadiusServer;
 use lanyard_config::layer3::{Track, Vrf};
 use lanyard_config::{Config, Interface, InterfaceName, Vlan};
 use lanyard_stp::MstRegion;
@@ -57,6 +58,22 @@ impl Target for Track {
         let mut track = edit.config.tracks.get(&number).cloned().ok_or_else(missing)?;
         change(&mut track, &number)?;
         edit.config.tracks.insert(number, track);
+        Ok(())
+    }
+}
+
+impl Target for RadiusServer {
+    type Key = String;
+    fn each(edit: &mut Edit<'_>, change: Change<'_, Self>) -> Result<(), Refusal> {
+        let ConfigMode::RadiusServer(name) = &*edit.mode else {
+            return Err("this command needs a RADIUS server's mode: enter radius server first".into());
+        };
+        let missing = || Refusal(format!("there is no RADIUS server {name}"));
+        let mut server = edit.config.radius.server(name).cloned().ok_or_else(missing)?;
+        change(&mut server, name)?;
+        if let Some(held) = edit.config.radius.server_mut(name) {
+            *held = server;
+        }
         Ok(())
     }
 }

@@ -100,9 +100,9 @@ fn the_caret_stands_under_the_echoed_word() {
 #[test]
 fn a_pasted_interface_without_its_protection_is_left_shut_down() {
     for (pasted, line, down) in [
-        (false, "dot1x pae authenticator", false),
-        (false, " dot1x pae authenticator", true),
-        (true, "dot1x pae authenticator", true),
+        (false, "access-session port-control auto", false),
+        (false, " access-session port-control auto", true),
+        (true, "access-session port-control auto", true),
     ] {
         let (mut fake, mut session) = (Fake::new(&["eth0"]), session());
         session.set_pasted(pasted);
@@ -122,7 +122,7 @@ fn pasted_lines_of_an_absent_interface_run_nowhere() {
     session.set_pasted(true);
     run(&mut session, &mut fake, &["configure terminal", "interface eth0", "switchport mode trunk"]);
     let before = fake.config.clone();
-    for line in ["interface lo/7", "switchport mode access", "dot1x pae authenticator", "shutdown"] {
+    for line in ["interface lo/7", "switchport mode access", "access-session port-control auto", "shutdown"] {
         let Outcome::Refused(_) = session.execute(line, &mut fake) else { panic!("taken: {line}") };
     }
     assert_eq!(fake.config, before);
@@ -202,6 +202,8 @@ const OPTIONAL: &[(&str, &str, usize)] = &[
     ("interface eth0", "ipv6 nd prefix 2001:db8::/64 86400 86400 no-autoconfig", 1),
     ("hostname sw1", "ip route 192.0.2.0 255.255.255.0 10.0.0.9 name up", 2),
     ("hostname sw1", "ip route 192.0.2.0 255.255.255.0 10.0.0.9 permanent", 1),
+    ("", "show dot1x all", 1),
+    ("", "show authentication sessions details", 1),
     ("hostname sw1", "username ann secret tiger", 2),
     ("hostname sw1", "username ann password tiger", 2),
     ("hostname sw1", "ntp server 192.0.2.1 iburst", 1),

@@ -99,10 +99,10 @@ fn every_vlan_by_itself_and_every_port() {
 fn an_interface_without_its_protection_is_left_shut_down() {
     let shut = "the interface is left shut down, because the line protects the network";
     let config = check(
-        "interface eth1\n switchport mode trunk\n dot1x pae authenticator\n no shutdown\ninterface eth2\n switchport\n \
+        "interface eth1\n switchport mode trunk\n access-session port-control auto\n no shutdown\ninterface eth2\n switchport\n \
          spanning-tree guard rot\ninterface eth3\n no snmp trap\n switchport\n",
         &[
-            &format!("3:2: dot1x is not supported by Lanyard; {shut}"),
+            &format!("3:2: access-session is not supported by Lanyard; {shut}"),
             &format!("7:22: invalid input; {shut}"),
             "9:5: snmp-server is not supported by Lanyard",
         ],

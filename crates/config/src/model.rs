@@ -5,6 +5,7 @@ use crate::access::Access;
 use crate::aggregation::{Aggregation, AggregationPort};
 use crate::appliance::Appliance;
 use crate::discovery::{Discovery, DiscoveryPort};
+use crate::dot1x::{PortAccess, Radius};
 use crate::fpm::FpmServer;
 use crate::guard::Guard;
 use crate::layer3::{ForwardingPlane, Layer3, RelayInformation, StaticRoute, Track, Vrf};
@@ -69,6 +70,10 @@ pub struct Config {
     pub snooping: Snooping,
     /// `ip dhcp snooping ...`, `ip arp inspection ...`, `ip source binding`.
     pub guard: Guard,
+    /// `dot1x system-auth-control`.
+    pub dot1x: bool,
+    /// `radius server`, `radius-server ...`, `ip radius source-interface`.
+    pub radius: Radius,
     /// `port-channel ...` and `lacp ...`.
     pub aggregation: Aggregation,
     /// `fpm server`; `None` is off.
@@ -137,6 +142,8 @@ impl Default for Config {
             locations: crate::Locations::default(),
             snooping: Snooping::default(),
             guard: Guard::default(),
+            dot1x: false,
+            radius: Radius::default(),
             aggregation: Aggregation::default(),
             fpm: None,
             banners: BTreeMap::new(),
@@ -287,6 +294,8 @@ pub struct Interface {
     pub access_groups: AccessGroups,
     /// `channel-group`, `port-channel ...` and `lacp ...`.
     pub aggregation: AggregationPort,
+    /// `dot1x ...`, `authentication ...` and `mab`.
+    pub access: PortAccess,
     /// `logging event link-status`, on by default.
     pub log_link: bool,
     /// `sflow enable`.
@@ -323,6 +332,7 @@ impl Default for Interface {
             max_sources: [None; 2],
             access_groups: AccessGroups::default(),
             aggregation: AggregationPort::default(),
+            access: PortAccess::default(),
             log_link: true,
             sflow: false,
             breakout: None,

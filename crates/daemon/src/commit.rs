@@ -439,6 +439,7 @@ impl Core {
         let mut reports = self.ctx.protocols.reports();
         let any = !reports.is_empty();
         let mut bundles = false;
+        let mut access = Vec::new();
         for report in std::mem::take(&mut reports.waiting) {
             match report {
                 Report::Aggregation(event) => {
@@ -451,11 +452,16 @@ impl Core {
                 Report::Discovery(event) => drop(self.discovery.handle(&mut self.ctx, event)),
                 Report::Snooping(event) => drop(self.snooping.handle(&mut self.ctx, event)),
                 Report::Guard(event) => drop(self.guard.handle(&mut self.ctx, event)),
+                Report::Access(event) => access.push(event),
                 other => reports.waiting.push_back(other),
             }
         }
         for (port, cause) in spanning::handle(&mut self.ctx, reports) {
             self.err_disabling.handle(&mut self.ctx, err_disable::Event::Tree(port, cause));
+        }
+        if !access.is_empty() {
+            let outcome = self.access_control.handle_all(&mut self.ctx, access);
+            self.control_access(outcome);
         }
         if aggregation::refresh(&mut self.ctx) {
             // A port-channel came up or went down; once settled, nothing has changed.
@@ -575,6 +581,7 @@ impl Core {
             self.ctx.paths.record(),
             self.ctx.paths.err_disabled(),
             self.ctx.paths.secure_addresses(),
+            self.ctx.paths.admitted(),
             self.ctx.paths.running_config(),
             self.ctx.paths.namespace(),
             self.ctx.paths.run.join("plane-since"),

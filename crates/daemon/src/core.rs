@@ -6,6 +6,7 @@
 //! Invariant: results of a module for other modules (plane states, updates of the routing suite, answers to it) are
 //! passed on within the same call, so that no event finds modules that disagree.
 
+use crate::access_control::{self, AccessControl};
 use crate::access_lists::{AccessLists, minute_now};
 use crate::ageing::{FdbAgeing, Learned};
 use crate::announce;
@@ -69,6 +70,7 @@ pub(crate) struct Core {
     pub(crate) storm_control: StormControl,
     pub(crate) sflow: Sflow,
     pub(crate) port_security: PortSecurity,
+    pub(crate) access_control: AccessControl,
     pub(crate) ageing: FdbAgeing,
     pub(crate) resources: Resources,
     pub(crate) readiness: Readiness,
@@ -139,6 +141,7 @@ impl Core {
             ageing: FdbAgeing::new(&ctx),
             err_disabling: ErrDisabling::new(&mut ctx),
             port_security: PortSecurity::new(&mut ctx),
+            access_control: AccessControl::new(&mut ctx),
             ctx,
             following,
             fpm: Fpm::default(),
@@ -194,6 +197,7 @@ impl Core {
         self.storm_control.configure(&mut self.ctx);
         self.sflow.configure(&mut self.ctx);
         self.port_security.configure(&mut self.ctx);
+        self.access_control.configure(&mut self.ctx);
     }
 
     /// Carries out what port security has decided.
@@ -207,6 +211,27 @@ impl Core {
         for (port, cause) in outcome.shut {
             self.err_disable(port, cause);
         }
+    }
+
+    /// Carries out what the authenticator has decided: ports are locked or opened before its frames are sent.
+    pub(crate) fn control_access(&mut self, outcome: access_control::Outcome) {
+        if outcome.settle {
+            self.settle();
+        }
+        if !outcome.frames.is_empty() {
+            self.ctx.protocols.with(move |engine| {
+                outcome.frames.iter().for_each(|(port, frame)| engine.send(*port, frame));
+            });
+        }
+        for port in outcome.shut {
+            self.err_disable(port, ErrCause::SecurityViolation);
+        }
+    }
+    /// Handles answers of RADIUS servers; returns their number.
+    pub(crate) fn radius_events(&mut self) -> usize {
+        let (count, outcome) = self.access_control.receive(&mut self.ctx);
+        self.control_access(outcome);
+        count
     }
 
     /// Shuts a port down for a cause.
@@ -440,6 +465,10 @@ impl Core {
         if is_due(self.port_security.next_ms(&self.ctx)) && self.port_security.age(&mut self.ctx) {
             self.settle();
         }
+        if is_due(self.access_control.next_ms(&self.ctx)) {
+            let outcome = self.access_control.due(&mut self.ctx);
+            self.control_access(outcome);
+        }
         self.sflow.tick(&mut self.ctx);
         let mut over = self.storm_control.look(&mut self.ctx);
         over.extend(self.guard.look(&mut self.ctx));
@@ -497,6 +526,7 @@ impl Core {
             self.sflow.next_ms(ctx),
             self.guard.next_ms(ctx),
             self.port_security.next_ms(ctx),
+            self.access_control.next_ms(ctx),
             self.children.next_ms(ctx),
             self.time_servers.next_ms(ctx),
             self.resources.next_ms(ctx),

@@ -41,6 +41,7 @@ struct Sources {
     vrfs: Option<AsyncFd<OwnedFd>>,
     children: Option<AsyncFd<OwnedFd>>,
     relays: Option<AsyncFd<OwnedFd>>,
+    radius: Option<AsyncFd<OwnedFd>>,
     protocols: AsyncFd<OwnedFd>,
     /// Trapped frames, for protocols without a thread.
     frames: Option<AsyncFd<OwnedFd>>,
@@ -56,6 +57,7 @@ impl Sources {
             vrfs: core.ctx.kernel.vrf_event_fd().map(watch).transpose()?,
             children: core.children.fd().map(watch).transpose()?,
             relays: core.relaying.fd().map(watch).transpose()?,
+            radius: core.access_control.fd().map(watch).transpose()?,
             protocols: watch(core.ctx.protocols.fd())?,
             frames: core.ctx.protocols.frames_fd().map(watch).transpose()?,
             plane: core.ctx.plane.event_fd().map(watch).transpose()?,
@@ -151,6 +153,11 @@ async fn turn(shared: &Shared, events: &mut Events, sources: &Sources, signals: 
         }
         mut guard = ready(sources.relays.as_ref()) => {
             if core.borrow_mut().relay_events() == 0 {
+                guard.clear_ready();
+            }
+        }
+        mut guard = ready(sources.radius.as_ref()) => {
+            if core.borrow_mut().radius_events() == 0 {
                 guard.clear_ready();
             }
         }

@@ -252,6 +252,21 @@ impl Output {
     }
 }
 
+/// A secret of this process that nobody can guess. Where the kernel's generator cannot be read, it is made of the random keys
+/// of the standard library's hash tables.
+pub(crate) fn secret() -> [u8; 16] {
+    use std::hash::{BuildHasher, RandomState};
+    use std::io::Read;
+    let mut secret = [0; 16];
+    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut secret));
+    if read.is_err() {
+        for part in secret.chunks_mut(8) {
+            part.copy_from_slice(&RandomState::new().hash_one(0_u64).to_ne_bytes());
+        }
+    }
+    secret
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -139,6 +139,11 @@ impl Paths {
     pub fn err_disabled(&self) -> PathBuf {
         self.run.join("err-disabled.json")
     }
+    /// The hosts that the authenticator has let in.
+    #[must_use]
+    pub fn admitted(&self) -> PathBuf {
+        self.run.join("admitted.json")
+    }
     /// The learned addresses of ports with port security.
     #[must_use]
     pub fn secure_addresses(&self) -> PathBuf {

@@ -133,6 +133,7 @@ fn announce(ctx: &mut Context, report: &Report) {
         Report::Discovery(_)
         | Report::Snooping(_)
         | Report::Guard(_)
+        | Report::Access(_)
         | Report::Aggregation(_)
         | Report::ChannelRefused(..) => {}
         Report::Expired(ports) => {

@@ -38,6 +38,7 @@ pub fn check(
     }
     routed_channel(old, next, facts, identity)?;
     crate::port_security::check(next)?;
+    crate::dot1x::check(next)?;
     crate::monitor::check(next)?;
     crate::private_vlan::check(next)?;
     crate::layer3::check(old, next, facts, identity, &mut notices)?;

@@ -26,7 +26,7 @@ use lanyard_config::{Config, Interface, InterfaceName, StaticTarget, SwitchportM
 use lanyard_pipeline::state::{
     Delivery, FdbTarget, GlobalState, HookChoice, PlaneState, PortKind, PortState, VlanState,
 };
-use lanyard_types::{PortId, Tunnelled, VlanGuard, VlanId, VlanSet};
+use lanyard_types::{PortId, PortLock, Tunnelled, VlanGuard, VlanId, VlanSet};
 use std::collections::BTreeMap;
 
 /// The plane state for `config` with the netdevs in `facts`. `ports` has a number for each of
@@ -114,6 +114,7 @@ fn global(config: &Config) -> GlobalState {
     }
     discovery::overlay(config, &mut global);
     aggregation::overlay(config, &mut global);
+    crate::dot1x::global(config, &mut global);
     global
 }
 
@@ -134,7 +135,11 @@ fn switchport(config: &Config, name: &str, interface: &Interface, facts: &Facts)
     let link = facts.usable(name);
     let words = &interface.switchport;
     let plain = membership(words, config.tag_native);
-    let (membership, private) = private_vlan::membership(config, words, plain);
+    let (mut membership, mut private) = private_vlan::membership(config, words, plain);
+    if words.stages.guard.lock == PortLock::Closed {
+        // It receives in its VLAN, so that the stage `guard` judges what comes in, and nothing leaves by it.
+        (membership.tagged, membership.untagged, private) = (VlanSet::EMPTY, VlanSet::EMPTY, true);
+    }
     PortState {
         enabled: !interface.shutdown && link.is_some_and(LinkFacts::forwards),
         tpid: membership.tpid,

@@ -16,6 +16,7 @@ pub mod check;
 pub mod chip;
 pub mod compile;
 pub mod discovery;
+pub mod dot1x;
 pub mod err_disable;
 pub mod facts;
 pub mod flush;
@@ -46,6 +47,7 @@ mod switch;
 pub mod track;
 
 pub use ageing::Ageing;
+pub use dot1x::Admitted;
 pub use err_disable::ErrDisabled;
 pub use facts::{Facts, LinkFacts};
 pub use identity::Identity;

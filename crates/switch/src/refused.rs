@@ -72,6 +72,28 @@ pub enum Refused {
         /// The other instance.
         instance: String,
     },
+    /// A port cannot have access control.
+    #[error(
+        "{interface} cannot authenticate hosts, because {reason}; or enter `authentication port-control force-authorized`"
+    )]
+    AccessControl {
+        /// The port.
+        interface: String,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// Two RADIUS servers have the same address and port.
+    #[error("RADIUS servers {server} and {other} have the same address and port: {address}, {port}")]
+    RadiusTwice {
+        /// The server.
+        server: String,
+        /// The other one.
+        other: String,
+        /// The address.
+        address: std::net::IpAddr,
+        /// The port.
+        port: u16,
+    },
     /// A port with more configured secure addresses than its maximum.
     #[error(
         "{interface} has {count} secure addresses, and its maximum is {maximum}: raise `switchport port-security maximum`, or \

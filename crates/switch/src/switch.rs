@@ -7,6 +7,7 @@
 use crate::acls::{self, InForce};
 use crate::check;
 use crate::compile::{compile, lines_up, port_names};
+use crate::dot1x::Admitted;
 use crate::err_disable::ErrDisabled;
 use crate::facts::{Facts, LinkFacts};
 use crate::host_routes::Route;
@@ -70,6 +71,8 @@ pub struct Switch {
     err_disabled: ErrDisabled,
     /// The learned addresses of ports with port security.
     secure: SecureAddresses,
+    /// The ports that the authenticator has opened.
+    admitted: Admitted,
     /// The access lists of the plane state in force.
     acls: InForce,
     /// The local time, for time ranges; `None` until it has been set.
@@ -106,6 +109,7 @@ impl Switch {
             spanning: None,
             err_disabled: ErrDisabled::default(),
             secure: SecureAddresses::default(),
+            admitted: Admitted::default(),
             acls: found.acls.clone(),
             minute: None,
             found: None,
@@ -155,6 +159,15 @@ impl Switch {
     /// The same, for changes.
     pub const fn secure_mut(&mut self) -> &mut SecureAddresses {
         &mut self.secure
+    }
+    /// The ports that the authenticator has opened.
+    #[must_use]
+    pub const fn admitted(&self) -> &Admitted {
+        &self.admitted
+    }
+    /// Stores the ports that the authenticator has opened.
+    pub fn set_admitted(&mut self, admitted: Admitted) {
+        self.admitted = admitted;
     }
     /// Adds an address that the plane has learned; see [`SecureAddresses::insert`].
     pub fn add_secure(&mut self, name: &str, learned: Learned) -> bool {
@@ -295,7 +308,8 @@ impl Switch {
     /// The plane state of a plan, with the netdevs as they are now.
     #[must_use]
     pub fn compile(&self, plan: &Plan) -> PlaneState {
-        let mut state = compile(&plan.config, &self.facts, &plan.ports, &self.identity);
+        let effective = self.admitted.effective(&plan.config);
+        let mut state = compile(&effective, &self.facts, &plan.ports, &self.identity);
         rifs::compile(&plan.config, &self.facts, &plan.ports, &self.routers, &mut state);
         acls::overlay(&plan.config, &plan.ports, &self.acls, self.minute, &mut state);
         if let Some(spanning) = &plan.spanning {
@@ -307,6 +321,7 @@ impl Switch {
         let mut secure = self.secure.clone();
         secure.configure(&plan.config);
         secure.overlay(&plan.config, &plan.ports, &mut state);
+        self.admitted.overlay(&plan.config, &plan.ports, &mut state);
         state
     }
     /// Takes over the configuration of a plan that has been carried out.
@@ -338,7 +353,8 @@ impl Switch {
     /// The plane state of the running configuration.
     #[must_use]
     pub fn state(&self) -> PlaneState {
-        let mut state = compile(&self.config, &self.facts, &self.ports, &self.identity);
+        let effective = self.admitted.effective(&self.config);
+        let mut state = compile(&effective, &self.facts, &self.ports, &self.identity);
         rifs::compile(&self.config, &self.facts, &self.ports, &self.routers, &mut state);
         acls::overlay(&self.config, &self.ports, &self.acls, self.minute, &mut state);
         if let Some(spanning) = &self.spanning {
@@ -348,12 +364,13 @@ impl Switch {
         sflow::overlay(&self.config, &self.ports, &mut state);
         self.err_disabled.overlay(&self.ports, &mut state);
         self.secure.overlay(&self.config, &self.ports, &mut state);
+        self.admitted.overlay(&self.config, &self.ports, &mut state);
         state
     }
     /// VLAN interfaces whose line protocol is up.
     #[must_use]
     pub fn lines_up(&self) -> VlanSet {
-        lines_up(&self.config, &self.facts, &self.ports, &self.identity)
+        lines_up(&self.admitted.effective(&self.config), &self.facts, &self.ports, &self.identity)
     }
     /// The changes of carrier of VLAN interfaces that are due.
     #[must_use]

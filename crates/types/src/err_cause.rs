@@ -19,6 +19,9 @@ pub enum ErrCause {
     /// More ARP packets than `ip arp inspection limit` allows.
     #[serde(rename = "arp-inspection")]
     ArpInspection,
+    /// A second host at a port for one host that has to be authenticated.
+    #[serde(rename = "security-violation")]
+    SecurityViolation,
     /// More DHCP messages than `ip dhcp snooping limit rate` allows.
     #[serde(rename = "dhcp-rate-limit")]
     DhcpRateLimit,
@@ -31,6 +34,7 @@ impl ErrCause {
         Self::BpduGuard,
         Self::DhcpRateLimit,
         Self::PsecureViolation,
+        Self::SecurityViolation,
         Self::StormControl,
     ];
 
@@ -41,6 +45,7 @@ impl ErrCause {
             Self::BpduGuard => "bpduguard",
             Self::StormControl => "storm-control",
             Self::PsecureViolation => "psecure-violation",
+            Self::SecurityViolation => "security-violation",
             Self::ArpInspection => "arp-inspection",
             Self::DhcpRateLimit => "dhcp-rate-limit",
         }
@@ -54,6 +59,7 @@ impl ErrCause {
         match self {
             Self::BpduGuard => "Enable timer to recover from BPDU Guard error",
             Self::StormControl => "Enable timer to recover from storm-control error",
+            Self::SecurityViolation => "Enable timer to recover from 802.1x violation error",
             Self::PsecureViolation => "Enable timer to recover from psecure violation error",
             Self::ArpInspection => "Enable timer to recover from arp inspection error disable state",
             Self::DhcpRateLimit => "Enable timer to recover from dhcp-rate-limit error",

@@ -1,8 +1,8 @@
 //! The commands of exec mode except `show`.
 
 use super::{
-    access, access_list, aggregation, archive, discovery, files, guard, line, need, port_security, session,
-    show, show_ip, show_stp, snooping, vrf,
+    access, access_list, aggregation, archive, discovery, dot1x, files, guard, line, need, port_security,
+    session, show, show_ip, show_stp, snooping, vrf,
 };
 use crate::args::{Args, Kind, MAX_WORD};
 use crate::backend::{MacFilter, Refusal};
@@ -80,6 +80,7 @@ const PING: Node = kw("ping", "Send echo messages").then(&[
 const CLEAR: Node = kw("clear", "Reset functions").privileged().then(&[
     access_list::CLEAR,
     show_ip::CLEAR_ARP,
+    dot1x::CLEAR,
     discovery::CLEAR_CDP,
     archive::CLEAR_LOCK,
     kw("counters", "Clear counters on one or all interfaces").exec(clear_counters).then(&[arg(

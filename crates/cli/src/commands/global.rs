@@ -1,9 +1,9 @@
 //! Global configuration: the tables of its lines, in the order in which the running configuration has them.
 
 use super::{
-    aaa, access, access_list, access_parts, aggregation, banner, discovery, errdisable, forwarding, fpm,
-    guard, interface, interface_names, line, location, logging, mac, monitor, need, ntp, platform, route,
-    sflow, snooping, spanning_tree, ssh, track, vlan, vrf,
+    aaa, access, access_list, access_parts, aggregation, banner, discovery, dot1x, errdisable, forwarding,
+    fpm, guard, interface, interface_names, line, location, logging, mac, monitor, need, ntp, platform,
+    radius, route, sflow, snooping, spanning_tree, ssh, track, vlan, vrf,
 };
 use crate::args::{Args, Form, Kind, MAX_WORD, short};
 use crate::backend::Refusal;
@@ -33,6 +33,8 @@ pub const BEFORE: &[&[Line<Config>]] = &[
     location::LINES,
     snooping::GLOBAL,
     guard::GLOBAL,
+    dot1x::GLOBAL,
+    radius::GLOBAL,
     aggregation::GLOBAL,
     access_parts::LINES,
     access_list::LINES,
@@ -42,6 +44,7 @@ pub const BEFORE: &[&[Line<Config>]] = &[
 pub const AFTER: &[&[Line<Config>]] = &[
     access_parts::FILTERS,
     guard::AFTER,
+    radius::AFTER,
     monitor::LINES,
     sflow::LINES,
     route::ROUTES,

@@ -10,6 +10,7 @@ pub(crate) mod aggregation;
 mod archive;
 pub(crate) mod banner;
 mod discovery;
+mod dot1x;
 mod errdisable;
 mod exec;
 mod files;
@@ -31,6 +32,7 @@ mod ntp;
 mod platform;
 mod port_security;
 mod private_vlan;
+pub(crate) mod radius;
 mod route;
 mod session;
 mod sflow;
@@ -72,7 +74,7 @@ pub const FEATURES: &[Feature] = &[storm_control::FEATURE, l2protocol_tunnel::FE
 
 /// Lines of switch ports in files of their own, which the running configuration prints before those of features.
 pub const PORT_LINES: &[&[Line<lanyard_config::Interface>]] =
-    &[private_vlan::PORT, port_security::LINES, guard::PORT];
+    &[private_vlan::PORT, port_security::LINES, dot1x::PORT, dot1x::PORT_MORE, guard::PORT];
 
 /// Lines of VLAN interfaces in a file of their own.
 pub const SVI_LINES: &[Line<lanyard_config::Interface>] = private_vlan::SVI;
@@ -111,6 +113,8 @@ pub struct Trees {
     pub line: &'static [Node],
     /// `(conf-ssh-pubkey)#`.
     pub ssh_keys: &'static [Node],
+    /// `(config-radius-server)#`.
+    pub radius_server: &'static [Node],
 }
 
 /// The trees, made from the tables of lines at the first use.
@@ -125,6 +129,8 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         platform::GROUPS,
         snooping::GROUPS,
         guard::GROUPS,
+        dot1x::GROUPS,
+        radius::GROUPS,
         ssh::GROUPS,
         logging::GROUPS,
         ntp::GROUPS,
@@ -143,6 +149,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         location::PORT_GROUPS,
         snooping::PORT_GROUPS,
         guard::PORT_GROUPS,
+        dot1x::PORT_GROUPS,
         aggregation::PORT_GROUPS,
         port_security::GROUPS,
         sflow::PORT_GROUPS,
@@ -168,6 +175,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         civic_location: whole(Branch::root(), &location::elements()),
         line: whole(branch(&[], &[line::LINES]), &[]),
         ssh_keys: whole(branch(&[], &[ssh::KEYS]), &[]),
+        radius_server: whole(branch(radius::SERVER_GROUPS, &[radius::SERVER]), &[]),
     }
 });
 
@@ -249,6 +257,7 @@ fn own_tree(at: &ConfigMode) -> Option<&'static [Node]> {
         ConfigMode::CivicLocation(_) => Some(TREES.civic_location),
         ConfigMode::Line(_) => Some(TREES.line),
         ConfigMode::SshKeys(_) => Some(TREES.ssh_keys),
+        ConfigMode::RadiusServer(_) => Some(TREES.radius_server),
     }
 }
 

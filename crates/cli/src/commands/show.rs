@@ -3,7 +3,7 @@
 
 use super::shared::{get_interfaces, unknown};
 use super::{
-    access, access_list, aggregation, archive, discovery, errdisable, fpm, location, monitor, need,
+    access, access_list, aggregation, archive, discovery, dot1x, errdisable, fpm, location, monitor, need,
     platform as chip, port_security, sflow, show_access, show_ip, show_stp, system,
 };
 use crate::args::{Args, Kind, short};
@@ -23,15 +23,18 @@ const INTERFACE: Node = arg(Kind::Interface, "Interface");
 
 /// `show ...`, without the commands of [`crate::commands::FEATURES`].
 pub const TREE: Node = kw("show", "Show running system information").then(&[
+    dot1x::SHOW_AAA,
     access_list::SHOW,
     archive::SHOW_ARCHIVE,
     show_ip::ARP,
+    dot1x::SHOW_AUTHENTICATION,
     discovery::SHOW_CDP,
     system::CLOCK,
     kw("configuration", "Configuration details").then(&[
         archive::SHOW_LOCK,
         kw("sessions", "Configuration sessions that are pending").exec(sessions),
     ]),
+    dot1x::SHOW_DOT1X,
     errdisable::SHOW,
     fpm::SHOW,
     kw("history", "Display the session command history").exec(history),
@@ -44,6 +47,7 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
     discovery::SHOW_LLDP,
     location::SHOW,
     system::LOGGING,
+    dot1x::SHOW_MAB,
     kw("mac", "MAC configuration").then(&[MAC]),
     monitor::SHOW,
     super::ntp::SHOW,

@@ -4,6 +4,7 @@ mod access;
 pub mod aggregation;
 mod change;
 pub mod discovery;
+pub mod dot1x;
 mod fpm;
 pub mod guard;
 mod interface;

@@ -396,6 +396,68 @@ impl lanyard_cli::backend::Guard for Fake {
     }
 }
 
+impl lanyard_cli::backend::AccessControl for Fake {
+    fn access_control(&mut self) -> view::AccessControl {
+        let port = |interface: &str, mab: bool| view::AccessPort {
+            interface: interface.into(),
+            port_control: "auto",
+            host_mode: if mab { "multi-auth" } else { "single-host" },
+            authorized: !mab,
+            vlan: if mab { 10 } else { 20 },
+            authenticator: !mab,
+            mab,
+            periodic: mab,
+            reauthenticate_s: Some(3600),
+            quiet_period_s: 60,
+            tx_period_s: 30,
+            supp_timeout_s: 30,
+            max_req: 2,
+            max_reauth_req: 2,
+            dropped: 7,
+        };
+        let session = |interface: &str, mac: &str, id: u8, mab: bool| view::AuthenticationSession {
+            interface: interface.into(),
+            mac: mac.parse().expect("a MAC address"),
+            session_id: format!("0A000001000000{id:02}"),
+            method: if mab { "mab" } else { "dot1x" },
+            status: if mab { "failed" } else { "authorized" },
+            authorized_by: (!mab).then_some("dot1x"),
+            vlan: (!mab).then_some(20),
+            user: if mab { String::new() } else { "alice".into() },
+            age_s: 12,
+            timeout_s: (!mab).then_some(3588),
+            timeout_action: "reauthenticate",
+        };
+        view::AccessControl {
+            system_auth_control: true,
+            ports: vec![port("eth1", false), port("eth2", true)],
+            sessions: vec![
+                session("eth1", "0200.0000.0001", 1, false),
+                session("eth2", "0200.0000.0002", 2, true),
+            ],
+            servers: vec![view::RadiusServerView {
+                address: "10.0.0.9".into(),
+                auth_port: 1812,
+                state: "up",
+                requests: 9,
+                retransmissions: 1,
+                timeouts: 0,
+                accepts: 3,
+                rejects: 1,
+                challenges: 5,
+                invalid: 0,
+            }],
+        }
+    }
+    fn clear_authentications(
+        &mut self,
+        filter: &lanyard_cli::backend::AuthenticationFilter,
+    ) -> Result<(), Refusal> {
+        self.cleared.push(format!("authentications {filter:?}"));
+        Ok(())
+    }
+}
+
 impl Neighbors for Fake {
     fn neighbors(&mut self, family: Family, _: Option<&str>) -> Result<view::Neighbors, Refusal> {
         let address = if family == Family::V4 { "10.0.0.1" } else { "2001:db8::1" };

@@ -8,6 +8,7 @@
 //!
 //! A protocol implements [`Protocol`] and is a field of [`Engine`]. Read [`trees`] for one.
 
+mod access;
 pub(crate) mod aggregation;
 pub(crate) mod discovery;
 pub(crate) mod guard;
@@ -21,6 +22,7 @@ pub(crate) mod work;
 use crate::clock::Clock;
 use crate::faults;
 use crate::os;
+use access::Access;
 use aggregation::Aggregation;
 use discovery::LinkDiscovery;
 use guard::Guard;
@@ -51,6 +53,7 @@ pub(crate) struct Engine {
     pub(crate) discovery: LinkDiscovery,
     pub(crate) snooping: Snooping,
     pub(crate) guard: Guard,
+    access: Access,
     pub(crate) aggregation: Aggregation,
     plane: Box<dyn ProtocolPlane>,
     clock: Clock,
@@ -61,7 +64,8 @@ pub(crate) struct Engine {
 impl Engine {
     /// Lets the protocols do the work that is due and the work caused by frames and jobs.
     pub(crate) fn act(&mut self) {
-        let Self { trees, discovery, snooping, guard, aggregation, plane, clock, reports, bell } = self;
+        let Self { trees, discovery, snooping, guard, access, aggregation, plane, clock, reports, bell } =
+            self;
         let mut io = Io { clock, plane: &mut **plane, reports };
         aggregation.act(&mut io);
         trees.act(&mut io);
@@ -72,6 +76,7 @@ impl Engine {
         }
         snooping.act(&mut io);
         guard.act(&mut io);
+        access.act(&mut io);
         if !reports.is_empty() {
             // Management reads the bell before it takes the reports.
             let _ = bell.write(1);
@@ -102,6 +107,10 @@ impl Engine {
         let Self { aggregation, plane, clock, reports, .. } = self;
         (aggregation, Io { clock, plane: &mut **plane, reports })
     }
+    /// Sends a frame by a port, unchanged. A port that refuses it has no link.
+    pub(crate) fn send(&mut self, port: PortId, frame: &[u8]) {
+        let _ = self.plane.inject(port, frame);
+    }
     /// Milliseconds since the machine was started.
     pub(crate) fn now(&self) -> u64 {
         self.clock.boot_ms()
@@ -112,7 +121,7 @@ impl Engine {
     }
     /// Handles waiting frames and does the work that is due; returns the number of frames.
     fn turn(&mut self) -> usize {
-        let Self { trees, discovery, snooping, guard, aggregation, plane, clock, .. } = self;
+        let Self { trees, discovery, snooping, guard, access, aggregation, plane, clock, .. } = self;
         let now = clock.boot_ms();
         let count = plane.poll_traps(&mut |Trapped { port, reason, frame }| {
             if aggregation.takes(reason.group()) {
@@ -126,6 +135,8 @@ impl Engine {
                 discovery.handle_frame(now, port, &frame);
             } else if snooping.takes(reason.group()) {
                 snooping.handle_frame(now, port, &frame);
+            } else if access.takes(reason) {
+                access.handle_trapped(port, reason, &frame);
             } else if guard.takes(reason.group()) {
                 guard.handle_trapped(now, port, reason, &frame);
             }
@@ -198,6 +209,7 @@ impl Protocols {
             discovery,
             snooping,
             guard,
+            access: Access::default(),
             aggregation,
             plane: part,
             clock,

@@ -75,6 +75,15 @@ pub(crate) enum GuardEvent {
     NotKept(String),
 }
 
+/// What hosts at ports with access control do.
+#[derive(Debug)]
+pub(crate) enum AccessEvent {
+    /// A frame for the PAE group address, without a tag.
+    Eapol(PortId, Vec<u8>),
+    /// The plane has dropped a frame of this host.
+    Host(PortId, MacAddr),
+}
+
 /// A report of a protocol to management.
 #[derive(Debug)]
 pub(crate) enum Report {
@@ -91,6 +100,8 @@ pub(crate) enum Report {
     Snooping(SnoopingEvent),
     /// First-hop security: an event.
     Guard(GuardEvent),
+    /// Access control of ports: an event.
+    Access(AccessEvent),
     /// The watchdog has blocked these ports.
     Expired(Vec<PortId>),
     /// The plane refused the state of a port, for this reason.

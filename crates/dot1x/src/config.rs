@@ -1,0 +1,181 @@
+//! The configuration of the authenticator. The defaults are those of IOS.
+
+use lanyard_types::{MacAddr, PortId, VlanId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+
+/// `authentication port-control`: who decides whether a port is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Control {
+    /// It is open for all.
+    #[default]
+    ForceAuthorized,
+    /// It is closed for all.
+    ForceUnauthorized,
+    /// The server.
+    Auto,
+}
+
+/// `authentication host-mode`: whom an authenticated host opens the port for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum HostMode {
+    /// For itself; a second host violates the mode.
+    #[default]
+    Single,
+    /// For all hosts.
+    Multi,
+    /// For itself; each further host has to be authenticated.
+    MultiAuth,
+}
+
+/// `authentication violation`: what happens when a second host is seen at a port for one host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Violation {
+    /// The port is shut down.
+    #[default]
+    Shutdown,
+    /// The frames of the second host are dropped, and it is logged.
+    Restrict,
+    /// They are dropped.
+    Protect,
+}
+
+/// `authentication timer reauthenticate`: when a host is authenticated again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reauthenticate {
+    /// After as many seconds.
+    After(u32),
+    /// After the seconds that the server names (Session-Timeout).
+    Server,
+}
+
+impl Default for Reauthenticate {
+    fn default() -> Self {
+        Self::After(3600)
+    }
+}
+
+/// `authentication event fail action`: what happens after the server has rejected a host that speaks 802.1X.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Fail {
+    /// It has to wait, and may try again.
+    #[default]
+    Restart,
+    /// The next method is tried.
+    NextMethod,
+    /// It is let into a VLAN, after as many attempts more.
+    Authorize(VlanId, u8),
+}
+
+/// The configuration of a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // lines of the configuration
+pub struct PortConfig {
+    /// Its name, for the server.
+    pub name: String,
+    /// Its number, for the server.
+    pub number: u32,
+    /// It can receive and send.
+    pub up: bool,
+    /// Who decides.
+    pub control: Control,
+    /// Whom a host opens the port for.
+    pub host_mode: HostMode,
+    /// What a second host causes.
+    pub violation: Violation,
+    /// 802.1X is spoken (`dot1x pae authenticator`).
+    pub eap: bool,
+    /// Hosts that do not speak 802.1X are authenticated by their MAC address (`mab`).
+    pub mab: bool,
+    /// MAC authentication bypass is tried first.
+    pub mab_first: bool,
+    /// When hosts are authenticated again; `None`: never.
+    pub periodic: Option<Reauthenticate>,
+    /// After a failure, the time until a host that speaks 802.1X may try again (quietPeriod), in milliseconds.
+    pub quiet_ms: u64,
+    /// The same for other hosts.
+    pub restart_ms: u64,
+    /// The time between two requests for an identity (txPeriod), in milliseconds.
+    pub tx_ms: u64,
+    /// The time that a host has for an answer (suppTimeout), in milliseconds.
+    pub supplicant_ms: u64,
+    /// The most repetitions of a request (maxReq).
+    pub max_req: u8,
+    /// The most repetitions of a request for an identity (reAuthMax).
+    pub max_reauth_req: u8,
+    /// What a rejection causes.
+    pub fail: Fail,
+    /// The VLAN of hosts that no method can authenticate.
+    pub no_response: Option<VlanId>,
+    /// The VLAN of hosts while no server answers.
+    pub server_dead: Option<VlanId>,
+    /// Hosts in that VLAN are authenticated once a server answers.
+    pub reinitialize: bool,
+}
+
+impl Default for PortConfig {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            number: 0,
+            up: false,
+            control: Control::default(),
+            host_mode: HostMode::default(),
+            violation: Violation::default(),
+            eap: false,
+            mab: false,
+            mab_first: false,
+            periodic: None,
+            quiet_ms: 60_000,
+            restart_ms: 60_000,
+            tx_ms: 30_000,
+            supplicant_ms: 30_000,
+            max_req: 2,
+            max_reauth_req: 2,
+            fail: Fail::default(),
+            no_response: None,
+            server_dead: None,
+            reinitialize: false,
+        }
+    }
+}
+
+/// A RADIUS server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// Its address and port.
+    pub address: SocketAddr,
+    /// The shared secret.
+    pub key: Vec<u8>,
+    /// The time for an answer, in milliseconds.
+    pub timeout_ms: u64,
+    /// The most repetitions of a request.
+    pub retransmit: u8,
+}
+
+/// What servers are told about the switch (RFC 2865, 5.4 and 5.32).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Nas {
+    /// Its name.
+    pub identifier: String,
+    /// The address from which it asks.
+    pub address: Option<Ipv4Addr>,
+    /// Its MAC address, which is also the source of its EAPOL frames.
+    pub mac: MacAddr,
+}
+
+/// The configuration of the authenticator.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Config {
+    /// The ports with access control.
+    pub ports: BTreeMap<PortId, PortConfig>,
+    /// The servers, in the order in which they are asked.
+    pub servers: Vec<Server>,
+    /// How long a server that has not answered is left alone, in milliseconds.
+    pub deadtime_ms: u64,
+    /// The VLANs that a server may assign, by number and name.
+    pub vlans: BTreeMap<VlanId, String>,
+    /// The switch.
+    pub nas: Nas,
+}
