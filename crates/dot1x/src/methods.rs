@@ -426,6 +426,8 @@ impl Authenticator {
                     session.due_ms = Some(now + wait_ms);
                     return self.send(key);
                 }
+                // A host that does not answer any more has left: its next attempt is a first one.
+                session.failures = 0;
                 if session.state == State::Request || session.grant.is_some() {
                     self.report(now, key, Method::Dot1x, false);
                 }
@@ -445,6 +447,11 @@ impl Authenticator {
                     }
                     None => {}
                 }
+            }
+            // A host that has been rejected is asked again, and its rejections count further.
+            State::Held if session.failures > 0 && config.eap => {
+                session.tried = vec![Method::Dot1x];
+                self.connect(now, key);
             }
             State::Held => self.remove(now, key),
             State::Response | State::Mab => session.due_ms = None,
