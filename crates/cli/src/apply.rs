@@ -148,7 +148,7 @@ impl Applied {
         let Err(mut failure) = result else { return };
         let list = words(line).unwrap_or_default();
         if leads_to_mode(&list) {
-            self.mode = ConfigMode::Global;
+            self.mode = std::mem::replace(&mut self.mode, ConfigMode::Global).behind_refused(&list);
             self.section = Some((number, RefusedSection::of(line)));
         } else if let ConfigMode::Interface { names, .. } = &self.mode
             && is_safety(&list)
@@ -213,15 +213,10 @@ pub fn run_parsed(
     let first = words.first().map_or(0, |word| word.at);
     let leaves = !parsed.exec && matches!(parsed.args.words.first(), Some(&"end" | &"exit"));
     if leaves {
-        *mode = match std::mem::replace(mode, ConfigMode::Global) {
-            ConfigMode::Vrf { name, family: Some(_) } if parsed.args.words.first() == Some(&"exit") => {
-                ConfigMode::Vrf { name, family: None }
-            }
-            ConfigMode::SshKeys(Some(_)) if parsed.args.words.first() == Some(&"exit") => {
-                ConfigMode::SshKeys(None)
-            }
-            _ => ConfigMode::Global,
-        };
+        let left = std::mem::replace(mode, ConfigMode::Global);
+        if parsed.args.words.first() == Some(&"exit") {
+            *mode = left.outer();
+        }
         return Ok(Vec::new());
     }
     if let Run::Exec(_) = parsed.run {

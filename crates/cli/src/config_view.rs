@@ -1,8 +1,10 @@
 //! Views that are made from the configuration, or from the configuration and the state of the interfaces.
 
 mod layer3;
+mod qos;
 
 pub use layer3::*;
+pub use qos::*;
 
 use crate::view::{Counters, InterfaceKind, InterfaceView, Interfaces, VlanEntry, VlanPort, VlanTable};
 use lanyard_config::{Config, Interface, InterfaceName, Role, SwitchportMode, Voice};

@@ -56,6 +56,15 @@ pub fn pages() -> Vec<Page> {
         ),
         page("time-range.md", "Time range configuration", TIME_RANGE, "", &own(trees.time_range)),
         page("access-map.md", "VLAN map configuration", ACCESS_MAP, "", &own(trees.access_map)),
+        page("class-map.md", "Class map configuration", CLASS_MAP, "", &own(trees.class_map)),
+        page("policy-map.md", "Policy map configuration", POLICY_MAP, "", &own(trees.policy_map)),
+        page(
+            "policy-map-class.md",
+            "Class configuration in a policy map",
+            POLICY_CLASS,
+            "",
+            &own(trees.policy_class),
+        ),
         page(
             "civic-location.md",
             "Civic location configuration",
@@ -108,6 +117,12 @@ const SERVICE_GROUP: &str =
 const TIME_RANGE: &str = "Entered by `time-range NAME`; prompt `HOSTNAME(config-time-range)#`.";
 const ACCESS_MAP: &str =
     "Entered by `vlan access-map NAME [SEQUENCE]`; prompt `HOSTNAME(config-access-map)#`.";
+const CLASS_MAP: &str = "Entered by `class-map [match-all|match-any] NAME`; prompt `HOSTNAME(config-cmap)#`. \
+    [qos.md](../qos.md) describes class maps.";
+const POLICY_MAP: &str = "Entered by `policy-map NAME`; prompt `HOSTNAME(config-pmap)#`. [qos.md](../qos.md) describes \
+    policy maps.";
+const POLICY_CLASS: &str = "Entered by `class NAME` in a policy map; prompts `HOSTNAME(config-pmap-c)#` and, after `police` \
+    without an action, `HOSTNAME(config-pmap-c-police)#`. [qos.md](../qos.md) describes the actions.";
 const SESSION: &str = "Entered by `configure session NAME`; prompt `HOSTNAME(config-s-NAME)#`. All configuration \
     commands work as usual and take effect together at `commit`, or never. A session is the list of the lines \
     entered in it: they are applied to the running configuration as it is at `commit`. `end` and `exit` leave it \
@@ -182,8 +197,12 @@ fn rows(node: &Node, before: &str, configures: bool, text: &mut String) {
 
 /// An option with its arguments.
 fn chain(node: &Node) -> String {
-    match node.next.first() {
-        Some(next) => format!("{} {}", node.label(), chain(next)),
-        None => node.label(),
+    match node.next {
+        [] => node.label(),
+        [next] => format!("{} {}", node.label(), chain(next)),
+        several => {
+            let several: Vec<String> = several.iter().map(chain).collect();
+            format!("{} {{{}}}", node.label(), several.join("\\|"))
+        }
     }
 }

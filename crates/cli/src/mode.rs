@@ -2,6 +2,7 @@
 //!
 //! `commands::root` has the trees that parse a line in each mode.
 
+use crate::line::Word;
 use lanyard_acl::Kind;
 use lanyard_config::InterfaceName;
 use lanyard_config::access::{LEVEL_USER, LineRange};
@@ -43,6 +44,14 @@ pub enum ConfigMode {
     TimeRange(String),
     /// `vlan access-map`: name and sequence number.
     AccessMap(String, u32),
+    /// `class-map`, by name.
+    ClassMap(String),
+    /// `policy-map`, by name.
+    PolicyMap(String),
+    /// `class` in a policy map: the names of both.
+    PolicyClass(String, String),
+    /// `police` in a class of a policy map: the names of both.
+    Policer(String, String),
     /// `location civic-location`, by number.
     CivicLocation(u16),
     /// `line console 0`, `line vty`.
@@ -90,11 +99,37 @@ impl ConfigMode {
             Self::ServiceGroup(_) => "-service-group",
             Self::TimeRange(_) => "-time-range",
             Self::AccessMap(..) => "-access-map",
+            Self::ClassMap(_) => "-cmap",
+            Self::PolicyMap(_) => "-pmap",
+            Self::PolicyClass(..) => "-pmap-c",
+            Self::Policer(..) => "-pmap-c-police",
             Self::CivicLocation(_) => "-civic",
             Self::Line(_) => "-line",
             Self::SshKeys(None) => "-ssh-pubkey",
             Self::SshKeys(Some(_)) => "-ssh-pubkey-user",
             Self::RadiusServer(_) => "-radius-server",
+        }
+    }
+    /// The mode to which `exit` leads.
+    #[must_use]
+    pub fn outer(self) -> Self {
+        match self {
+            Self::Vrf { name, family: Some(_) } => Self::Vrf { name, family: None },
+            Self::SshKeys(Some(_)) => Self::SshKeys(None),
+            Self::PolicyClass(policy, _) => Self::PolicyMap(policy),
+            Self::Policer(policy, class) => Self::PolicyClass(policy, class),
+            _ => Self::Global,
+        }
+    }
+    /// The mode behind a refused line that leads to a mode, which was entered in this one: the next class of a policy map stands
+    /// behind a refused one.
+    pub(crate) fn behind_refused(self, words: &[Word<'_>]) -> Self {
+        let is_class = words.first().is_some_and(|word| word.text.eq_ignore_ascii_case("class"));
+        match self {
+            Self::PolicyMap(policy) | Self::PolicyClass(policy, _) | Self::Policer(policy, _) if is_class => {
+                Self::PolicyMap(policy)
+            }
+            _ => Self::Global,
         }
     }
     /// The lines that lead to this mode from global configuration mode.
@@ -118,6 +153,10 @@ impl ConfigMode {
             Self::ServiceGroup(name) => Some(format!("object-group service {name}")),
             Self::TimeRange(name) => Some(format!("time-range {name}")),
             Self::AccessMap(name, seq) => Some(format!("vlan access-map {name} {seq}")),
+            Self::ClassMap(name) => Some(format!("class-map {name}")),
+            Self::PolicyMap(name) | Self::PolicyClass(name, _) | Self::Policer(name, _) => {
+                Some(format!("policy-map {name}"))
+            }
             Self::CivicLocation(number) => Some(format!("location civic-location identifier {number}")),
             Self::Line(range) => Some(range.words()),
             Self::SshKeys(_) => Some("ip ssh pubkey-chain".into()),

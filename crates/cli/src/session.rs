@@ -223,7 +223,7 @@ impl Session {
         if leads_to_mode(words) {
             self.section = Some(RefusedSection::of(line));
             if let Mode::Config { at, .. } = &mut self.state.mode {
-                *at = ConfigMode::Global;
+                *at = std::mem::replace(at, ConfigMode::Global).behind_refused(words);
             }
             return outcome;
         }
@@ -498,6 +498,9 @@ fn recorded(mode: &ConfigMode, line: &str) -> Vec<String> {
         return ["ip ssh pubkey-chain", &format!(" username {user}"), &format!("  {line}")]
             .map(str::to_owned)
             .to_vec();
+    }
+    if let ConfigMode::PolicyClass(policy, class) | ConfigMode::Policer(policy, class) = mode {
+        return vec![format!("policy-map {policy}"), format!(" class {class}"), format!("  {line}")];
     }
     let entries: Vec<String> = match mode {
         ConfigMode::Interface { names, .. } => names.iter().filter_map(|name| single(name).entry()).collect(),

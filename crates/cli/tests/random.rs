@@ -33,6 +33,13 @@ fn lead(n: usize) -> (&'static str, ConfigMode) {
         16 => ("ip ssh pubkey-chain\n username ann", ConfigMode::SshKeys(Some("ann".into()))),
         14 => ("line vty 2 7", ConfigMode::Line(LineRange::Vty(2, 7))),
         15 => ("line vty 0 15", ConfigMode::Line(LineRange::Vty(0, 15))),
+        17 => ("class-map match-any red", ConfigMode::ClassMap("red".into())),
+        18 => ("policy-map blue-2", ConfigMode::PolicyMap("blue-2".into())),
+        19 => ("policy-map red\n class red", ConfigMode::PolicyClass("red".into(), "red".into())),
+        20 => (
+            "policy-map v.3\n class class-default",
+            ConfigMode::PolicyClass("v.3".into(), "class-default".into()),
+        ),
         13 => ("spanning-tree mst configuration", ConfigMode::Mst),
         _ => ("", ConfigMode::Global),
     }
@@ -42,9 +49,14 @@ fn lead(n: usize) -> (&'static str, ConfigMode) {
 fn config() -> impl Strategy<Value = Config> {
     (any::<u64>(), 1usize..40).prop_map(|(seed, sections)| {
         let mut pick = picks(seed);
-        let mut lines = vec!["vrf definition red".to_owned(), "vrf definition blue-2".to_owned()];
+        let mut lines = vec![
+            "class-map red".to_owned(),
+            "policy-map red".to_owned(),
+            "vrf definition red".to_owned(),
+            "vrf definition blue-2".to_owned(),
+        ];
         for _ in 0..sections {
-            let (head, mode) = lead(pick(22));
+            let (head, mode) = lead(pick(27));
             lines.push(head.to_owned());
             for _ in 0..pick(12) {
                 let no = ["", "", "", "", "no ", "default "][pick(6)];
@@ -305,6 +317,24 @@ const WORDS: &[&str] = &[
     "exact-route",
     "arp-cache",
     "neighbors",
+    "class-map",
+    "policy-map",
+    "class",
+    "match",
+    "dscp",
+    "police",
+    "cir",
+    "1000000",
+    "bandwidth",
+    "percent",
+    "remaining",
+    "shape",
+    "average",
+    "service-policy",
+    "input",
+    "output",
+    "mls",
+    "qos",
 ];
 
 fn line() -> impl Strategy<Value = String> {
@@ -337,6 +367,9 @@ const LEADS: &[&str] = &[
     "interface eth0.100",
     "encapsulation dot1q 100",
     "vrf definition red",
+    "class-map match-any red",
+    "policy-map red",
+    "class red",
     "track 1 interface eth0 line-protocol",
     "end",
     "disable",

@@ -11,7 +11,7 @@ use lanyard_config::{Config, InterfaceName};
 use lanyard_types::VlanSet;
 
 /// The objects that lines refer to: VRFs and a routed port.
-const BASE: &str = "ip access-list standard red\nip access-list standard blue-2\nvrf definition red\nvrf definition blue-2\nvrf definition v.3\nvlan 10\ninterface xe7\n no switchport\ntrack 1 interface xe7 line-protocol\n";
+const BASE: &str = "ip access-list standard red\nip access-list standard blue-2\nvrf definition red\nvrf definition blue-2\nvrf definition v.3\nvlan 10\ninterface xe7\n no switchport\ntrack 1 interface xe7 line-protocol\nclass-map match-all red\nclass-map match-any blue-2\npolicy-map red\n class red\n  police 1000000\npolicy-map blue-2\n class blue-2\n  set dscp ef\n";
 
 /// Every mode, and the lines that lead to it in states in which it accepts different lines.
 fn modes() -> Vec<(ConfigMode, &'static [&'static str])> {
@@ -33,6 +33,16 @@ fn modes() -> Vec<(ConfigMode, &'static [&'static str])> {
         ),
         (ConfigMode::Vlan(VlanSet::EMPTY), &["vlan 11", "vlan 11\n private-vlan primary"]),
         (ConfigMode::Mst, &["spanning-tree mst configuration"]),
+        (ConfigMode::ClassMap("voice".into()), &["class-map match-any voice"]),
+        (ConfigMode::PolicyMap("edge".into()), &["policy-map edge"]),
+        (
+            ConfigMode::PolicyClass("edge".into(), "red".into()),
+            &[
+                "policy-map edge\n class red",
+                "policy-map edge\n class red\n  police 1000000 8000",
+                "policy-map edge\n class class-default\n  shape average 1000000",
+            ],
+        ),
         (ConfigMode::Line(LineRange::Vty(0, 4)), &["line vty 0 4"]),
         (ConfigMode::SshKeys(Some("ann".into())), &["ip ssh pubkey-chain\n username ann"]),
         (ConfigMode::Line(LineRange::Console), &["line console 0", "line vty 3 9"]),

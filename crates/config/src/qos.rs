@@ -69,7 +69,8 @@ pub struct Criterion {
     pub of: Match,
 }
 
-/// What a `match` line compares.
+/// What a `match` line compares. A configuration has few, so the size does not matter.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Match {
     /// `any`: every frame.
@@ -237,6 +238,17 @@ pub struct Police {
     /// `violate-action`; `None` means the exceed action. With it, or with PIR, there are three colours.
     pub violate: Option<PoliceAction>,
 }
+
+/// The most values of a `match dscp`, `match precedence` or `match cos` line.
+pub const MAX_MATCH_VALUES: usize = 8;
+/// The longest queue that is limited in frames.
+pub const MAX_QUEUE_PACKETS: u16 = 8192;
+/// The shortest queue that is limited in bytes: it holds a frame of any usual size.
+pub const MIN_QUEUE_BYTES: u32 = 2_000;
+/// The longest queue that is limited in bytes.
+pub const MAX_QUEUE_BYTES: u32 = 512_000_000;
+/// The highest `bandwidth remaining ratio`.
+pub const MAX_QOS_RATIO: u16 = 1_000;
 
 /// An action of a policer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -214,6 +214,7 @@ fn can_join(
     if name.channel().is_some() || matches!(name, InterfaceName::Vlan(_)) {
         return Err(format!("Command rejected: {name} is no physical port.").into());
     }
+    super::qos::may_join(interface, name)?;
     let layer =
         |role| if role == Role::Routed { "a routed port (layer 3)" } else { "a switch port (layer 2)" };
     if interface.role != Role::Unset && interface.role != role {

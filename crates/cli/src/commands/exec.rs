@@ -151,16 +151,8 @@ pub fn end(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
 /// `exit` in a configuration mode: to the one above.
 pub fn exit(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     match &mut exec.session.mode {
-        Mode::Config { at: ConfigMode::Vrf { family: family @ Some(_), .. }, .. } => {
-            *family = None;
-            done()
-        }
-        Mode::Config { at: ConfigMode::SshKeys(user @ Some(_)), .. } => {
-            *user = None;
-            done()
-        }
         Mode::Config { at, .. } if *at != ConfigMode::Global => {
-            *at = ConfigMode::Global;
+            *at = std::mem::replace(at, ConfigMode::Global).outer();
             done()
         }
         _ => end(exec, args),
@@ -254,7 +246,9 @@ fn traceroute(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
 }
 
 fn clear_counters(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
-    exec.backend.clear_counters(args.interface().as_ref())?;
+    let interface = args.interface();
+    exec.backend.clear_counters(interface.as_ref())?;
+    exec.backend.clear_service_policies(interface.map(|name| name.to_string()).as_deref());
     done()
 }
 

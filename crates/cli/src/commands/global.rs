@@ -1,9 +1,9 @@
 //! Global configuration: the tables of its lines, in the order in which the running configuration has them.
 
 use super::{
-    aaa, access, access_list, access_parts, aggregation, banner, discovery, dot1x, errdisable, forwarding,
-    fpm, guard, interface, interface_names, line, location, logging, mac, monitor, need, ntp, platform,
-    radius, route, sflow, snooping, spanning_tree, ssh, track, vlan, vrf,
+    aaa, access, access_list, access_parts, aggregation, banner, class_map, discovery, dot1x, errdisable,
+    forwarding, fpm, guard, interface, interface_names, line, location, logging, mac, monitor, need, ntp,
+    platform, policy_map, qos, radius, route, sflow, snooping, spanning_tree, ssh, track, vlan, vrf,
 };
 use crate::args::{Args, Form, Kind, MAX_WORD, short};
 use crate::backend::Refusal;
@@ -38,6 +38,9 @@ pub const BEFORE: &[&[Line<Config>]] = &[
     aggregation::GLOBAL,
     access_parts::LINES,
     access_list::LINES,
+    qos::LINES,
+    class_map::LINES,
+    policy_map::LINES,
 ];
 
 /// The sections that follow: they refer to VLANs, VRFs, tracked objects and interfaces.

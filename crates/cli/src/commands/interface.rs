@@ -4,7 +4,8 @@
 //! ports and VLAN interfaces have addresses; so the text of a configuration describes it completely.
 
 use super::{
-    access_list, aggregation, discovery, ip, layer3, location, need, platform, snooping, spanning_tree, vrrp,
+    access_list, aggregation, discovery, ip, layer3, location, need, platform, qos, snooping, spanning_tree,
+    vrrp,
 };
 use crate::args::{Args, Form, Kind, Names};
 use crate::backend::Refusal;
@@ -16,8 +17,8 @@ use crate::tree::{Node, arg, kw};
 use lanyard_config::layer3::Layer3;
 use lanyard_config::names::split_subinterface;
 use lanyard_config::{
-    AccessGroups, Config, Duplex, Interface, InterfaceName, Role, Switchport, SwitchportMode, Vlan, Voice,
-    text,
+    AccessGroups, Config, Duplex, Interface, InterfaceName, QosPort, Role, Switchport, SwitchportMode, Vlan,
+    Voice, text,
 };
 use lanyard_pipeline::state::{Delivery, HookChoice, Tpid};
 use lanyard_types::{ChannelId, VlanId, VlanSet};
@@ -60,6 +61,7 @@ pub static LINES: LazyLock<Vec<&'static [Line<Interface>]>> = LazyLock::new(|| {
         layer3::LINES,
         vrrp::LINES,
         access_list::BINDINGS,
+        qos::PORT,
         TAIL,
     ];
     [HEAD, SWITCHPORT]
@@ -503,6 +505,7 @@ fn switchport(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
             let Switchport { tpid, learning, fdb_limit, .. } = interface.switchport;
             interface.switchport = Switchport { tpid, learning, fdb_limit, ..Switchport::default() };
             interface.access_groups = AccessGroups::default();
+            interface.qos = QosPort::default();
         }
         Ok(())
     })?;

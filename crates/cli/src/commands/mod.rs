@@ -9,6 +9,7 @@ mod access_parts;
 pub(crate) mod aggregation;
 mod archive;
 pub(crate) mod banner;
+mod class_map;
 mod discovery;
 mod dot1x;
 mod errdisable;
@@ -30,8 +31,10 @@ mod mac;
 mod monitor;
 mod ntp;
 mod platform;
+mod policy_map;
 mod port_security;
 mod private_vlan;
+mod qos;
 pub(crate) mod radius;
 mod route;
 mod session;
@@ -107,6 +110,12 @@ pub struct Trees {
     pub time_range: &'static [Node],
     /// `(config-access-map)#`.
     pub access_map: &'static [Node],
+    /// `(config-cmap)#`.
+    pub class_map: &'static [Node],
+    /// `(config-pmap)#`.
+    pub policy_map: &'static [Node],
+    /// `(config-pmap-c)#`, `(config-pmap-c-police)#`.
+    pub policy_class: &'static [Node],
     /// `(config-civic)#`.
     pub civic_location: &'static [Node],
     /// `(config-line)#`.
@@ -136,6 +145,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         ntp::GROUPS,
         monitor::GROUPS,
         sflow::GROUPS,
+        qos::GROUPS,
         accepted::GROUPS,
     ]
     .concat();
@@ -153,6 +163,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         aggregation::PORT_GROUPS,
         port_security::GROUPS,
         sflow::PORT_GROUPS,
+        qos::PORT_GROUPS,
         private_vlan::PORT_GROUPS,
         accepted::PORT_GROUPS,
     ];
@@ -172,6 +183,9 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         service_group: whole(Branch::root(), access_parts::SERVICE),
         time_range: whole(Branch::root(), access_parts::TIME),
         access_map: whole(Branch::root(), access_parts::MAP),
+        class_map: whole(Branch::root(), class_map::TREE),
+        policy_map: whole(Branch::root(), policy_map::TREE),
+        policy_class: whole(Branch::root(), policy_map::CLASS_TREE),
         civic_location: whole(Branch::root(), &location::elements()),
         line: whole(branch(&[], &[line::LINES]), &[]),
         ssh_keys: whole(branch(&[], &[ssh::KEYS]), &[]),
@@ -254,6 +268,9 @@ fn own_tree(at: &ConfigMode) -> Option<&'static [Node]> {
         ConfigMode::ServiceGroup(_) => Some(TREES.service_group),
         ConfigMode::TimeRange(_) => Some(TREES.time_range),
         ConfigMode::AccessMap(..) => Some(TREES.access_map),
+        ConfigMode::ClassMap(_) => Some(TREES.class_map),
+        ConfigMode::PolicyMap(_) => Some(TREES.policy_map),
+        ConfigMode::PolicyClass(..) | ConfigMode::Policer(..) => Some(TREES.policy_class),
         ConfigMode::CivicLocation(_) => Some(TREES.civic_location),
         ConfigMode::Line(_) => Some(TREES.line),
         ConfigMode::SshKeys(_) => Some(TREES.ssh_keys),

@@ -4,7 +4,7 @@
 use super::shared::{get_interfaces, unknown};
 use super::{
     access, access_list, aggregation, archive, discovery, dot1x, errdisable, fpm, location, monitor, need,
-    platform as chip, port_security, sflow, show_access, show_ip, show_stp, system,
+    platform as chip, port_security, qos, sflow, show_access, show_ip, show_stp, system,
 };
 use crate::args::{Args, Kind, short};
 use crate::backend::{MacFilter, Refusal};
@@ -29,6 +29,7 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
     show_ip::ARP,
     dot1x::SHOW_AUTHENTICATION,
     discovery::SHOW_CDP,
+    qos::SHOW_CLASS,
     system::CLOCK,
     kw("configuration", "Configuration details").then(&[
         archive::SHOW_LOCK,
@@ -49,10 +50,12 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
     system::LOGGING,
     dot1x::SHOW_MAB,
     kw("mac", "MAC configuration").then(&[MAC]),
+    qos::SHOW_MLS,
     monitor::SHOW,
     super::ntp::SHOW,
     show_access::OBJECT_GROUP,
     PLATFORM,
+    qos::SHOW_POLICY,
     port_security::SHOW,
     access::SHOW_PRIVILEGE,
     system::PROCESSES,

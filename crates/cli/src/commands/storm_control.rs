@@ -11,6 +11,7 @@ use crate::edit::Edit;
 use crate::exec::Exec;
 use crate::feature::Feature;
 use crate::field;
+use crate::number::scaled;
 use crate::outcome::Outcome;
 use crate::render::{columns, ios_netdev};
 use crate::setting::{Flag, Line, Setting};
@@ -145,21 +146,6 @@ fn parse(args: &Args) -> Result<StormLevel, Refusal> {
     }
 }
 
-/// A decimal number with one of the suffixes `k`, `m`, `g`, or with none.
-fn scaled(text: &str) -> Option<u64> {
-    let (digits, scale) = match text.as_bytes().last()?.to_ascii_lowercase() {
-        b'k' => (&text[..text.len() - 1], 1_000),
-        b'm' => (&text[..text.len() - 1], 1_000_000),
-        b'g' => (&text[..text.len() - 1], 1_000_000_000),
-        _ => (text, 1),
-    };
-    digits
-        .bytes()
-        .all(|digit| digit.is_ascii_digit())
-        .then(|| digits.parse::<u64>().ok())??
-        .checked_mul(scale)
-}
-
 /// A percentage with at most two decimals, in hundredths.
 fn hundredths(text: &str) -> Option<u16> {
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
@@ -269,7 +255,8 @@ fn text(view: &StormControl) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{hundredths, percent, scaled};
+    use super::{hundredths, percent};
+    use crate::number::scaled;
 
     #[test]
     fn numbers_with_suffixes() {

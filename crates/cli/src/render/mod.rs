@@ -13,6 +13,7 @@ mod layer3;
 mod machine;
 mod ntp;
 mod platform;
+mod qos;
 mod route;
 mod services;
 pub mod snooping;
@@ -31,6 +32,7 @@ pub use layer3::{ip_brief, ip_interfaces, ipv6_brief, neighbors};
 pub use machine::{clock, inventory, log_persistent, processes};
 pub use ntp::{ntp_associations, ntp_status};
 pub use platform::{front_panel, pipeline, transceivers};
+pub use qos::{class_maps, mls_qos, policy_maps, service_policies};
 pub use route::{cef, cef_detail, cef_exact, cef_summary, route_entries, route_summary, routes};
 pub use services::{dhcp_relay, tracks, tracks_brief, vrfs, vrrp, vrrp_brief};
 pub use spanning_tree::{

@@ -606,7 +606,7 @@ impl lanyard_cli::backend::AccessLists for Fake {
 
 impl lanyard_cli::backend::QualityOfService for Fake {
     fn service_policies(&mut self) -> view::ServicePolicies {
-        view::ServicePolicies::default()
+        services::service_policies()
     }
     fn clear_service_policies(&mut self, interface: Option<&str>) {
         self.cleared.push(format!("service policies {interface:?}"));

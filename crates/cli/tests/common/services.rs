@@ -111,3 +111,54 @@ impl Services for Fake {
         }
     }
 }
+
+/// Policies in force at two ports: with a policer of three colours, and with the queues of a child policy.
+pub fn service_policies() -> view::ServicePolicies {
+    let policer = view::PolicerView {
+        cir_bps: 1_000_000,
+        bc_bytes: 31_250,
+        pir_bps: Some(2_000_000),
+        be_bytes: Some(62_500),
+        conformed_packets: 90,
+        conformed_bytes: 9_000,
+        exceeded_packets: 7,
+        exceeded_bytes: 700,
+        violated_packets: 3,
+        violated_bytes: 300,
+    };
+    let queue = view::QueueView {
+        rate_bps: 500_000,
+        ceil_bps: 1_000_000,
+        depth_packets: 2,
+        depth_bytes: 200,
+        sent_packets: 40,
+        sent_bytes: 4_000,
+        dropped_packets: 5,
+        limit: 64,
+        limit_unit: "packets",
+    };
+    let class = |class: &str, child| view::ServiceClassView {
+        class: class.into(),
+        child,
+        packets: 100,
+        bytes: 10_000,
+        police: None,
+        queue: None,
+    };
+    let input = vec![
+        view::ServiceClassView { police: Some(policer), ..class("VOICE", false) },
+        class("class-default", false),
+    ];
+    let output = vec![
+        class("class-default", false),
+        view::ServiceClassView { queue: Some(queue), ..class("VOICE", true) },
+    ];
+    let at = |interface: &str, direction, policy: &str, classes| view::ServicePolicyView {
+        interface: interface.into(),
+        direction,
+        policy: policy.into(),
+        classes,
+    };
+    let service_policies = vec![at("eth1", "input", "EDGE", input), at("eth2", "output", "SHAPED", output)];
+    view::ServicePolicies { service_policies }
+}
