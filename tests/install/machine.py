@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import time
 
-PACKAGES = "systemd,systemd-sysv,dbus,iproute2,iputils-ping,procps,radvd,keepalived,rsyslog,man-db"
+PACKAGES = "systemd,systemd-sysv,dbus,iproute2,iputils-ping,procps,radvd,keepalived,rsyslog,man-db,systemd-timesyncd"
 SYSTEMD = ["/lib/systemd/systemd", "--system", "--unit=multi-user.target"]
 # Gets the root and the first process with its arguments.
 BOOT = r"""

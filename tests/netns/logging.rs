@@ -177,14 +177,14 @@ fn a_full_and_a_read_only_disk(plane: Plane) {
     assert!(lines.as_array().expect("lines").iter().all(whole), "{lines}");
 }
 
-/// While the disk takes ten seconds for each line, commands are answered, and lines beyond the queue are counted.
+/// While the disk takes five minutes for a line, commands are answered.
 fn a_slow_disk_delays_nothing(plane: Plane) {
     let bed = Bed::without_switch(plane, 1, 1500);
     let config = bed.file("startup-config");
     fs::write(&config, "interface p1\n switchport\nlogging persistent\n").expect("written");
     let faults = bed.file("faults");
     fs::create_dir(&faults).expect("made");
-    fs::write(faults.join("log"), "10000").expect("written");
+    fs::write(faults.join("log"), "300000").expect("written");
     let mut command = Command::new(LANYARD);
     command.args(["run", "--instance", &bed.instance, "--plane", plane.name(), "--config"]).arg(&config);
     bed.adopt(Daemon::spawn_command(&bed.net, command.env("LANYARD_TEST_FAULTS", &faults), &bed.file("log")));
@@ -195,6 +195,10 @@ fn a_slow_disk_delays_nothing(plane: Plane) {
     }
     bed.configure("logging persistent size 8388608");
     bed.configure("no logging persistent");
-    assert!(began.elapsed() < Duration::from_secs(9), "{:?}: commands waited for the disk", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(200),
+        "{:?}: commands waited for the disk",
+        began.elapsed()
+    );
     fs::remove_file(faults.join("log")).expect("removed");
 }

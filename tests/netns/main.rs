@@ -28,6 +28,7 @@ mod hooks;
 mod hosts;
 mod layer3;
 mod life;
+mod log_receiver;
 mod logging;
 mod monitor;
 mod multicast;

@@ -233,11 +233,25 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::rename(&new, path)
 }
 
-/// Has a program read its files.
+/// Has a program read its files. The unit of the package has no right to chrony's socket (CAP_DAC_OVERRIDE), over which alone chrony
+/// takes such a command; systemd restarts its service then, if it runs.
 fn reload(program: Program) -> Result<(), Failure> {
     let words = program.reload();
     let failed =
         |reason: String| Failure::Reload { program: program.name(), command: words.join(" "), reason };
+    let result = run(words);
+    if result.is_err() && program == Program::Chrony {
+        let restart = || {
+            run(&["systemctl", "is-active", "--quiet", "chrony.service"])?;
+            run(&["systemctl", "try-restart", "chrony.service"])
+        };
+        return restart().or(result).map_err(failed);
+    }
+    result.map_err(failed)
+}
+
+/// Runs a program to its end.
+fn run(words: &[&str]) -> Result<(), String> {
     let [name, arguments @ ..] = words else { return Ok(()) };
     let mut child = Command::new(name)
         .args(arguments)
@@ -245,8 +259,8 @@ fn reload(program: Program) -> Result<(), Failure> {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
-        .map_err(|error| failed(error.to_string()))?;
-    wait(&mut child).map_err(failed)
+        .map_err(|error| error.to_string())?;
+    wait(&mut child)
 }
 
 fn wait(child: &mut Child) -> Result<(), String> {
