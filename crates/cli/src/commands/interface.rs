@@ -17,8 +17,8 @@ use crate::tree::{Node, arg, kw};
 use lanyard_config::layer3::Layer3;
 use lanyard_config::names::split_subinterface;
 use lanyard_config::{
-    AccessGroups, Config, Duplex, Interface, InterfaceName, QosPort, Role, Switchport, SwitchportMode, Vlan,
-    Voice, text,
+    AccessGroups, Config, Duplex, Interface, InterfaceName, PortAccess, QosPort, Role, Switchport,
+    SwitchportMode, Vlan, Voice, text,
 };
 use lanyard_pipeline::state::{Delivery, HookChoice, Tpid};
 use lanyard_types::{ChannelId, VlanId, VlanSet};
@@ -500,6 +500,10 @@ fn switchport(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
             interface.ipv4.clear();
             interface.ipv6.clear();
             interface.layer3 = Layer3::default();
+        }
+        // IOS: 802.1X is a service of switch ports.
+        if interface.role != Role::Switchport {
+            interface.access = PortAccess::default();
         }
         if interface.role == Role::Unset {
             let Switchport { tpid, learning, fdb_limit, .. } = interface.switchport;
