@@ -10,7 +10,7 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 33
+#define LY_ABI 34
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
@@ -38,8 +38,9 @@ enum ly_form { LY_UNTAGGED = 0, LY_DOT1Q = 1, LY_DOT1AD = 2, LY_FORMS = 4 };
                        * restored */
 
 /* The slots of the journal for bytes: the forms above, received frames copied for monitor sessions as they arrived, and the same
- * without their tag, and the head of a frame that is sampled. */
-enum { LY_MIRRORED = 4, LY_MIRRORED_BARE = 5, LY_SAMPLED = 6, LY_JOURNAL_FORMS = 16 };
+ * without their tag, and the head of a frame that is sampled. From LY_JOURNAL_OWN on: copies that an output policy has marked, one
+ * in each slot; those beyond the last slot are not kept. */
+enum { LY_MIRRORED = 4, LY_MIRRORED_BARE = 5, LY_SAMPLED = 6, LY_JOURNAL_OWN = 16, LY_JOURNAL_FORMS = 64 };
 #define LY_MIRRORED_REMOTE 0x08 /* of a slot: with the tag of an RSPAN VLAN instead */
 #define LY_MIRRORED_SENT 0x80 /* ly_journal.egress_form: what a monitor session copies of a frame that is sent */
 
@@ -76,7 +77,7 @@ struct ly_port {
 	__u8 form;  /* enum ly_form of tagged frames that leave; LY_UNTAGGED when tpid is 0 */
 	__u8 channel; /* the number of the port-channel; 0: none */
 	__u8 private; /* with LY_PORT_PRIVATE. Not 0: a host or promiscuous port, which receives in `pvid` only, a member or not */
-	__u8 pad;
+	__u8 qos; /* LY_PORT_QOS_*, bpf/qos.h */
 	__u32 max_len; /* longest frame, its own tag not counted: MTU + 18 */
 	__u16 rif;    /* a routed port's own router interface; 0: none */
 	__u16 parent; /* a subinterface's routed port, or a member's port-channel */
@@ -526,6 +527,8 @@ struct ly_journal {
 	__u32 member;   /* the member that received the frame, if its port-channel accepted it; 0: none */
 	__u32 sampled_len;  /* the length of a frame that is sampled; 0: it is not */
 	__u32 sampled_port; /* the port at which it is */
+	__u32 marked;       /* not 0: an output policy has marked the frame in its present form */
+	__u32 own_slots;    /* the slots from LY_JOURNAL_OWN on that are in use */
 	struct {
 		__u32 len;
 		__u16 tag_proto; /* the out-of-band tag when it was sent; 0: none */
@@ -533,7 +536,8 @@ struct ly_journal {
 	} form[LY_JOURNAL_FORMS]; /* journal_bytes[form] holds the bytes */
 	__u16 egress_port[LY_PORTS]; /* in the order in which they were sent */
 	__u8 egress_form[LY_PORTS];
+	__u8 egress_slot[LY_PORTS]; /* the index of form[] and journal_bytes[] */
 };
-_Static_assert(sizeof(struct ly_journal) == 216 + 2 * LY_PORTS + LY_PORTS, "ly_journal");
+_Static_assert(sizeof(struct ly_journal) == 96 + 8 * LY_JOURNAL_FORMS + 4 * LY_PORTS, "ly_journal");
 
 #endif

@@ -46,6 +46,7 @@ enum ly_acl_field {
 #define LY_ACL_LOG 2
 #define LY_ACL_SKIP 4
 #define LY_ACL_SKIP_SHIFT 16
+#define LY_ACL_CLASS_SHIFT 8 /* of a policy's list: the class, in eight bits */
 
 /* The halves of the key. */
 #define LY_ACL_SRC 0
@@ -336,8 +337,10 @@ static __always_inline bool acl_read(struct acl_work *w, void *ctx, const bool x
 	return true;
 }
 
-/* The result of a search: the rule, or the number of rules; and LY_ACL_FOUND_PERMIT. */
+/* The result of a search: the rule, or the number of rules; and ACL_FOUND_*. */
 #define ACL_FOUND_PERMIT 0x10000
+#define ACL_FOUND_CLASS 0x20000 /* a rule that permits has decided; above ACL_FOUND_CLASS_SHIFT is the class that it names */
+#define ACL_FOUND_CLASS_SHIFT 18
 
 /* The context of a search's steps, which has to be on the stack. The rest of a search's state is in acl_work. */
 struct acl_search {
@@ -402,7 +405,9 @@ static __always_inline bool acl_word(struct acl_search *search, const __u32 mask
 	__u32 rule = w * 64 + bit_number(bits);
 	__u32 verdict = ACL_U32(words, s->verdicts + rule, mask);
 	if (!(verdict & LY_ACL_SKIP)) {
-		s->found = rule | (verdict & LY_ACL_PERMIT ? ACL_FOUND_PERMIT : 0);
+		s->found = rule | (verdict & LY_ACL_PERMIT ? ACL_FOUND_PERMIT | ACL_FOUND_CLASS |
+								      (verdict >> LY_ACL_CLASS_SHIFT & 0xff) << ACL_FOUND_CLASS_SHIFT :
+							      0);
 		return true;
 	}
 	/* Go on with the rule that it names, which may be in this word. */

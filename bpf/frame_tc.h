@@ -197,18 +197,24 @@ __noinline int tc_trap(struct __sk_buff *skb, __u32 port, __u32 reason, __u32 gr
 static __always_inline void tc_journal_emit(struct __sk_buff *skb, __u32 port, __u8 form)
 {
 	struct ly_journal *j = dry_journal();
-	struct ly_journal_frame *bytes = LOOKUP(journal_bytes, form & (LY_JOURNAL_FORMS - 1));
+	__u32 slot = form & (LY_JOURNAL_OWN - 1);
 
-	if (!j || !bytes || j->egress_count >= LY_PORTS)
+	if (!j || j->egress_count >= LY_PORTS)
 		return;
+	if (j->marked && j->own_slots < LY_JOURNAL_FORMS - LY_JOURNAL_OWN)
+		slot = LY_JOURNAL_OWN + j->own_slots++;
+	slot &= LY_JOURNAL_FORMS - 1;
+	struct ly_journal_frame *bytes = LOOKUP(journal_bytes, slot);
+	if (!bytes)
+		return;
+	j->egress_slot[j->egress_count & (LY_PORTS - 1)] = slot;
 	j->egress_port[j->egress_count & (LY_PORTS - 1)] = port;
 	j->egress_form[j->egress_count & (LY_PORTS - 1)] = form;
 	j->egress_count++;
-	form &= LY_JOURNAL_FORMS - 1;
 	__u32 len = skb->len;
-	j->form[form].len = len;
-	j->form[form].tag_proto = skb->vlan_present ? bpf_ntohs(skb->vlan_proto) : 0;
-	j->form[form].tag_tci = skb->vlan_tci;
+	j->form[slot].len = len;
+	j->form[slot].tag_proto = skb->vlan_present ? bpf_ntohs(skb->vlan_proto) : 0;
+	j->form[slot].tag_tci = skb->vlan_tci;
 	tc_head(skb, bytes->byte, len, LY_JOURNAL_BYTES);
 }
 

@@ -31,15 +31,18 @@
 #include "stages/port.h"
 #include "stages/vlan_ingress.h"
 #include "stages/acl_ingress.h"
+#include "qos.h"
 #include "stages/storm.h"
 #include "stages/guard.h"
 #include "stages/learn.h"
+#include "stages/qos_ingress.h"
 #include "stages/route.h"
 #include "balance.h" /* used by replicate */
 #include "stages/snoop.h"
 #include "stages/bridge.h"
 #include "stages/vlan_egress.h"
 #include "stages/acl_egress.h"
+#include "stages/qos_egress.h"
 #include "segments_tc.h" /* used by replicate and route_tc.h */
 #include "stages/replicate.h"
 
@@ -55,6 +58,8 @@ static __always_inline int tc_bridged(struct __sk_buff *skb, struct frame *f)
 	if ((end = stage_vlan_egress(f)))
 		return end;
 	if ((end = stage_acl_egress(f, skb)))
+		return end;
+	if ((end = stage_qos_egress(f, skb)))
 		return end;
 	return tc_unicast(skb, f);
 }
@@ -118,6 +123,8 @@ static __always_inline int tc_stages(struct __sk_buff *skb, struct frame *f)
 	if ((end = stage_guard(f, skb)))
 		return end;
 	if ((end = stage_learn(f)))
+		return end;
+	if ((end = stage_qos_ingress(f, skb)))
 		return end;
 	if (f->rif)
 		return router_enter(skb, f);
@@ -187,7 +194,7 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 		return XDP_PASS;
 	if (f.port->flags & LY_PORT_PARTIAL && checksum_missing(ctx, &f)) /* a property of the netdev, not of a port-channel */
 		return XDP_PASS;
-	if (stage_port(&f) || f.port->flags & LY_PORT_GUARD)
+	if (stage_port(&f) || f.port->flags & LY_PORT_GUARD || f.port->qos & LY_QOS_HAS_INPUT)
 		return XDP_PASS;
 	if (f.port->flags & LY_PORT_LAYER3) {
 		if (f.port->flags & LY_PORT_SUB)
@@ -219,7 +226,7 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 		if (f.port->flags & LY_PORT_STORM || !xdp_flood_out(ctx, &f))
 			return XDP_PASS;
 	} else {
-		if (stage_vlan_egress(&f) || acl_leaves(&f))
+		if (stage_vlan_egress(&f) || acl_leaves(&f) || f.out->qos & LY_QOS_HAS_OUTPUT)
 			return XDP_PASS;
 		if (!xdp_unicast(ctx, &f))
 			return XDP_PASS;

@@ -8,7 +8,7 @@
  * has to invalidate the memo: the control plane, the watchdog and other processors ignore it.
  *
  * The memo holds only known unicast that is bridged between ports in no port-channel and of no private VLAN, that no access list
- * and no first-hop security judges and no monitor session copies, and that leaves in the form in which it came. A dry run does
+ * and no first-hop security judges, that no service policy handles and no monitor session copies, and that leaves in the form in which it came. A dry run does
  * not use it.
  */
 #ifndef LY_MEMO_XDP_H
@@ -83,7 +83,7 @@ __noinline int memo_take(__u64 dst, __u64 src, __u32 port_id, __u32 tag, __u32 l
 	f.tci = tag;
 	f.port = ROW(ports, f.port_id);
 	struct memo_row in = memo_row(f.port);
-	if (f.port->flags & excluded || stage_parse(&f) || stage_port(&f) || stage_vlan_ingress(&f) || f.pv & LY_PV_ROUTES)
+	if (f.port->flags & excluded || f.port->qos || stage_parse(&f) || stage_port(&f) || stage_vlan_ingress(&f) || f.pv & LY_PV_ROUTES)
 		return 0;
 	struct fdb_hit from = fdb_find(fdb_masks(), fdb_key(src, f.shared)), to = fdb_find(fdb_masks(), fdb_key(dst, f.shared));
 	if (!learn_is_known(&f, from.word) || !(f.pv & LY_PV_FORWARD) || from.bucket >= LY_FDB_NEAR || to.bucket >= LY_FDB_NEAR)
@@ -94,7 +94,7 @@ __noinline int memo_take(__u64 dst, __u64 src, __u32 port_id, __u32 tag, __u32 l
 	struct memo_row out = memo_row(egress);
 	if (stage_vlan_egress(&f) || egress_form(egress, f.out_pv) != f.form || frame_stale(&f))
 		return 0;
-	if (!(egress->flags & LY_PORT_XDP_TX) || egress->flags & (LY_PORT_ACL_OUT | LY_PORT_MIRROR_TX) || !memo_same(in, ROW(ports, f.port_id)) || !memo_same(out, egress))
+	if (!(egress->flags & LY_PORT_XDP_TX) || egress->flags & (LY_PORT_ACL_OUT | LY_PORT_MIRROR_TX) || egress->qos || !memo_same(in, ROW(ports, f.port_id)) || !memo_same(out, egress))
 		return 0;
 	*m = (struct memo){
 		.src = src,

@@ -205,6 +205,11 @@ static __always_inline int tc_straight(struct __sk_buff *skb, struct frame *f)
 		if (end)
 			return end;
 	}
+	if (!f->up) {
+		int end = stage_qos_egress(f, skb);
+		if (end)
+			return end;
+	}
 	return tc_unicast(skb, f);
 }
 
@@ -272,6 +277,9 @@ static __always_inline int tc_layer3(struct __sk_buff *skb, struct frame *f)
 	}
 	f->now_s = now_s();
 	port_rif(f);
+	int end = stage_qos_ingress(f, skb);
+	if (end)
+		return end;
 	return router_enter(skb, f);
 }
 

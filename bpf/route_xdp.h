@@ -78,7 +78,7 @@ static __always_inline bool xdp_route(struct xdp_md *ctx, struct frame *f)
 		   stage_vlan_egress(f)) {
 		return false;
 	}
-	if (acl_leaves(f))
+	if (acl_leaves(f) || f->out->qos & LY_QOS_HAS_OUTPUT)
 		return false;
 	bool tagged = egress_form(f->out, f->out_pv) != LY_UNTAGGED;
 	if (!xdp_unicast(ctx, f))

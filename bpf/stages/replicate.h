@@ -50,6 +50,8 @@ struct flood {
 	__u8 denied;    /* the drop reason of a list that denied it at a port */
 	__u8 acl;       /* ACL_ROUTED: the lists of its VLAN are to judge it; ACL_DENIED: one of them denied it; ACL_TUNNELLED */
 	__u16 type;     /* for access lists: the packet's EtherType */
+	__u8 policed;   /* the policies of all ports that were left have dropped it */
+	__u32 pending_qos; /* the result of the output policy of the port held back; 0: it has none */
 	__u8 bucket;    /* by which members of port-channels are chosen */
 	__u32 zero;     /* 0, which the verifier does not know */
 };
@@ -176,6 +178,27 @@ static __always_inline bool flood_denied(struct flood *s, __u32 id, __u32 flags)
 	return true;
 }
 
+/* The tag of the copy for the port held back. */
+static __always_inline __u32 flood_tci(struct flood *s)
+{
+	return s->pending_qos & QOS_HAS_COS ? QOS_COS(s->pending_qos) << 13 | (s->tci & 0x1fff) : s->tci;
+}
+
+/* Sends the copy for the port held back, which is not the last. Output policies classify the frame as it was before a policy of
+ * another port has marked it. False: the frame cannot be sent to further ports. */
+static __always_inline bool flood_pending(struct flood *s)
+{
+	bool going = true;
+
+	if (s->pending_qos && tc_copy_marks(s->skb, s->pending_qos, s->have, s->tci, false) < 0)
+		return false;
+	if (tc_copy(s->skb, s->pending, s->pending_channel, flood_len(s), flood_form(s))) {
+		s->sent = 1 + s->zero;
+		going = mirror_sent(s->skb, s->pending, flood_tci(s), flood_form(s)) >= 0;
+	}
+	return going && (!s->pending_qos || tc_copy_marks(s->skb, s->pending_qos, s->have, s->tci, true) >= 0);
+}
+
 /* One step: takes the next word of ports, or the next port. 1 ends the loop. */
 static long flood_step(__u32 index, struct flood *s)
 {
@@ -219,14 +242,20 @@ static long flood_step(__u32 index, struct flood *s)
 	}
 	if (flood_denied(s, id, flags))
 		return 0;
+	__u32 qos = s->zero;
+	if (out->qos & LY_QOS_HAS_OUTPUT) {
+		qos += tc_qos(s->skb, ACL_WHERE(s->type, LY_UNTAGGED, s->have), ACL_WHAT(id, s->tci & VID_MASK, s->tci), s->bare_len,
+			      QOS_AT(LY_QOS_OUTPUT, id, s->gso) | (s->tunnelled ? QOS_TUNNELLED : 0));
+		if (qos & QOS_DROPPED) {
+			s->policed = 1 + s->zero;
+			return 0;
+		}
+	}
 	if (channel)
 		balance_note(s->bucket);
-	if (s->pending && tc_copy(s->skb, s->pending, s->pending_channel, flood_len(s), flood_form(s))) {
-		s->sent = 1 + s->zero;
-		if (mirror_sent(s->skb, s->pending, s->tci, flood_form(s)) < 0) {
-			s->failed = 1 + s->zero;
-			return 1;
-		}
+	if (s->pending && !flood_pending(s)) {
+		s->failed = 1 + s->zero;
+		return 1;
 	}
 	s->pending = s->zero;
 	__u8 form = s->order & (LY_FORMS - 1);
@@ -236,6 +265,7 @@ static long flood_step(__u32 index, struct flood *s)
 	}
 	s->pending = sender;
 	s->pending_channel = channel;
+	s->pending_qos = qos;
 	return 0;
 }
 
@@ -281,6 +311,8 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 		.tunnelled = (f->dst == TUNNEL) + zero,
 		.restored = zero,
 		.denied = zero,
+		.policed = zero,
+		.pending_qos = zero,
 		.acl = (f->routed && in->flags & LY_PORT_ACL_IN ? ACL_ROUTED : 0) + (f->dst == TUNNEL ? ACL_TUNNELLED : 0) + zero,
 		.type = flood_type(skb, f->form, f->outer),
 	};
@@ -296,10 +328,12 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 	s.word = ROW(global, 0)->first_word;
 	bpf_loop(LY_PORTS + LY_FORMS * LY_PORT_WORDS + 1, flood_step, &s, 0);
 	if (s.pending) {
+		if (s.pending_qos && tc_copy_marks(skb, s.pending_qos, s.have, s.tci, false) < 0)
+			return DROP(DROP_TRANSMIT_FAILED);
 		count_copy(s.pending, s.pending_channel, flood_len(&s), true);
 		if (dry)
 			tc_journal_emit(skb, s.pending, flood_form(&s));
-		if (mirror_sent(skb, s.pending, s.tci, flood_form(&s)) < 0)
+		if (mirror_sent(skb, s.pending, flood_tci(&s), flood_form(&s)) < 0)
 			return DROP(DROP_TRANSMIT_FAILED);
 		if (!dry)
 			f->action = bpf_redirect(ROW(ports, s.pending)->ifindex, 0);
@@ -308,6 +342,7 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 	if (s.sent)
 		return 0;
 	return s.failed	  ? DROP(DROP_TRANSMIT_FAILED) :
+	       s.policed  ? DROP(DROP_POLICED_OUT) :
 	       s.denied	  ? s.denied :
 	       s.too_long ? DROP(DROP_MTU_EXCEEDED) :
 	       s.down	  ? DROP(DROP_EGRESS_DOWN) :
@@ -387,7 +422,8 @@ static __always_inline int tc_unicast(struct __sk_buff *skb, struct frame *f)
 		return DROP(DROP_TRANSMIT_FAILED);
 	if (dry)
 		return 0;
-	if (flags & LY_PORT_PEER && peer_takes(skb, f, flags, peer_mac)) {
+	/* A queue of the port is asked only where the frame passes the port's own netdev. */
+	if (flags & LY_PORT_PEER && !(f->out->qos & LY_QOS_HAS_OUTPUT) && peer_takes(skb, f, flags, peer_mac)) {
 		f->action = bpf_redirect_peer(ifindex, 0);
 	} else {
 		f->action = bpf_redirect(ifindex, 0);

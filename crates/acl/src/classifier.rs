@@ -15,7 +15,7 @@
 //! differ from that of "any" in one or two words. A search combines the aggregates of all fields, and then reads only those
 //! words that can contain a common bit.
 
-use crate::condition::Verdict;
+use crate::condition::{FlatRule, Verdict};
 use crate::key::{HALVES, Key};
 
 /// The words of the head.
@@ -81,6 +81,8 @@ pub mod verdict {
     pub const LOG: u32 = 2;
     /// The frame goes on with the rule that the upper half names.
     pub const SKIP: u32 = 4;
+    /// The class that a rule of a policy's list names, in eight bits (`FlatRule::list`).
+    pub const CLASS_SHIFT: u32 = 8;
     /// The position of the rule to go on with.
     pub const SKIP_SHIFT: u32 = 16;
 }
@@ -196,11 +198,13 @@ impl Classifier {
 
 /// A rule's verdict as it is stored.
 #[must_use]
-pub fn encode(of: Verdict, log: bool) -> u32 {
-    let log = if log { verdict::LOG } else { 0 };
-    log | match of {
-        Verdict::Deny => 0,
-        Verdict::Permit => verdict::PERMIT,
-        Verdict::Skip(to) => verdict::SKIP | u32::from(to) << verdict::SKIP_SHIFT,
-    }
+pub fn encode(rule: &FlatRule) -> u32 {
+    let log = if rule.log { verdict::LOG } else { 0 };
+    let class = u32::from(rule.list & 0xff) << verdict::CLASS_SHIFT;
+    log | class
+        | match rule.verdict {
+            Verdict::Deny => 0,
+            Verdict::Permit => verdict::PERMIT,
+            Verdict::Skip(to) => verdict::SKIP | u32::from(to) << verdict::SKIP_SHIFT,
+        }
 }

@@ -61,7 +61,7 @@ pub fn compile(list: &PlaneList) -> Result<Classifier, TooLarge> {
     let mut image = Image { words: vec![0; HEAD_WORDS + compared.len() * FIELD_WORDS] };
     let verdicts = image.words.len() * 2;
     image.words.extend(rules.chunks(2).map(|two| {
-        let of = |at: usize| two.get(at).map_or(0, |rule| u64::from(encode(rule.verdict, rule.log)));
+        let of = |at: usize| two.get(at).map_or(0, |rule| u64::from(encode(rule)));
         of(0) | of(1) << 32
     }));
     let counters = image.words.len();

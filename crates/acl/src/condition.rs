@@ -116,12 +116,12 @@ impl FlatRule {
 /// A list as a plane has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaneList {
-    /// What it is in the configuration: `access list NAME`, or `vlan map NAME`. No two lists of a plane have the same name
+    /// What it is in the configuration: `access list NAME`, `vlan map NAME` or `policy map NAME`. No two lists of a plane have the same name
     /// and family.
     pub name: String,
     /// The frames that it judges.
     pub family: Family,
-    /// The lists that its rules come from: one, or those of a VLAN map.
+    /// The lists that its rules come from: one, or those of a VLAN map. Of a policy map: its classes.
     pub names: Vec<String>,
     /// The rules, the first one first; at most [`crate::MAX_RULES`].
     pub rules: Vec<FlatRule>,
@@ -130,6 +130,14 @@ pub struct PlaneList {
 }
 
 impl PlaneList {
+    /// What the names of policy maps' lists begin with.
+    pub const POLICY: &'static str = "policy map ";
+
+    /// True for the list of a policy map, whose rules name classes and drop no frame.
+    #[must_use]
+    pub fn classifies(&self) -> bool {
+        self.name.starts_with(Self::POLICY)
+    }
     /// True when a frame passes to which `found` applies: the index of a rule, or `None`.
     #[must_use]
     pub fn permits(&self, found: Option<usize>) -> bool {

@@ -205,6 +205,7 @@ fn the_chip_is_a_third_implementation_of_the_pipeline() {
         let seed = seed + n;
         let state = without_large_lists(State::new(seed))
             .without_channels()
+            .without_policies()
             .without_monitor_sessions()
             .without_sampling();
         let now = Timestamp::from_secs(1_000 * (1_000 + (seed % 1_000_000) as u32));
@@ -244,6 +245,7 @@ fn a_device_sends_what_the_specification_sends() {
     for seed in 1..=40 {
         let state = without_large_lists(State::new(seed))
             .without_channels()
+            .without_policies()
             .without_monitor_sessions()
             .without_sampling();
         let now = Timestamp::from_secs(1_000_000);

@@ -338,6 +338,16 @@ impl Plane for FaultyPlane {
     fn clear_acl_matches(&mut self, id: AclId) {
         self.soft.clear_acl_matches(id);
     }
+    fn class_counters(
+        &mut self,
+        port: PortId,
+        direction: lanyard_plane::Direction,
+    ) -> Vec<lanyard_plane::ClassCounters> {
+        self.soft.class_counters(port, direction)
+    }
+    fn clear_class_counters(&mut self, port: PortId) {
+        self.soft.clear_class_counters(port);
+    }
     fn fdb_part(&mut self, filter: &FdbFilter, from: u32, visit: &mut dyn FnMut(FdbEntry)) -> Option<u32> {
         self.soft.fdb_part(filter, from, visit)
     }

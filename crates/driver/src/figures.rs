@@ -16,6 +16,8 @@ pub(crate) fn capabilities(platform: &Platform, fdb: u32) -> Capabilities {
         ports: MAX_PORTS - 1,
         fdb,
         multicast: false,
+        policies: false,
+        queues: false,
         routing: true,
         notes: vec![
             format!("the chip is {} ({} ports)", platform.name, platform.ports().count()),

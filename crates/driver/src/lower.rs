@@ -6,6 +6,7 @@
 use lanyard_asic::sdk::MAX_MESSAGE;
 use lanyard_asic::sdk::bytes::Writer;
 use lanyard_asic::sdk::operation::Operation;
+use lanyard_pipeline::qos::PortQos;
 use lanyard_pipeline::state::{Aggregation, Delivery, HookChoice, PlaneState, PortKind, PortState};
 use lanyard_plane::{Change, PlaneError};
 use lanyard_types::{PortId, PortLock, PortMirror};
@@ -125,6 +126,13 @@ pub(crate) fn check(state: &PlaneState, front: &BTreeSet<PortId>) -> Result<(), 
         )));
     }
     for (port, state) in &state.ports {
+        if state.qos != PortQos::default() {
+            return Err(unsupported(format!(
+                "apply a service policy at {}: a chip has no policers and no queues for classes yet; remove `service-policy` and `mls \
+                 qos`, or use the plane ebpf or soft",
+                state.name
+            )));
+        }
         if state.aggregation != Aggregation::None {
             return Err(unsupported(format!(
                 "aggregate links ({}): the chip has no port-channels",

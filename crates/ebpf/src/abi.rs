@@ -58,7 +58,7 @@ pub(crate) struct Structure {
 
 constants! {
     /// LY_ABI: the layout of the maps. Pins with another number cannot be adopted.
-    ABI: u32 = 33;
+    ABI: u32 = 34;
     PORTS: usize = 1024;
     PORT_WORDS: usize = PORTS / 64;
     VLANS: usize = 4096;
@@ -86,7 +86,8 @@ constants! {
     NOT_FOUND: u16 = 0xffff;
     FORMS: usize = 4;
     /// Slots of ly_journal.form.
-    JOURNAL_FORMS: usize = 16;
+    JOURNAL_OWN: usize = 16;
+    JOURNAL_FORMS: usize = 64;
     MIRRORED: u8 = 4;
     MIRRORED_BARE: u8 = 5;
     SAMPLED: u8 = 6;
@@ -245,7 +246,7 @@ structures! {
         pub form: u8,
         pub channel: u8,
         pub private: u8,
-        pub pad: u8,
+        pub qos: u8,
         pub max_len: u32,
         pub rif: u16,
         pub parent: u16,
@@ -468,9 +469,12 @@ structures! {
         pub member: u32,
         pub sampled_len: u32,
         pub sampled_port: u32,
+        pub marked: u32,
+        pub own_slots: u32,
         pub form: [JournalForm; JOURNAL_FORMS],
         pub egress_port: [u16; PORTS],
         pub egress_form: [u8; PORTS],
+        pub egress_slot: [u8; PORTS],
     }
 }
 
@@ -528,14 +532,14 @@ const _: () = {
     assert!(offset_of!(FdbCall, port) == 24 && offset_of!(FdbCall, result) == 28);
     assert!(offset_of!(FdbCall, removed) == 32 && offset_of!(FdbCall, now_s) == 44);
     assert!(size_of::<Channel>() == 128 + 2 * CHANNEL_BUCKETS && CHANNELS == ChannelId::MAX.index() + 1);
-    assert!(size_of::<Journal>() == 216 + 2 * PORTS + PORTS);
+    assert!(size_of::<Journal>() == 96 + 8 * JOURNAL_FORMS + 4 * PORTS);
     assert!(offset_of!(Journal, vlan) == 20 && offset_of!(Journal, source_port) == 26);
     assert!(
         offset_of!(Journal, len) == 36
             && offset_of!(Journal, target) == 48
             && offset_of!(Journal, next) == 56
-            && offset_of!(Journal, form) == 88
-            && offset_of!(Journal, egress_port) == 216
+            && offset_of!(Journal, form) == 96
+            && offset_of!(Journal, egress_port) == 96 + 8 * JOURNAL_FORMS
     );
     assert!(size_of::<Rif>() == 24 + 8 * VIRTUAL_MACS && offset_of!(Rif, up) == 16);
     assert!(offset_of!(Rif, virtuals) == 20 && offset_of!(Rif, virtual_mac) == 24);

@@ -36,6 +36,7 @@ constants! {
     ACL_LOG: u32 = verdict::LOG;
     ACL_SKIP: u32 = verdict::SKIP;
     ACL_SKIP_SHIFT: u32 = verdict::SKIP_SHIFT;
+    ACL_CLASS_SHIFT: u32 = verdict::CLASS_SHIFT;
     ACL_SRC: usize = key::SRC;
     ACL_DST: usize = key::DST;
     ACL_L4_SRC: usize = key::L4_SRC;

@@ -14,6 +14,7 @@ use crate::lower::{self, PortFacts, VlanView};
 use crate::mdb;
 use crate::pairs::Step;
 use crate::plane::{EbpfPlane, Kept};
+use crate::qos;
 use crate::rate::clock;
 use crate::saved::Saved;
 use crate::tables::{Meta, run_call};
@@ -83,6 +84,7 @@ impl EbpfPlane {
             )));
         }
         lanyard_pipeline::validate::check(next).map_err(PlaneError::Invalid)?;
+        qos::check(next)?;
         let mut seen = BTreeMap::new();
         for (id, port) in &next.ports {
             if port.tpid == Tpid::Stacked9100 {
@@ -387,6 +389,7 @@ impl EbpfPlane {
         let port = self.state.ports.get(&id);
         self.tables.stages.write(id, port);
         acl::write_port(&self.tables, id, port);
+        self.policies.write(&self.tables, id, port);
         let rif = self.rif_on(id);
         let row = port.map(|port| {
             let snooped = lower::snooped_vlans(&self.state);
@@ -411,9 +414,12 @@ impl EbpfPlane {
         let ended = watchdog::leases_ended(&self.tables);
         let takes =
             |id: &PortId| self.facts.get(id).is_some_and(|facts| facts.xdp_tx && !(facts.leased && ended));
-        // XDP floods without asking access lists, and makes no copies for monitor sessions.
-        let plain =
-            |port: &PortState| port.acl_out.iter().all(Option::is_none) && !port.stages.mirror.sends();
+        // XDP floods without asking access lists and policies, and makes no copies for monitor sessions.
+        let plain = |port: &PortState| {
+            port.acl_out.iter().all(Option::is_none)
+                && port.qos.output.is_none()
+                && !port.stages.mirror.sends()
+        };
         let ports = self
             .state
             .ports

@@ -214,13 +214,14 @@ fn read_journal(
     let mut forms: [Option<Vec<u8>>; abi::JOURNAL_FORMS] = [const { None }; abi::JOURNAL_FORMS];
     let mut emitted = Vec::new();
     let count = usize::from(journal.egress_count);
-    for (port, form) in journal.egress_port.iter().zip(&journal.egress_form).take(count) {
+    let slots = journal.egress_form.iter().zip(&journal.egress_slot);
+    for (port, (form, slot)) in journal.egress_port.iter().zip(slots).take(count) {
         let kind = match *form & !abi::MIRRORED_REMOTE {
             abi::MIRRORED | abi::MIRRORED_BARE => EmissionKind::MirroredReceived,
             form if form & abi::MIRRORED_SENT != 0 => EmissionKind::MirroredSent,
             _ => EmissionKind::Copy,
         };
-        let form = usize::from(*form) % abi::JOURNAL_FORMS;
+        let form = usize::from(*slot) % abi::JOURNAL_FORMS;
         let bytes = match (&out, &mut forms[form]) {
             (Some(bytes), _) => whole(hook, bytes.clone(), frame),
             (None, Some(bytes)) => bytes.clone(),

@@ -48,6 +48,8 @@ mod ports;
 mod present;
 mod probe;
 mod protocols;
+mod qos;
+mod qos_layout;
 mod rate;
 mod recover;
 mod refusal;

@@ -6,7 +6,7 @@
 use crate::abi;
 use crate::attach::Held;
 use crate::facts::{self, Kind, Peer, Seen, XdpForm};
-use crate::stages;
+use crate::{qos, stages};
 use lanyard_netdev::XdpFeatures;
 use lanyard_pipeline::route::{RifAttachment, RifState, Urpf, VIRTUAL_MACS};
 use lanyard_pipeline::state::{
@@ -151,11 +151,11 @@ pub(crate) fn port_row(
         form: port.tpid as u8,
         channel: number,
         private: port.private.into(),
+        qos: qos::bits(port),
         max_len: port.mtu.saturating_add((HEADER_LEN + TAG_LEN) as u32),
         rif,
         parent,
         peer_mac: facts.peer.as_ref().map_or(0, |peer| abi::raw_mac(peer.mac)),
-        ..abi::Port::default()
     }
 }
 

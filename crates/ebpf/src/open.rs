@@ -18,6 +18,7 @@ use crate::mdb::Mdb;
 use crate::object::{self, PROGRAMS, Programs};
 use crate::pairs::Pairs;
 use crate::plane::{EbpfPlane, Kept};
+use crate::qos::Policies;
 use crate::routing::Routing;
 use crate::saved::{Saved, StateFile};
 use crate::tables::{META, Meta, Tables, names};
@@ -179,6 +180,8 @@ impl EbpfPlane {
             ports: MAX_PORTS - 1,
             fdb: u32::try_from(tables.fdb_size() / 2).unwrap_or(u32::MAX),
             multicast: true,
+            policies: true,
+            queues: true,
             routing: true,
             notes,
         };
@@ -204,6 +207,7 @@ impl EbpfPlane {
             peaks: BTreeMap::new(),
             routing,
             acls: Acls::default(),
+            policies: Policies::default(),
             vlan_lists: false,
             #[cfg(test)]
             fail_at: None,

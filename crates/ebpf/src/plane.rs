@@ -19,12 +19,14 @@ use crate::mdb::{self, Mdb};
 use crate::object::Programs;
 use crate::pairs::Pairs;
 use crate::protocols::EbpfProtocols;
+use crate::qos::{self, Policies};
 use crate::routing::Routing;
 use crate::saved::{Counts, StateFile};
 use crate::tables::{Tables, run_call};
 use crate::watchdog;
 use crate::words;
 use lanyard_netdev::Netdev;
+use lanyard_pipeline::qos::{ClassCounters, Direction};
 use lanyard_plane::{
     Capabilities, FdbEntry, FdbFilter, Hook, MAX_TRACE_FRAME, MdbChange, Plane, PlaneError, PlaneEvent,
     PlaneState, PortCounters, ProtocolPlane, RouteChange, RouteLookup, Sweep, TableUsage, Trace,
@@ -78,6 +80,7 @@ pub struct EbpfPlane {
     pub(crate) peaks: BTreeMap<&'static str, u64>,
     pub(crate) routing: Routing,
     pub(crate) acls: Acls,
+    pub(crate) policies: Policies,
     /// True if a VLAN or VLAN interface has access lists.
     pub(crate) vlan_lists: bool,
     /// The change that fails next, counted from 1.
@@ -292,16 +295,29 @@ impl Plane for EbpfPlane {
         let (used, bytes) = self.acls.usage();
         let bytes = bytes + self.tables.bytes(&["acl_ports", "acl_vlans"]);
         let lists = self.usage("access_lists", ACLS as u64 - 1, used, bytes);
+        let bytes = self.tables.bytes(&["qos_rows", "qos_policies"]);
+        let policies =
+            self.usage("service_policies", qos::MAX_POLICIES as u64, qos::count(&self.state) as u64, bytes);
         let routing = self.routing_resources();
         let mdb = mdb::usage(&self.tables);
         let bindings = bindings::usage(&self.tables);
-        [fdb, mdb, bindings, ports, vlans, channels, lists].into_iter().chain(queues).chain(routing).collect()
+        [fdb, mdb, bindings, ports, vlans, channels, lists, policies]
+            .into_iter()
+            .chain(queues)
+            .chain(routing)
+            .collect()
     }
     fn acl_matches(&mut self, id: AclId) -> Vec<u64> {
         self.acls.matches(id)
     }
     fn clear_acl_matches(&mut self, id: AclId) {
         self.acls.clear_matches(id);
+    }
+    fn class_counters(&mut self, port: PortId, direction: Direction) -> Vec<ClassCounters> {
+        qos::counters(&self.tables, port, direction)
+    }
+    fn clear_class_counters(&mut self, port: PortId) {
+        qos::clear(&self.tables, port);
     }
     fn clear_counters(&mut self, port: PortId) {
         self.set_zero(port);

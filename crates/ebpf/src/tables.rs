@@ -10,6 +10,7 @@ use crate::acl_layout as acl;
 use crate::error::{Doing, Result, system};
 use crate::fdb;
 use crate::mdb_segments::Segments;
+use crate::qos_layout::{QOS_BLOCKS, QOS_CLASSES, Row as QosRow};
 use crate::shared::{Shared, map_bytes};
 use crate::stages::{self, StageTables};
 use lanyard_types::{PortId, VlanId};
@@ -161,6 +162,8 @@ tables! {
     section watchdog: [Watchdog; abi::WATCHDOGS],
     section acl_ports: [acl::Bindings; abi::PORTS],
     section acl_vlans: [acl::Bindings; abi::VLANS],
+    array qos_rows: [QosRow; QOS_BLOCKS * QOS_CLASSES],
+    section qos_policies: [u64; 2 * abi::PORTS],
     section guard_vlans: [u64; abi::VLANS],
 }
 

@@ -19,7 +19,9 @@ use lanyard_pipeline::generate::{
 use lanyard_pipeline::state::Tpid;
 use lanyard_pipeline::trace::Verdict;
 use lanyard_pipeline::{Output, Pipeline, Timestamp};
-use lanyard_plane::{FdbFilter, Flooded, Hook, MdbChange, Plane, PlaneError, RouteChange};
+use lanyard_plane::{
+    ClassCounters, Direction, FdbFilter, Flooded, Hook, MdbChange, Plane, PlaneError, RouteChange,
+};
 use lanyard_types::{DropReason, MacAddr, PortId, VlanId};
 use lanyard_wire::Builder;
 use lanyard_wire::ip::IpHeader;
@@ -144,6 +146,12 @@ fn rates_agree() {
     let dropped = pipeline.counters().port(first).dropped;
     let over = DropReason::ALL.iter().filter(|reason| reason.is_over_rate());
     let over: u64 = over.map(|reason| dropped[reason.index()]).sum();
+    let second = *state.ports.keys().nth(1).expect("two ports");
+    for (port, direction) in [(first, Direction::Input), (second, Direction::Output)] {
+        let counted = pipeline.class_counters(port, direction);
+        assert!(counted[0].frames.iter().all(|frames| *frames > 0), "port {port}: {counted:?}");
+        assert_eq!(plane.class_counters(port, direction), counted, "port {port} {direction:?}");
+    }
     assert!(over > 100 && over < 1900, "{over} of 2,000 frames were over a rate");
 }
 
@@ -176,6 +184,7 @@ fn one_state(plane: &mut EbpfPlane, pipeline: &mut Pipeline, seed: u64, frames: 
         plane.clear_counters(port);
     }
     state.plane.acls.keys().for_each(|id| plane.clear_acl_matches(*id));
+    state.plane.ports.keys().for_each(|id| plane.clear_class_counters(*id));
     let (mut rng, mut form) = (Rng::new(seed), Rng::new(!seed));
     for n in 0..frames {
         now = Timestamp::from_nanos(now.as_nanos() + 1_000_000 * rng.below(1500));
@@ -358,6 +367,14 @@ fn tables_agree(plane: &mut EbpfPlane, pipeline: &Pipeline, state: &State, seed:
     for id in state.plane.acls.keys() {
         let want = pipeline.tables().acls.matches(*id).map(<[u64]>::to_vec).unwrap_or_default();
         assert_eq!(plane.acl_matches(*id), want, "seed {seed}: access list {id}");
+    }
+    for port in PortId::all().take(MAX_GENERATED_PORTS.into()) {
+        for direction in [Direction::Input, Direction::Output] {
+            let mut want = pipeline.class_counters(port, direction);
+            let got = plane.class_counters(port, direction);
+            want.resize(got.len().max(want.len()), ClassCounters::default());
+            assert_eq!(got, want, "seed {seed} port {port}: service policy {direction:?}");
+        }
     }
     let mut got: BTreeMap<(VlanId, MacAddr), (Option<PortId>, u8)> = BTreeMap::new();
     plane.fdb_walk(&FdbFilter::default(), &mut |entry| {

@@ -7,6 +7,7 @@ pub mod routes;
 
 pub use lanyard_types::Rng;
 
+use crate::qos::PortQos;
 use crate::route::RouteChange;
 use crate::stages;
 use crate::state::{
@@ -20,6 +21,7 @@ use lanyard_types::{
 };
 use lanyard_wire::{Builder, Tag};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// A random state of a plane, with the values that a generator of frames needs to match it.
 #[derive(Debug, Clone)]
@@ -42,6 +44,20 @@ const MAX_BRIDGED_PORTS: u64 = 12;
 pub const MAX_GENERATED_PORTS: u16 = 40;
 
 impl State {
+    /// Without service policies.
+    #[must_use]
+    pub fn without_policies(mut self) -> Self {
+        self.plane.ports.values_mut().for_each(|port| port.qos = PortQos::default());
+        self
+    }
+    /// Removes the policers of service policies. A trace asks none, so it predicts what becomes of a frame only without them.
+    pub fn remove_policers(&mut self) {
+        let policies =
+            self.plane.ports.values_mut().flat_map(|port| [&mut port.qos.input, &mut port.qos.output]);
+        for policy in policies.flatten() {
+            Arc::make_mut(policy).classes.iter_mut().for_each(|class| class.policer = None);
+        }
+    }
     /// The state of this seed: 2 to 12 ports of every mode and some routed ports, 1 to 6 VLANs in up to 3 spanning-tree
     /// instances, control-plane FDB entries, low and high limits and, in half of the states, routing. Ports have
     /// ifindex 100 + number; a test that has netdevs overwrites these.
@@ -113,7 +129,8 @@ impl State {
     pub fn without_access_lists(mut self) -> Self {
         self.plane.acls.clear();
         for port in self.plane.ports.values_mut() {
-            (port.acl_in, port.acl_out) = Default::default();
+            // Service policies refer to lists, too.
+            (port.acl_in, port.acl_out, port.qos) = Default::default();
         }
         self.plane.vlans.values_mut().for_each(|vlan| vlan.acl = Default::default());
         self
@@ -170,6 +187,9 @@ pub fn with_low_rates() -> PlaneState {
     }
     if let Some(mut first) = plane.ports.first_entry() {
         first.get_mut().stages = stages::low_rates();
+    }
+    for (port, qos) in plane.ports.values_mut().zip(stages::low_policies()) {
+        port.qos = qos;
     }
     plane
 }

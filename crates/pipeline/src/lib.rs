@@ -11,6 +11,7 @@ pub mod balance;
 mod fuzz;
 pub mod generate;
 mod pipeline;
+pub mod qos;
 pub mod route;
 mod sink;
 pub mod stages;

@@ -3,7 +3,9 @@
 //! Invariant: [`Pipeline::process`] and [`Pipeline::trace`] run the same stages; only `process` also carries out
 //! what they decided: it polices, learns, sends and counts.
 
+use crate::qos::{ClassCounters, Direction};
 use crate::route::{RifState, RouteChange};
+use crate::stages::qos_ingress::Colours;
 use crate::stages::replicate::Emission;
 use crate::stages::{Arrival, Memory, count, decide, learn, mirror, replicate, trap};
 use crate::state::{ChannelMembers, FdbTarget, GlobalState, PlaneState, PortState, StpState, VlanState};
@@ -76,11 +78,19 @@ impl Pipeline {
         out: &mut impl Sink,
     ) -> Verdict {
         let arrival = Arrival { port, bytes: frame, longest };
-        let mut decision = decide(&self.tables, &arrival, &mut Notes::default());
+        let mut colours = Colours::default();
+        let mut decision = decide(&self.tables, &arrival, &colours, &mut Notes::default());
         if let Some(sample) = self.memory.sample(&decision, now) {
             out.sample(sample, frame);
         }
         self.memory.police(&self.tables, frame.len(), now, &mut decision);
+        let len = decision.length(&arrival);
+        for direction in Direction::ALL {
+            if self.memory.meter(&self.tables, &decision, len, now, direction, &mut colours) {
+                decision = decide(&self.tables, &arrival, &colours, &mut Notes::default());
+            }
+        }
+        self.memory.classes().count(&decision.classed, len.whole);
         decision.hits.iter().for_each(|hit| self.tables.acls.count(*hit));
         if let Some(event) = learn::apply(&mut self.tables.fdb, decision.learn, now) {
             out.fdb(event);
@@ -91,15 +101,17 @@ impl Pipeline {
         for copy in &decision.mirrored {
             mirror::emit(*copy, frame, &mut |copy, bytes| self.send_mirrored(copy, bytes, out));
         }
+        let marked = decision.marked.take();
+        let sent = marked.as_deref().unwrap_or(frame);
         let mut verdict = trap::police(&mut self.tables.trap, decision.verdict, decision.port, now);
         match verdict {
             Verdict::Trapped(reason) if reason.stage() != Stage::Route => {
-                out.trap(decision.port, reason, frame)
+                out.trap(decision.port, reason, sent)
             }
             // The frame goes to the stack of the ingress netdev, where the caller of `process` has left it.
             Verdict::Trapped(_) if decision.plan.copies.is_empty() => {}
             Verdict::Trapped(_) | Verdict::Forwarded => {
-                if self.replicate(&decision.plan, frame, out) == 0 {
+                if self.replicate(&decision.plan, sent, out) == 0 {
                     verdict = Verdict::Dropped(DropReason::TransmitFailed);
                 } else if let Some(adjacency) = decision.adjacency {
                     self.used.insert(adjacency, now);
@@ -122,8 +134,12 @@ impl Pipeline {
     #[must_use]
     pub fn trace(&self, port: PortId, frame: &[u8]) -> Trace {
         let mut notes = Notes::kept();
-        let decision =
-            decide(&self.tables, &Arrival { port, bytes: frame, longest: frame.len() }, &mut notes);
+        let decision = decide(
+            &self.tables,
+            &Arrival { port, bytes: frame, longest: frame.len() },
+            &Colours::default(),
+            &mut notes,
+        );
         let (mut egress, mut mirrored) = (Vec::new(), Vec::new());
         let mut keep = |copy: mirror::Copy, bytes: &[u8]| {
             if !copy.lost {
@@ -131,7 +147,8 @@ impl Pipeline {
             }
         };
         decision.mirrored.iter().for_each(|copy| mirror::emit(*copy, frame, &mut keep));
-        replicate::emit(&decision.plan, frame, &mut Vec::new(), &mut |emission, bytes| {
+        let sent = decision.marked.as_deref().unwrap_or(frame);
+        replicate::emit(&decision.plan, sent, &mut Vec::new(), &mut |emission, bytes| {
             match emission {
                 Emission::Copy(port) => egress.push((port, bytes.to_vec())),
                 Emission::Mirrored(copy) => keep(copy, bytes),
@@ -204,6 +221,15 @@ impl Pipeline {
     #[must_use]
     pub fn work(&self) -> Work {
         self.work
+    }
+    /// The counters of the classes of a service policy, by index; those of classes without frames may be missing at the end.
+    #[must_use]
+    pub fn class_counters(&self, port: PortId, direction: Direction) -> Vec<ClassCounters> {
+        self.memory.class_counters(port, direction)
+    }
+    /// Sets the counters of the service policies of a port to zero.
+    pub fn clear_class_counters(&mut self, port: PortId) {
+        self.memory.classes().clear(port);
     }
     /// Sets a port's counters to zero.
     pub fn clear_counters(&mut self, port: PortId) {

@@ -234,6 +234,9 @@ pub struct PortState {
     /// for frames of the VLAN that are addressed to the router.
     #[serde(default)]
     pub acl_out: AclBindings,
+    /// Quality of service. Only a port of kind `Netdev` or `Routed` has policies.
+    #[serde(default)]
+    pub qos: crate::qos::PortQos,
     /// The port's part in link aggregation.
     #[serde(default)]
     pub aggregation: Aggregation,
@@ -274,6 +277,7 @@ impl PortState {
             tunnelled: Tunnelled::NONE,
             acl_in: AclBindings::default(),
             acl_out: AclBindings::default(),
+            qos: crate::qos::PortQos::default(),
             aggregation: Aggregation::None,
             hook: HookChoice::Auto,
             delivery: Delivery::Auto,

@@ -1,8 +1,9 @@
 //! Validation of a [`PlaneState`] by rules that no single type can express.
 
+use crate::qos::{Direction, MAX_CLASSES};
 use crate::route::{RifAttachment, VIRTUAL_MACS};
 use crate::state::{Aggregation, CHANNEL_BUCKETS, PlaneState, PortKind};
-use lanyard_acl::Family;
+use lanyard_acl::{Family, PlaneList};
 use lanyard_types::PortId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,6 +42,7 @@ pub fn check(state: &PlaneState) -> Result<(), String> {
         }
     }
     acls(state)?;
+    check_policies(state)?;
     check_shares(state)?;
     let mut tags = BTreeSet::new();
     for port in state.ports.values() {
@@ -88,6 +90,31 @@ fn acls(state: &PlaneState) -> Result<(), String> {
         let Some(id) = id else { continue };
         if state.acls.get(id).is_none_or(|list| list.family != family) {
             return Err(format!("access list {id} does not exist, or is for other frames"));
+        }
+    }
+    Ok(())
+}
+
+fn check_policies(state: &PlaneState) -> Result<(), String> {
+    for port in state.ports.values() {
+        for policy in Direction::ALL.into_iter().filter_map(|direction| port.qos.of(direction)) {
+            let refused = |why: &str| Err(format!("policy {} at {}: {why}", policy.name, port.name));
+            if !matches!(port.kind, PortKind::Netdev | PortKind::Routed) {
+                return refused("it is neither a switch port nor a routed port");
+            }
+            if policy.classes.is_empty() || policy.classes.len() > MAX_CLASSES {
+                return refused("it has no class, or too many");
+            }
+            for (family, id) in Family::ALL.into_iter().zip(policy.lists) {
+                let Some(id) = id else { continue };
+                let classes = policy.classes.len();
+                let fits = |list: &&std::sync::Arc<PlaneList>| {
+                    list.family == family && list.rules.iter().all(|rule| usize::from(rule.list) < classes)
+                };
+                if state.acls.get(&id).filter(fits).is_none() {
+                    return refused("its list does not exist, or is for other frames or classes");
+                }
+            }
         }
     }
     Ok(())

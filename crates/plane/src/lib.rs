@@ -15,6 +15,7 @@ pub use chip::{
 pub use protocols::{ProtocolPlane, Trapped, TreeStates};
 
 pub use change::{ApplyChange, Change, changes, transact};
+pub use lanyard_pipeline::qos::{ClassCounters, Direction};
 pub use lanyard_pipeline::route::{
     Adjacency, BUCKETS, RifAttachment, RifState, RouteChange, RouteLookup, RouteTarget, Urpf,
 };
@@ -106,6 +107,13 @@ pub trait Plane {
     }
     /// Sets the counts of a list to zero (`clear access-list counters`).
     fn clear_acl_matches(&mut self, _id: AclId) {}
+    /// The frames and bytes of each class of a service policy, by the index of the class. Those at the end may be missing; a port
+    /// without a policy in this direction has none.
+    fn class_counters(&mut self, _port: PortId, _direction: Direction) -> Vec<ClassCounters> {
+        Vec::new()
+    }
+    /// Sets the counters of the service policies of a port to 0.
+    fn clear_class_counters(&mut self, _port: PortId) {}
     /// Sets a port's counters to zero (`clear counters`).
     fn clear_counters(&mut self, port: PortId);
     /// The hook at which the port's frames enter the pipeline now.
@@ -229,6 +237,11 @@ pub struct Capabilities {
     pub multicast: bool,
     /// True when the plane routes: [`Plane::route`] and router interfaces have an effect.
     pub routing: bool,
+    /// True when the plane applies service policies (`PortState::qos`).
+    pub policies: bool,
+    /// True when frames that it sends pass the queueing discipline of their port's netdev with the queue of their class
+    /// (`QosClass::queue`).
+    pub queues: bool,
     /// What this plane cannot do on this machine and why, one line each, for `lanyard version` and `show
     /// platform`.
     pub notes: Vec<String>,

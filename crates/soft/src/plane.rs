@@ -10,9 +10,9 @@ use crate::worker::{self, Shared};
 use lanyard_pipeline::state::{CHANNEL_BUCKETS, Delivery, HookChoice, PlaneState, PortKind, PortState};
 use lanyard_pipeline::{Pipeline, Timestamp};
 use lanyard_plane::{
-    ApplyChange, Capabilities, Change, FdbEntry, FdbFilter, Hook, MAX_TRACE_FRAME, MDB_CAPACITY, Plane,
-    PlaneError, PlaneEvent, PortCounters, ProtocolPlane, RifAttachment, RifState, RouteChange, RouteLookup,
-    Sweep, TableUsage, Trace, TrapCounters, TreeStates, changes, transact,
+    ApplyChange, Capabilities, Change, ClassCounters, Direction, FdbEntry, FdbFilter, Hook, MAX_TRACE_FRAME,
+    MDB_CAPACITY, Plane, PlaneError, PlaneEvent, PortCounters, ProtocolPlane, RifAttachment, RifState,
+    RouteChange, RouteLookup, Sweep, TableUsage, Trace, TrapCounters, TreeStates, changes, transact,
 };
 use lanyard_types::{
     AclId, AdjacencyId, Binding, ChannelId, FrameCount, MAX_BINDINGS, MAX_PORTS, MAX_VLANS, PortId, PortSet,
@@ -103,6 +103,8 @@ impl SoftPlane {
             ports: MAX_PORTS - 1,
             fdb: FDB_CAPACITY,
             multicast: true,
+            policies: true,
+            queues: false,
             routing: true,
             notes: vec![
                 "stops forwarding when the daemon stops".into(),
@@ -309,6 +311,12 @@ impl Plane for SoftPlane {
     }
     fn clear_acl_matches(&mut self, id: AclId) {
         self.shared.control().pipeline.clear_acl_matches(id);
+    }
+    fn class_counters(&mut self, port: PortId, direction: Direction) -> Vec<ClassCounters> {
+        self.shared.control().pipeline.class_counters(port, direction)
+    }
+    fn clear_class_counters(&mut self, port: PortId) {
+        self.shared.control().pipeline.clear_class_counters(port);
     }
     fn clear_counters(&mut self, port: PortId) {
         let mut core = self.shared.control();

@@ -10,6 +10,7 @@ mod err_cause;
 mod guard;
 mod id;
 mod mirror;
+mod queue;
 mod reason;
 mod rng;
 mod sampling;
@@ -27,6 +28,7 @@ pub use id::{
     VlanId, VlanIdError, VrfId,
 };
 pub use mirror::{MirrorCopy, PortMirror};
+pub use queue::*;
 pub use reason::*;
 pub use rng::Rng;
 pub use sampling::SamplingRate;

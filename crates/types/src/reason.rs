@@ -73,21 +73,25 @@ named! {
         Guard = 9, "guard";
         /// Enters the source address into the FDB.
         Learn = 10, "learn";
+        /// Applies the input policy of the port: classifies the frame, polices its class, and marks it.
+        QosIngress = 11, "qos_ingress";
         /// Routes frames for the router: header checks, longest match, next hop, rewrite.
-        Route = 11, "route";
+        Route = 12, "route";
         /// Multicast snooping: sends membership messages to the control plane, and limits a group's frames to the ports of
         /// its members.
-        Snoop = 12, "snoop";
+        Snoop = 13, "snoop";
         /// Looks the destination up: one port, or a flood set.
-        Bridge = 13, "bridge";
+        Bridge = 14, "bridge";
         /// Checks what each egress port allows.
-        VlanEgress = 14, "vlan_egress";
+        VlanEgress = 15, "vlan_egress";
         /// Judges the frame by the outbound access lists of its egress VLAN and of each egress port.
-        AclEgress = 15, "acl_egress";
+        AclEgress = 16, "acl_egress";
+        /// Applies the output policy of each egress port: classifies the frame, polices its class, marks it, and chooses its queue.
+        QosEgress = 17, "qos_egress";
         /// Rewrites tags and sends the copies in minimum-copy order.
-        Replicate = 16, "replicate";
+        Replicate = 18, "replicate";
         /// Updates counters.
-        Count = 17, "count";
+        Count = 19, "count";
     }
 }
 
@@ -208,6 +212,10 @@ named! {
         Dhcpv6Guard = 52, "dhcpv6_guard";
         /// guard: the port is not open for the host, which has to be authenticated first (802.1X, MAB).
         Unauthorized = 53, "unauthorized";
+        /// qos_ingress: over the rate of its class in the input policy of the port.
+        PolicedIn = 58, "policed_in";
+        /// qos_egress: over the rate of its class in the output policy of the port, or of every port of a flood.
+        PolicedOut = 59, "policed_out";
     }
 }
 
@@ -476,7 +484,15 @@ impl DropReason {
     /// a frame as one within the rate.
     #[must_use]
     pub const fn is_over_rate(self) -> bool {
-        matches!(self, Self::TrapPoliced | Self::Storm | Self::ArpRate | Self::DhcpRate)
+        matches!(
+            self,
+            Self::TrapPoliced
+                | Self::Storm
+                | Self::ArpRate
+                | Self::DhcpRate
+                | Self::PolicedIn
+                | Self::PolicedOut
+        )
     }
     /// The reason for which a plane sends copies of such frames to the control plane, at a limited rate; `None`: it sends none.
     #[must_use]
@@ -520,6 +536,8 @@ impl DropReason {
             | Self::RaGuard
             | Self::Dhcpv6Guard
             | Self::Unauthorized => Stage::Guard,
+            Self::PolicedIn => Stage::QosIngress,
+            Self::PolicedOut => Stage::QosEgress,
             Self::StpLearning | Self::SourceBlackhole | Self::PortSecurity => Stage::Learn,
             Self::IpHeaderInvalid
             | Self::UrpfFailed

@@ -6,7 +6,7 @@
 //! programs alone use.
 
 use crate::abi::{self, Structure, raw_mac};
-use crate::{acl_layout as acl, fdb, stages};
+use crate::{acl_layout as acl, fdb, qos_layout as qos, stages};
 use lanyard_fib::{LINE, layout};
 use lanyard_types::{DropReason, MacAddr, TrapGroup, TrapReason};
 use std::collections::BTreeSet;
@@ -33,6 +33,8 @@ const PROGRAMS_ALONE: &[&str] = &[
     // acl.h, acl_egress.h
     "ACL_ASKED",
     "ACL_DENIED",
+    "ACL_FOUND_CLASS",
+    "ACL_FOUND_CLASS_SHIFT",
     "ACL_FOUND_PERMIT",
     "ACL_HIT",
     "ACL_MARKS",
@@ -42,6 +44,13 @@ const PROGRAMS_ALONE: &[&str] = &[
     "ACL_TUNNELLED",
     "IP_AUTHENTICATION",
     "IP_FRAGMENT",
+    // qos.h
+    "QOS_DROPPED",
+    "QOS_HAS_COS",
+    "QOS_HAS_DSCP",
+    "QOS_IPV6",
+    "QOS_TRIES",
+    "QOS_TUNNELLED",
     // checksum_xdp.h
     "IP_ICMP",
     "IP_ICMPV6",
@@ -161,13 +170,18 @@ const STRUCTURES_ALONE: &[&str] = &[
 const NOT_IN_PROGRAMS: &[DropReason] = &[DropReason::Overrun];
 
 fn structures() -> impl Iterator<Item = &'static Structure> {
-    [abi::STRUCTURES, acl::STRUCTURES].into_iter().chain(stages::STRUCTURES.iter().copied()).flatten()
+    [abi::STRUCTURES, acl::STRUCTURES, qos::STRUCTURES]
+        .into_iter()
+        .chain(stages::STRUCTURES.iter().copied())
+        .flatten()
 }
 
 /// Every constant that is compared: its name in C and its value.
 fn constants() -> Vec<(String, u64)> {
-    let ours =
-        [abi::CONSTANTS, acl::CONSTANTS].into_iter().chain(stages::CONSTANTS.iter().copied()).flatten();
+    let ours = [abi::CONSTANTS, acl::CONSTANTS, qos::CONSTANTS]
+        .into_iter()
+        .chain(stages::CONSTANTS.iter().copied())
+        .flatten();
     let mut all: Vec<(String, u64)> = ours.map(|(name, value)| (format!("LY_{name}"), *value)).collect();
     let mut named = |prefix: &str, name: &str, value: usize| {
         all.push((format!("{prefix}_{}", name.to_uppercase()), value as u64));
@@ -310,7 +324,10 @@ fn the_mirrors_are_complete() {
 /// No two flags of a port are the same bit.
 #[test]
 fn flags_of_ports_are_different_bits() {
-    let all = [abi::CONSTANTS, acl::CONSTANTS].into_iter().chain(stages::CONSTANTS.iter().copied()).flatten();
+    let all = [abi::CONSTANTS, acl::CONSTANTS, qos::CONSTANTS]
+        .into_iter()
+        .chain(stages::CONSTANTS.iter().copied())
+        .flatten();
     let flags = all.filter(|(name, _)| name.starts_with("PORT_") && *name != "PORT_WORDS");
     let mut taken = 0;
     for (name, flag) in flags {

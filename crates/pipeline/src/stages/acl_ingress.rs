@@ -9,6 +9,7 @@ use super::Arrival;
 use super::parse::Parsed;
 use super::route;
 use super::vlan_ingress::Class;
+use crate::qos::QosPolicy;
 use crate::state::{AclBindings, PlaneState, PortKind, PortState};
 use crate::tables::Tables;
 use crate::tables::acls::Hit;
@@ -32,10 +33,23 @@ impl<'a> Judged<'a> {
             src: frame.src,
             ethertype: route::inner_ethertype(arrival, frame),
             vlan: vlan.map_or(0, VlanId::get),
-            cos: frame.tag.map_or(0, |tag| tag.pcp),
+            cos: frame.cos,
         };
         let packet = arrival.bytes.get(route::l3_offset(frame)..).unwrap_or_default();
         Self { header, packet, key: None }
+    }
+
+    /// The class of the frame in a policy: the index of one of its classes.
+    pub(super) fn class(&mut self, tables: &Tables, policy: &QosPolicy) -> usize {
+        let default = policy.classes.len().saturating_sub(1);
+        let Some(id) = policy.lists[Family::of(self.header.ethertype).index()] else { return default };
+        let key = self.key.get_or_insert_with(|| Key::read(&self.header, self.packet));
+        tables.acls.class(id, key).unwrap_or(default)
+    }
+    /// The family of the packet, if its header is valid.
+    pub(super) fn packet(&mut self) -> Option<Family> {
+        let key = self.key.get_or_insert_with(|| Key::read(&self.header, self.packet));
+        key.is_ok().then(|| Family::of(self.header.ethertype)).filter(|family| *family != Family::Mac)
     }
 
     /// Judges the frame by the lists bound at one place, and notes the rule that decided. False: denied.
@@ -112,7 +126,7 @@ pub(super) fn randomise(rng: &mut Rng, plane: &mut PlaneState) {
 
 /// A list of up to 300 rules, each of which compares some bits, or a range, of a few fields. The bits are always the same few, and
 /// long lists compare no bits, so that a field has few classes and the list fits.
-fn random_list(rng: &mut Rng, family: Family) -> PlaneList {
+pub(super) fn random_list(rng: &mut Rng, family: Family) -> PlaneList {
     const IPV4: &[usize] = &[
         key::SRC,
         key::SRC + 1,

@@ -16,6 +16,8 @@ pub mod learn;
 pub mod mirror;
 pub mod parse;
 pub mod port;
+pub mod qos_egress;
+pub mod qos_ingress;
 pub mod replicate;
 pub mod route;
 pub mod sample;
@@ -27,6 +29,7 @@ pub mod vlan_ingress;
 
 use crate::Timestamp;
 use crate::balance;
+use crate::qos::{ClassCounters, Direction, Excess, Length, PortQos, RateLimit};
 use crate::state::{PlaneState, PortKind, PortState, StpState};
 use crate::tables::Tables;
 use crate::tables::acls::Hit;
@@ -38,13 +41,23 @@ use lanyard_types::{
 };
 use lanyard_wire::Tag;
 use parse::Parsed;
+use qos_ingress::{Classed, Colours};
 use route::{Onward, Out};
+use std::sync::Arc;
 use vlan_ingress::Class;
 
 /// Settings for tests: rates that frames a few milliseconds apart exceed. They divide 10^9, so that a plane that counts in whole
 /// nanoseconds between frames agrees with one that counts in frames a second.
 pub(crate) fn low_rates() -> PortSettings {
     PortSettings { storm: storm::LOW, guard: guard::LOW, ..PortSettings::default() }
+}
+
+/// Policies for tests: rates that frames a few milliseconds apart exceed, for what the first port receives and the second sends.
+pub(crate) fn low_policies() -> [PortQos; 2] {
+    let peak = Excess::Peak(RateLimit { bps: 4_000, burst: 200 });
+    let input = Some(Arc::new(qos_ingress::low(peak)));
+    let output = Some(Arc::new(qos_ingress::low(Excess::Overflow(150))));
+    [PortQos { input, output: None }, PortQos { input: None, output }]
 }
 
 /// Gives the ports of a generated state random settings. Rates are 0 or never reached, so that nothing depends on the moment a
@@ -62,6 +75,7 @@ pub(crate) fn randomise(seed: u64, plane: &mut PlaneState) {
     acl_ingress::randomise(&mut rng(Stage::AclIngress), plane);
     vlan_ingress::randomise(&mut rng(Stage::VlanIngress), plane);
     guard::randomise(&mut rng(Stage::Guard), plane);
+    qos_ingress::randomise(&mut rng(Stage::QosIngress), plane);
 }
 
 /// What stages keep from one frame to the next.
@@ -71,6 +85,7 @@ pub(crate) struct Memory {
     guard: guard::Policers,
     learn: learn::Reports,
     sample: sample::Sampler,
+    classes: qos_ingress::Classes,
 }
 
 impl Memory {
@@ -81,6 +96,7 @@ impl Memory {
             guard: guard::Policers::default(),
             learn: learn::Reports::default(),
             sample: sample::Sampler::new(seed),
+            classes: qos_ingress::Classes::default(),
         }
     }
     /// The sample of a received frame, if it is drawn.
@@ -116,6 +132,26 @@ impl Memory {
             };
         }
     }
+    /// Asks the policers of the frame's classes in one direction. True if the frame is to be decided again with these colours.
+    pub(crate) fn meter(
+        &mut self,
+        tables: &Tables,
+        decision: &Decision,
+        len: Length,
+        now: Timestamp,
+        direction: Direction,
+        colours: &mut Colours,
+    ) -> bool {
+        self.classes.meter(tables, &decision.classed, len, now, direction, colours)
+    }
+    /// The counters of the classes of a service policy.
+    pub(crate) fn class_counters(&self, port: PortId, direction: Direction) -> Vec<ClassCounters> {
+        self.classes.counters(port, direction)
+    }
+    /// The counters of all service policies, for a change.
+    pub(crate) fn classes(&mut self) -> &mut qos_ingress::Classes {
+        &mut self.classes
+    }
     /// The violation of port security to be reported, if there is one and none was reported shortly before.
     pub(crate) fn violation(
         &mut self,
@@ -128,6 +164,7 @@ impl Memory {
     pub(crate) fn change(&mut self, port: PortId, old: Option<&PortState>, new: Option<&PortState>) {
         self.storm.change(port, old, new);
         self.guard.change(port, old, new);
+        self.classes.change(port, old, new);
         if new.is_none() {
             self.learn.forget(port);
             self.sample.forget(port);
@@ -177,6 +214,12 @@ pub struct Decision {
     pub route: Option<(VrfId, IpNet)>,
     /// The rules of access lists that have decided about it.
     pub hits: Vec<Hit>,
+    /// Its classes in service policies.
+    pub classed: Vec<Classed>,
+    /// True if it arrived with a tag that its port recognises.
+    pub has_tag: bool,
+    /// Its bytes, if an input policy has marked the packet.
+    pub marked: Option<Vec<u8>>,
     /// How many of them are those of `acl_ingress`.
     pub ingress_hits: usize,
 }
@@ -198,15 +241,32 @@ impl Decision {
             adjacency: None,
             route: None,
             hits: Vec::new(),
+            classed: Vec::new(),
+            marked: None,
+            has_tag: false,
             ingress_hits: 0,
         }
     }
 }
 
+impl Decision {
+    /// The length of the frame for policers.
+    pub(crate) fn length(&self, arrival: &Arrival<'_>) -> Length {
+        let tag = if self.has_tag { lanyard_wire::TAG_LEN } else { 0 };
+        let without = |len: usize| len.saturating_sub(tag) as u64;
+        Length { whole: without(arrival.bytes.len()), longest: without(arrival.longest) }
+    }
+}
+
 /// Runs the stages over one frame.
-pub(crate) fn decide(tables: &Tables, arrival: &Arrival<'_>, notes: &mut Notes) -> Decision {
+pub(crate) fn decide(
+    tables: &Tables,
+    arrival: &Arrival<'_>,
+    colours: &Colours,
+    notes: &mut Notes,
+) -> Decision {
     let mut decision = Decision::new(arrival.port, Verdict::Forwarded);
-    if let Err(end) = run(tables, arrival, &mut decision, notes) {
+    if let Err(end) = run(tables, arrival, colours, &mut decision, notes) {
         decision.verdict = end;
         if let Verdict::Dropped(reason) = end {
             notes.say(reason.stage(), || Fact::Dropped(reason));
@@ -218,17 +278,19 @@ pub(crate) fn decide(tables: &Tables, arrival: &Arrival<'_>, notes: &mut Notes) 
 fn run(
     tables: &Tables,
     arrival: &Arrival<'_>,
+    colours: &Colours,
     decision: &mut Decision,
     notes: &mut Notes,
 ) -> Result<(), Verdict> {
     let mut frame = parse::run(tables, arrival, notes)?;
+    decision.has_tag = frame.tag.is_some();
     decision.mirrored = mirror::run(tables, arrival, &frame, notes)?;
     decision.sampled = sample::run(tables, arrival);
     trap::run(tables, arrival, &mut frame, notes)?;
     let (port, ingress) = port::run(tables, arrival, notes)?;
     decision.port = port;
     let arrival = &Arrival { port, ..*arrival };
-    let class = match ingress.kind {
+    let mut class = match ingress.kind {
         PortKind::Netdev | PortKind::Svi(_) => {
             let class = vlan_ingress::run(tables, arrival, ingress, &frame, notes)?;
             decision.vlan = Some(class.vlan);
@@ -247,53 +309,81 @@ fn run(
             None
         }
     };
-    let passage = Passage { tables, arrival, ingress };
-    match (route::run(tables, arrival, ingress, &frame, class.as_ref(), notes)?, &class) {
-        (Onward::Bridge, Some(class)) => {
-            let members = snoop::run(tables, arrival, &frame, class, notes)?;
-            passage.bridge(&frame, class, members.as_ref(), None, decision, notes)
-        }
-        (Onward::Routed { rewrite, adjacency, route, out }, _) => {
-            decision.adjacency = Some(adjacency);
-            decision.route = Some(route);
-            let frame = Parsed { dst: rewrite.dst, src: rewrite.src, ..frame };
-            match out {
-                Out::Vlan(vlan) => {
-                    let class = passage.leaving(&frame, vlan)?;
-                    passage.bridge(&frame, &class, None, Some(rewrite), decision, notes)
-                }
-                Out::Port { port, tag } => {
-                    passage.straight(&frame, port, tag, Some(rewrite), decision, notes)
-                }
-            }
-        }
-        (Onward::FromHost(Out::Port { port, tag }), _) => {
-            passage.straight(&frame, port, tag, None, decision, notes)
-        }
-        (Onward::Up { reason, port: Some(port) }, _) => {
-            vlan_egress::straight(tables, &frame, port).map_err(Verdict::Dropped)?;
-            decision.plan = replicate::up(ingress, &frame, port);
-            Err(Verdict::Trapped(reason))
-        }
-        (Onward::Up { reason, port: None }, _) => Err(Verdict::Trapped(reason)),
-        // `route` bridges only frames that `vlan_ingress` has admitted to a VLAN.
-        (Onward::Bridge | Onward::FromHost(Out::Vlan(_)), _) => Err(Verdict::Dropped(DropReason::NoEgress)),
-    }
+    let marked = qos_ingress::run(
+        tables,
+        arrival,
+        ingress,
+        &mut frame,
+        class.as_mut(),
+        colours,
+        &mut decision.classed,
+    )
+    .map_err(Verdict::Dropped)?;
+    let arrival = &Arrival { bytes: marked.as_deref().unwrap_or(arrival.bytes), ..*arrival };
+    let passage = Passage { tables, arrival, ingress, colours };
+    let end = passage.onward(&frame, class.as_ref(), decision, notes);
+    decision.marked = marked;
+    end
 }
 
-/// A frame after the stage `route`.
+/// A frame behind the stages that concern the port and VLAN in which it arrived.
 struct Passage<'a> {
     tables: &'a Tables,
     arrival: &'a Arrival<'a>,
     ingress: &'a PortState,
+    colours: &'a Colours,
 }
 
 impl Passage<'_> {
+    /// `route` and the stages after it.
+    fn onward(
+        &self,
+        frame: &Parsed,
+        class: Option<&Class>,
+        decision: &mut Decision,
+        notes: &mut Notes,
+    ) -> Result<(), Verdict> {
+        let Self { tables, arrival, ingress, .. } = *self;
+        match (route::run(tables, arrival, ingress, frame, class, notes)?, class) {
+            (Onward::Bridge, Some(class)) => {
+                let members = snoop::run(tables, arrival, frame, class, notes)?;
+                self.bridge(frame, class, members.as_ref(), None, decision, notes)
+            }
+            (Onward::Routed { rewrite, adjacency, route, out }, _) => {
+                decision.adjacency = Some(adjacency);
+                decision.route = Some(route);
+                let frame = &Parsed { dst: rewrite.dst, src: rewrite.src, ..*frame };
+                match out {
+                    Out::Vlan(vlan) => {
+                        let class = self.leaving(frame, vlan)?;
+                        self.bridge(frame, &class, None, Some(rewrite), decision, notes)
+                    }
+                    Out::Port { port, tag } => {
+                        self.straight(frame, port, tag, Some(rewrite), decision, notes)
+                    }
+                }
+            }
+            (Onward::FromHost(Out::Port { port, tag }), _) => {
+                self.straight(frame, port, tag, None, decision, notes)
+            }
+            (Onward::Up { reason, port: Some(port) }, _) => {
+                vlan_egress::straight(tables, frame, port).map_err(Verdict::Dropped)?;
+                decision.plan = replicate::up(ingress, frame, port);
+                Err(Verdict::Trapped(reason))
+            }
+            (Onward::Up { reason, port: None }, _) => Err(Verdict::Trapped(reason)),
+            // `route` bridges only frames that `vlan_ingress` has admitted to a VLAN.
+            (Onward::Bridge | Onward::FromHost(Out::Vlan(_)), _) => {
+                Err(Verdict::Dropped(DropReason::NoEgress))
+            }
+        }
+    }
+
     /// The class of a routed frame in its egress VLAN. The router is not a port, so no ingress tree state
     /// applies. A VLAN that is not active has no egress port.
     fn leaving(&self, frame: &Parsed, vlan: VlanId) -> Result<Class, Verdict> {
         let state = self.tables.vlans.get(vlan).ok_or(Verdict::Dropped(DropReason::NoEgress))?;
-        let tag = Tag { vid: vlan.get(), ..frame.tag.unwrap_or_default() };
+        let tag = Tag { vid: vlan.get(), pcp: frame.cos, ..frame.tag.unwrap_or_default() };
         let shared = self.tables.vlans.shared(vlan);
         Ok(Class { vlan, instance: state.instance, shared, stp: StpState::Forwarding, tag })
     }
@@ -320,8 +410,13 @@ impl Passage<'_> {
         let routed_into = rewrite.is_some().then_some(class.vlan);
         let egress = acl_egress::run(self.tables, &mut judged, routed_into, egress, &mut decision.hits)
             .map_err(Verdict::Dropped)?;
+        let (egress, marks) =
+            qos_egress::run(self.tables, &mut judged, egress, self.colours, &mut decision.classed)
+                .map_err(Verdict::Dropped)?;
         let bucket = self.bucket(frame, &egress);
         decision.plan = replicate::run(self.tables, self.ingress, frame, class, &egress, bucket, notes);
+        decision.plan.packet = judged.packet().filter(|_| !marks.is_empty());
+        decision.plan.marks = marks;
         decision.plan.rewrite = rewrite;
         decision.plan.tunnelled = tunnelled;
         Ok(())
@@ -353,7 +448,12 @@ impl Passage<'_> {
         notes.say(Stage::VlanEgress, || Fact::Allowed(self.tables.ports.name(port)));
         let mut judged = acl_ingress::Judged::new(self.arrival, frame, tag);
         acl_egress::straight(self.tables, &mut judged, port, &mut decision.hits).map_err(Verdict::Dropped)?;
+        let mut marks = Vec::new();
+        qos_egress::straight(self.tables, &mut judged, port, self.colours, &mut decision.classed, &mut marks)
+            .map_err(Verdict::Dropped)?;
         decision.plan = replicate::straight(self.tables, self.ingress, frame, port, tag, notes);
+        decision.plan.packet = judged.packet().filter(|_| !marks.is_empty());
+        decision.plan.marks = marks;
         decision.plan.rewrite = rewrite;
         Ok(())
     }

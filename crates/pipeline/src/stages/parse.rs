@@ -19,6 +19,8 @@ pub struct Parsed {
     pub src: MacAddr,
     /// The tag, if the frame has one that the ingress port recognises.
     pub tag: Option<Tag>,
+    /// The class of service: of that tag, or as an input policy has set it; 0 without a tag.
+    pub cos: u8,
     /// The length of the longest frame that it becomes on a wire, in bytes, without the recognised tag.
     pub untagged_len: usize,
 }
@@ -41,7 +43,8 @@ pub(super) fn run(tables: &Tables, arrival: &Arrival<'_>, notes: &mut Notes) -> 
     };
     notes.say(Stage::Parse, || fact(&frame, tpid, tag));
     let tag_len = if tag.is_some() { TAG_LEN } else { 0 };
-    Ok(Parsed { dst: frame.dst(), src, tag, untagged_len: arrival.longest.saturating_sub(tag_len) })
+    let cos = tag.map_or(0, |tag: Tag| tag.pcp);
+    Ok(Parsed { dst: frame.dst(), src, tag, cos, untagged_len: arrival.longest.saturating_sub(tag_len) })
 }
 
 fn fact(frame: &Frame<'_>, tpid: Tpid, tag: Option<Tag>) -> Fact {

@@ -12,14 +12,17 @@
 use super::bridge::Egress;
 use super::mirror;
 use super::parse::Parsed;
+use super::qos_egress::Marks;
 use super::route::Rewrite;
 use super::trap::Tunnelled;
 use super::vlan_ingress::Class;
+use crate::qos::mark_dscp;
 use crate::state::{PortState, Tpid};
 use crate::tables::Tables;
 use crate::trace::{Fact, Notes};
+use lanyard_acl::key::Family;
 use lanyard_types::{MacAddr, PortId, Stage, VlanId};
-use lanyard_wire::{Tag, Truncated, pop, push, rewrite};
+use lanyard_wire::{HEADER_LEN, TAG_LEN, Tag, Truncated, pop, push, rewrite};
 
 /// The tag of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +51,10 @@ pub struct Plan {
     pub tunnelled: Option<Tunnelled>,
     /// The members by which copies for port-channels leave: port-channel and member.
     pub members: Vec<(PortId, PortId)>,
+    /// The marks of copies by output policies, by the port of the policy: a port-channel's, not its member's.
+    pub marks: Marks,
+    /// The family of the packet, if its header is valid.
+    pub packet: Option<Family>,
     /// What monitor sessions copy: the index of a copy above, and the copy of it.
     pub mirrored: Vec<(usize, mirror::Copy)>,
 }
@@ -56,6 +63,19 @@ impl Plan {
     /// The port whose netdev sends the copy for `port`.
     fn sender(&self, port: PortId) -> PortId {
         self.members.iter().find(|(channel, _)| *channel == port).map_or(port, |(_, member)| *member)
+    }
+    /// The copy for a port whose output policy marks it. `has_tag`: the copy has the switch's tag.
+    fn marked(&self, port: PortId, copy: &[u8], has_tag: bool) -> Option<Vec<u8>> {
+        let (_, mark) = self.marks.iter().find(|(at, _)| *at == port)?;
+        let mut bytes = copy.to_vec();
+        let at = HEADER_LEN + if has_tag { TAG_LEN } else { 0 };
+        if let Some((family, dscp)) = self.packet.zip(mark.dscp) {
+            mark_dscp(&mut bytes, at, family, dscp);
+        }
+        if let (true, Some(cos), Some(priority)) = (has_tag, mark.cos, bytes.get_mut(HEADER_LEN)) {
+            *priority = *priority & 0x1f | cos << 5;
+        }
+        Some(bytes)
     }
     /// Adds the copies that monitor sessions take of frames in `vlan`.
     fn mirror(mut self, tables: &Tables, vlan: Option<VlanId>, untagged_len: usize) -> Self {
@@ -137,7 +157,7 @@ pub(super) fn straight(
     vlan: Option<VlanId>,
     notes: &mut Notes,
 ) -> Plan {
-    let tag = Tag { vid: vlan.map_or(0, VlanId::get), ..frame.tag.unwrap_or_default() };
+    let tag = Tag { vid: vlan.map_or(0, VlanId::get), pcp: frame.cos, ..frame.tag.unwrap_or_default() };
     let tpid = tables.ports.get(port).map_or(Tpid::None, |port| port.tpid);
     let form = match vlan {
         Some(_) if tpid != Tpid::None => Form::Tagged(tpid),
@@ -168,7 +188,7 @@ pub(super) fn up(ingress: &PortState, frame: &Parsed, port: PortId) -> Plan {
 fn arrived(ingress: &PortState, frame: &Parsed, tag: Tag) -> Option<Form> {
     match frame.tag {
         None => Some(Form::Untagged),
-        Some(came) if came.vid == tag.vid => Some(Form::Tagged(ingress.tpid)),
+        Some(came) if (came.vid, came.pcp) == (tag.vid, tag.pcp) => Some(Form::Tagged(ingress.tpid)),
         Some(_) => None,
     }
 }
@@ -247,6 +267,8 @@ pub(crate) fn emit(
             }
         }
         let copy = if changed { scratch.as_slice() } else { bytes };
+        let marked = plan.marked(*port, copy, has_tag);
+        let copy = marked.as_deref().unwrap_or(copy);
         if send(Emission::Copy(plan.sender(*port)), copy) {
             for (_, mirrored) in plan.mirrored.iter().filter(|(of, _)| *of == at) {
                 mirror::emit(*mirrored, copy, &mut |mirrored, bytes| {

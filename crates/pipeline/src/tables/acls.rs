@@ -58,6 +58,15 @@ impl Acls {
             Err(Malformed) => ((id, none), false),
         })
     }
+    /// The class that the deciding rule of a policy's list names; `None` when no rule matches, the header is not valid, or there is
+    /// no such list. Nothing is counted.
+    #[must_use]
+    pub fn class(&self, id: AclId, key: &Result<Key, Malformed>) -> Option<usize> {
+        let compiled = self.0.get(&id)?;
+        let Found { rule, permit } = compiled.classifier.search(key.as_ref().ok()?);
+        let rule = compiled.list.rules.get(rule?)?;
+        permit.then_some(usize::from(rule.list))
+    }
     /// Counts a judgement.
     pub fn count(&mut self, (id, rule): Hit) {
         let matches = self.0.get_mut(&id).and_then(|compiled| compiled.matches.get_mut(rule));

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 const FRAMES: u32 = 300;
 
 fn over(seed: u64, mut each: impl FnMut(&mut Pipeline, &PlaneState, Timestamp, PortId, &[u8])) -> Pipeline {
-    let state = State::new(seed).bridging().without_access_lists().without_channels();
+    let state = State::new(seed).bridging().without_policies().without_access_lists().without_channels();
     let mut pipeline = Pipeline::new(seed);
     pipeline.set_state(&state.plane, Timestamp::default(), &mut |_| {});
     let mut rng = Rng::new(!seed);

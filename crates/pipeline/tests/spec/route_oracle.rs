@@ -18,7 +18,7 @@ use std::net::IpAddr;
 fn the_oracle_agrees() {
     let mut routed = 0;
     for seed in 0..400 {
-        let state = State::new(seed);
+        let state = State::new(seed).without_policies();
         let mut pipeline = Pipeline::new(seed);
         pipeline.set_state(&state.plane, Timestamp::default(), &mut |_| {});
         let mut oracle = Oracle::default();
