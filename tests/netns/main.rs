@@ -38,6 +38,7 @@ mod packet_filter;
 mod port_security;
 mod ports;
 mod private_vlans;
+mod qos;
 mod routes_live;
 mod saving;
 mod services;

@@ -225,7 +225,7 @@ pub const MAX_QOS_BURST: u32 = 512_000_000;
 pub struct Police {
     /// The committed rate (CIR).
     pub cir: QosRate,
-    /// The committed burst in bytes (Bc); `None`: what the rate lets through in 250 ms, but 1,500 at least.
+    /// The committed burst in bytes (Bc); `None`: what the rate lets through in 250 ms, but 1,518 at least.
     pub bc: Option<u32>,
     /// The peak rate (PIR): two rates, RFC 2698.
     pub pir: Option<QosRate>,

@@ -12,6 +12,10 @@ impl AccessLists for Core {
         let lists = self.ctx.plane.state().acls.clone();
         let mut sums = BTreeMap::new();
         for (id, list) in &lists {
+            // The names of a policy map's list are those of classes.
+            if list.classifies() {
+                continue;
+            }
             let Some(number) = list.names.iter().position(|held| held == name) else { continue };
             // The last count is that of frames that no rule matched.
             for (rule, count) in list.rules.iter().zip(self.ctx.plane.acl_matches(*id)) {
@@ -25,7 +29,7 @@ impl AccessLists for Core {
     fn clear_access_list_matches(&mut self, only: Option<&str>) {
         let lists = self.ctx.plane.state().acls.clone();
         let named = |list: &lanyard_acl::PlaneList| {
-            only.is_none_or(|only| list.names.iter().any(|name| name == only))
+            !list.classifies() && only.is_none_or(|only| list.names.iter().any(|name| name == only))
         };
         let ids: Vec<AclId> = lists.iter().filter(|(_, list)| named(list)).map(|(id, _)| *id).collect();
         ids.into_iter().for_each(|id| self.ctx.plane.clear_acl_matches(id));

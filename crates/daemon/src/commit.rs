@@ -21,6 +21,7 @@ use crate::listening_port::PortError;
 use crate::netdevs::{Change, fixed, learn_modes, learn_speeds, of_speed, pair_missing};
 use crate::protocols::keeper::{aggregation_path, snapshot_path};
 use crate::protocols::work::Report;
+use crate::queues::QueuesRefused;
 use crate::routing::Turn;
 use crate::snooping;
 use crate::spanning;
@@ -72,6 +73,8 @@ pub(crate) enum CommitError {
         cause: PlaneError,
     },
     #[error(transparent)]
+    Queues(#[from] QueuesRefused),
+    #[error(transparent)]
     Route(#[from] RouteRefused),
     /// Without the record, `detach` and a restart could not restore what the change replaces.
     #[error("{0}; the change was refused because it could not be recorded")]
@@ -88,6 +91,9 @@ impl CommitError {
     pub(crate) fn part(&self) -> Part {
         match self {
             Self::Fpm(_) => Part::Fpm,
+            Self::Queues(error) => {
+                error.interface().map_or(Part::Unknown, |name| Part::Interface(name.to_owned()))
+            }
             Self::Netdevs(error) => error.interface.clone().map_or(Part::Unknown, Part::Interface),
             Self::Port { interface, .. } => Part::Interface(interface.clone()),
             Self::Detached
@@ -258,6 +264,7 @@ impl Core {
             // The kernel flushes routes without an event when their interface or its address goes.
             self.layer3.handle(&mut self.ctx, layer3::Event::Flushed);
             self.layer3.configure(&mut self.ctx);
+            self.queues.configure(&mut self.ctx);
             return Err(error);
         }
         self.finish(plan, &found, &state);
@@ -267,6 +274,7 @@ impl Core {
     /// Gives `state` to the plane, and the static routes of `next` to the kernel.
     fn apply(&mut self, next: &Config, state: &PlaneState) -> Result<(), CommitError> {
         self.following.apply(&mut self.ctx, state)?;
+        self.queues.install(&mut self.ctx, next)?;
         self.layer3.install(&mut self.ctx, next)?;
         self.check_refusals(next)
     }
@@ -565,6 +573,7 @@ impl Core {
         self.children.end_all(&mut self.ctx);
         self.time_servers.end(&mut self.ctx);
         self.layer3.withdraw(&mut self.ctx);
+        self.queues.withdraw(&mut self.ctx);
         self.ctx.switch.facts_mut().shared_knobs = shared_knobs(&self.ctx.paths);
         for action in self.ctx.switch.release() {
             let result = self.ctx.kernel.act(std::slice::from_ref(&action));

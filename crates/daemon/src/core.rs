@@ -31,6 +31,7 @@ use crate::pending::{ConfigurationLock, Reload};
 use crate::port_notes::PortNotes;
 use crate::port_security::{self, PortSecurity};
 use crate::protocols::Protocols;
+use crate::queues::Queues;
 use crate::relay::Relaying;
 use crate::resources::{self, Resources};
 use crate::routing::{Following, Turn};
@@ -68,6 +69,7 @@ pub(crate) struct Core {
     pub(crate) guard: Guard,
     pub(crate) err_disabling: ErrDisabling,
     pub(crate) storm_control: StormControl,
+    pub(crate) queues: Queues,
     pub(crate) sflow: Sflow,
     pub(crate) port_security: PortSecurity,
     pub(crate) access_control: AccessControl,
@@ -155,6 +157,7 @@ impl Core {
             snooping: Snooping::default(),
             guard: Guard::default(),
             storm_control: StormControl::default(),
+            queues: Queues::default(),
             sflow: Sflow::default(),
             resources: Resources::default(),
             readiness: Readiness::default(),
@@ -195,6 +198,7 @@ impl Core {
         self.guard.configure(&mut self.ctx);
         self.err_disabling.configure(&mut self.ctx);
         self.storm_control.configure(&mut self.ctx);
+        self.queues.configure(&mut self.ctx);
         self.sflow.configure(&mut self.ctx);
         self.port_security.configure(&mut self.ctx);
         self.access_control.configure(&mut self.ctx);
@@ -470,6 +474,7 @@ impl Core {
             self.control_access(outcome);
         }
         self.sflow.tick(&mut self.ctx);
+        self.queues.tick(&mut self.ctx);
         let mut over = self.storm_control.look(&mut self.ctx);
         over.extend(self.guard.look(&mut self.ctx));
         for (port, cause) in over {
@@ -523,6 +528,7 @@ impl Core {
             self.layer3.next_ms(ctx),
             self.err_disabling.next_ms(ctx),
             self.storm_control.next_ms(ctx),
+            self.queues.next_ms(ctx),
             self.sflow.next_ms(ctx),
             self.guard.next_ms(ctx),
             self.port_security.next_ms(ctx),

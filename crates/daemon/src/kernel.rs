@@ -8,7 +8,7 @@ use lanyard_netdev::follow::{Notification, Progress, Table};
 use lanyard_netdev::{Address, Event, Family, FilterWatch, Follower, Hook, Link, Neighbour, Route, Settings};
 use lanyard_switch::links::Netdevs;
 use lanyard_switch::{Facts, LinkFacts};
-use lanyard_types::MacAddr;
+use lanyard_types::{MacAddr, QueueStats, QueueTree, RootQueue};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
@@ -147,6 +147,14 @@ pub trait Kernel: Netdevs<Error = KernelError> {
     fn del_neighbour(&self, vrf: Option<&str>, ifindex: u32, address: IpAddr) -> Result<()>;
     /// Link settings of a netdev of the switch.
     fn settings(&self, name: &str) -> Result<Settings>;
+    /// The queueing discipline at the root of a netdev of the switch.
+    fn root_queue(&self, name: &str) -> Result<RootQueue>;
+    /// Gives a netdev of the switch these queues, in place of those that the switch has given it.
+    fn set_queues(&self, name: &str, tree: &QueueTree) -> Result<()>;
+    /// Takes the switch's queues from a netdev; one without them is left alone.
+    fn clear_queues(&self, name: &str) -> Result<()>;
+    /// What the queues of a netdev have done, by class.
+    fn queue_stats(&self, name: &str) -> Result<Vec<QueueStats>>;
     /// The driver of a netdev of the switch's own namespace.
     fn driver(&self, name: &str) -> Result<String>;
     /// Subscribes to everything that affects routing in a namespace.

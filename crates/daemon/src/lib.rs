@@ -71,6 +71,7 @@ mod port_security;
 pub mod protocol;
 mod protocols;
 mod qos_views;
+mod queues;
 mod record;
 mod relay;
 mod remote;

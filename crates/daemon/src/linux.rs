@@ -6,6 +6,7 @@
 use crate::faults;
 use crate::kernel::{FilterSource, Kernel, KernelError, Result, RouteSource};
 use crate::os;
+use crate::queues;
 use crate::spaces::{self, Spaces};
 use lanyard_netdev::{
     Address, AddressFlags, Duplex, Event, Family, FilterWatch, Follower, Link, LinkChange, Neighbour, Netdev,
@@ -15,7 +16,7 @@ use lanyard_switch::compile::pipeline_end_of;
 use lanyard_switch::facts::{HostStack, LinkMode};
 use lanyard_switch::links::{LinkSettings, Netdevs, Pair};
 use lanyard_switch::{Action, Facts, LinkFacts};
-use lanyard_types::MacAddr;
+use lanyard_types::{MacAddr, QueueStats, QueueTree, RootQueue};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
@@ -391,6 +392,28 @@ impl Kernel for Linux {
     fn settings(&self, name: &str) -> Result<Settings> {
         faults::stall("netlink");
         Ok(self.netdev_with(name)?.settings(name)?)
+    }
+    fn root_queue(&self, name: &str) -> Result<RootQueue> {
+        let netdev = self.netdev_with(name)?;
+        Ok(netdev.root_queue(self.index(name)?, queues::MAJOR)?)
+    }
+    fn set_queues(&self, name: &str, tree: &QueueTree) -> Result<()> {
+        let netdev = self.netdev_with(name)?;
+        let set = netdev.set_queues(self.index(name)?, queues::MAJOR, tree);
+        set.map_err(KernelError::from).map_err(|error| match error.errno() {
+            Some(libc::ENOENT | libc::EOPNOTSUPP) => {
+                error.because("the kernel has no htb, bfifo or pfifo (module sch_htb)")
+            }
+            _ => error,
+        })
+    }
+    fn clear_queues(&self, name: &str) -> Result<()> {
+        let netdev = self.netdev_with(name)?;
+        Ok(netdev.clear_queues(self.index(name)?, queues::MAJOR)?)
+    }
+    fn queue_stats(&self, name: &str) -> Result<Vec<QueueStats>> {
+        let netdev = self.netdev_with(name)?;
+        Ok(netdev.queue_stats(self.index(name)?, queues::MAJOR)?)
     }
     fn driver(&self, name: &str) -> Result<String> {
         Ok(self.netdev.driver(name)?)

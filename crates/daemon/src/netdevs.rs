@@ -42,7 +42,11 @@ pub(crate) fn learn_modes(ctx: &mut Context, names: impl IntoIterator<Item = Str
 /// The ports of which a setting of `config` is a share of the speed.
 pub(crate) fn of_speed(config: &Config) -> Vec<String> {
     let ports = switchports(config).filter(|(_, port)| port.switchport.stages.has_shares());
-    ports.map(|(name, _)| name.to_owned()).collect()
+    let mut names: Vec<String> = ports.map(|(name, _)| name.to_owned()).collect();
+    names.extend(lanyard_switch::qos::of_speed(config));
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 /// Reads the present speeds of these ports.

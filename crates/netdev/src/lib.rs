@@ -23,6 +23,7 @@ mod mounts;
 pub mod netns;
 mod packet;
 mod qdisc;
+mod queues;
 mod route;
 mod socket;
 pub mod sysctl;

@@ -4,23 +4,21 @@
 //! port never refers to a list that is not its own. A list that does not exist, or has no rules, is left out: it permits
 //! everything.
 
+pub use crate::acl_numbers::InForce;
+use crate::acl_numbers::Numbered;
 use crate::compile::pipeline_end;
+use crate::facts::Facts;
 use crate::ports::PortIds;
+use lanyard_acl::Family;
 use lanyard_acl::time::Minute;
-use lanyard_acl::{Family, PlaneList};
 use lanyard_config::{AccessGroups, Config, InterfaceName};
 use lanyard_pipeline::state::{AclBindings, PlaneState};
-use lanyard_types::AclId;
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-/// The lists in force.
-pub type InForce = BTreeMap<AclId, Arc<PlaneList>>;
 
 /// Adds access lists to a plane state that has the ports and VLANs. `now` decides about time ranges; without it every range is
 /// active. `before` are the lists in force.
 pub fn overlay(
     config: &Config,
+    facts: &Facts,
     ports: &PortIds,
     before: &InForce,
     now: Option<Minute>,
@@ -31,7 +29,7 @@ pub fn overlay(
         (Some(range), Some(now)) => range.active(now),
         _ => true,
     };
-    let mut lists = Numbered { before, state_lists: BTreeMap::new() };
+    let mut lists = Numbered::new(before);
     for (name, interface) in &config.interfaces {
         let groups = &interface.access_groups;
         if groups.names().next().is_none() {
@@ -63,33 +61,8 @@ pub fn overlay(
             vlan.acl[family.index()] = list.and_then(|list| lists.number(list));
         }
     }
+    crate::qos::overlay(config, facts, ports, &mut lists, &active, state);
     state.acls = lists.state_lists;
-}
-
-/// Lists with numbers.
-struct Numbered<'a> {
-    before: &'a InForce,
-    state_lists: InForce,
-}
-
-impl Numbered<'_> {
-    /// The number of a list: the one that it has, or one that no list has; `None` when there is none left.
-    fn number(&mut self, list: PlaneList) -> Option<AclId> {
-        let same = |other: &PlaneList| other.name == list.name && other.family == list.family;
-        if let Some((id, _)) = self.state_lists.iter().find(|(_, other)| same(other)) {
-            return Some(*id);
-        }
-        let held = self.before.iter().find(|(_, other)| same(other));
-        let free = |id: &AclId| !self.before.contains_key(id) && !self.state_lists.contains_key(id);
-        let id = match held {
-            Some((id, _)) => *id,
-            None => (1..=AclId::MAX.get()).filter_map(AclId::new).find(free)?,
-        };
-        // An equal list is not stored twice: planes compare pointers first.
-        let stored = held.filter(|(_, other)| ***other == list).map(|(_, other)| other.clone());
-        self.state_lists.insert(id, stored.unwrap_or_else(|| Arc::new(list)));
-        Some(id)
-    }
 }
 
 #[cfg(test)]
@@ -100,6 +73,7 @@ mod tests {
     use lanyard_acl::time::{Date, TimeRange};
     use lanyard_acl::{AccessList, Entry, Kind, text};
     use lanyard_config::Timezone;
+    use std::sync::Arc;
 
     fn list(lines: &[&str]) -> AccessList {
         let mut list = AccessList::new(Kind::Extended);
@@ -117,7 +91,7 @@ mod tests {
         let ports = PortIds::default().assign(port_names(&config)).expect("few ports");
         let state = |config: &Config, before: &InForce| {
             let mut state = compile(config, &facts("eth1, eth2"), &ports, &identity());
-            overlay(config, &ports, before, None, &mut state);
+            overlay(config, &Facts::default(), &ports, before, None, &mut state);
             state
         };
         let bind = |config: &mut Config, port: &str, list: Option<&str>| {
@@ -162,7 +136,7 @@ mod tests {
         let rules = |config: &Config, hour: u8| {
             let utc = Date { hour, minute: 30, ..noon }.minute_of();
             let mut state = compile(config, &facts("eth1"), &ports, &identity());
-            overlay(config, &ports, &InForce::new(), utc, &mut state);
+            overlay(config, &Facts::default(), &ports, &InForce::new(), utc, &mut state);
             state.acls.first_key_value().expect("a list").1.rules.iter().filter(|rule| rule.seq == 1).count()
         };
         assert_eq!((rules(&config, 11), rules(&config, 12)), (0, 1));

@@ -41,6 +41,7 @@ pub fn check(
     crate::dot1x::check(next)?;
     crate::monitor::check(next)?;
     crate::private_vlan::check(next)?;
+    crate::qos::check(old, next)?;
     crate::layer3::check(old, next, facts, identity, &mut notices)?;
     for (key, target) in &next.fdb.statics {
         if let StaticTarget::Interface(name) = target

@@ -8,6 +8,7 @@
 //! Invariants: nothing here does I/O or reads a clock; time is an argument. The same configuration, facts and port
 //! numbers give the same plane state.
 
+mod acl_numbers;
 pub mod acls;
 mod actions;
 pub mod ageing;
@@ -35,6 +36,8 @@ pub mod port_security;
 pub mod ports;
 mod private_trees;
 mod private_vlan;
+pub mod qos;
+mod qos_classes;
 mod refused;
 pub mod rifs;
 mod routers;

@@ -19,6 +19,18 @@ pub enum Refused {
     /// A netdev cannot be a port.
     #[error(transparent)]
     Netdev(#[from] Unusable),
+    /// The classes of a policy map need more rules than a list has.
+    #[error(
+        "policy map {policy}: the criteria up to class {class} need more than {most} rules of a classifier; use shorter access lists, or fewer \
+         of them in one class",
+        most = lanyard_acl::MAX_RULES
+    )]
+    PolicyRules {
+        /// The policy map.
+        policy: String,
+        /// The class at which there are too many.
+        class: String,
+    },
     /// A port has the name of a netdev that a VLAN interface needs.
     #[error("{netdev} is configured as a port; VLAN interface {vlan} needs the name")]
     NameOfPort {

@@ -311,7 +311,7 @@ impl Switch {
         let effective = self.admitted.effective(&plan.config);
         let mut state = compile(&effective, &self.facts, &plan.ports, &self.identity);
         rifs::compile(&plan.config, &self.facts, &plan.ports, &self.routers, &mut state);
-        acls::overlay(&plan.config, &plan.ports, &self.acls, self.minute, &mut state);
+        acls::overlay(&plan.config, &self.facts, &plan.ports, &self.acls, self.minute, &mut state);
         if let Some(spanning) = &plan.spanning {
             spanning.overlay(&mut state);
         }
@@ -356,7 +356,7 @@ impl Switch {
         let effective = self.admitted.effective(&self.config);
         let mut state = compile(&effective, &self.facts, &self.ports, &self.identity);
         rifs::compile(&self.config, &self.facts, &self.ports, &self.routers, &mut state);
-        acls::overlay(&self.config, &self.ports, &self.acls, self.minute, &mut state);
+        acls::overlay(&self.config, &self.facts, &self.ports, &self.acls, self.minute, &mut state);
         if let Some(spanning) = &self.spanning {
             spanning.overlay(&mut state);
         }

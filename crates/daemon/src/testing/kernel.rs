@@ -7,7 +7,7 @@ use lanyard_switch::compile::pipeline_end_of;
 use lanyard_switch::facts::{HostStack, Knob, LinkMode, Namespace};
 use lanyard_switch::links::Netdevs;
 use lanyard_switch::{Action, Facts, LinkFacts};
-use lanyard_types::MacAddr;
+use lanyard_types::{MacAddr, QueueStats, QueueTree, RootQueue};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -60,6 +60,8 @@ pub(crate) struct State {
     pub(crate) renames: Option<(PathBuf, PathBuf)>,
     /// These gateways are reachable only while the netdev has the address.
     pub(crate) behind: BTreeMap<IpAddr, (String, ipnet::IpNet)>,
+    /// Queueing disciplines at the roots of netdevs: the switch's own, or the kind of another.
+    pub(crate) queues: BTreeMap<String, std::result::Result<QueueTree, String>>,
     /// How often a table of routes was listed.
     pub(crate) dumps: usize,
     /// Messages that the routing sockets deliver next.
@@ -376,6 +378,33 @@ impl Kernel for FakeKernel {
             },
             _ => Settings { speed_mbps: Some(1000), autoneg: true, ..Settings::default() },
         })
+    }
+    fn root_queue(&self, name: &str) -> Result<RootQueue> {
+        let state = self.state();
+        Ok(match state.queues.get(name) {
+            None => RootQueue::Default,
+            Some(Ok(_)) => RootQueue::Own,
+            Some(Err(kind)) => RootQueue::Foreign(kind.clone()),
+        })
+    }
+    fn set_queues(&self, name: &str, tree: &QueueTree) -> Result<()> {
+        self.state().queues.insert(name.to_owned(), Ok(tree.clone()));
+        Ok(())
+    }
+    fn clear_queues(&self, name: &str) -> Result<()> {
+        let mut state = self.state();
+        if matches!(state.queues.get(name), Some(Ok(_))) {
+            state.queues.remove(name);
+        }
+        Ok(())
+    }
+    fn queue_stats(&self, name: &str) -> Result<Vec<QueueStats>> {
+        let state = self.state();
+        let classes =
+            state.queues.get(name).and_then(|held| held.as_ref().ok()).map(|tree| tree.classes.clone());
+        let stats =
+            |class: lanyard_types::QueueClass| QueueStats { minor: class.minor, ..QueueStats::default() };
+        Ok(classes.into_iter().flatten().map(stats).collect())
     }
     fn driver(&self, _name: &str) -> Result<String> {
         Ok("test".into())
