@@ -1,5 +1,5 @@
 # The commands for users and CI. `make` without a target lists them.
-# All targets use one build profile, so each reuses what another has built. Only `install` builds with optimization.
+# All targets use one build profile, so each reuses what another has built. Only `install` builds a release, which takes minutes.
 
 CARGO ?= cargo
 PREFIX ?= /usr/local
@@ -17,8 +17,8 @@ help:
 	@echo 'make bench    measure forwarding against the kernel bridge and others (root; half an hour)'
 	@echo 'make lint     formatting and lints'
 	@echo 'make fuzz     fuzz the parsers for FUZZ_SECONDS each (default 60)'
-	@echo 'make deb      build for speed, make a Debian package in target/debian'
-	@echo 'make install  build for speed, install the binary and the systemd unit below PREFIX ($(PREFIX)), make /etc/lanyard'
+	@echo 'make deb      build for size, make a Debian package in target/debian (ARCH=arm64: for arm64, on any machine)'
+	@echo 'make install  build for size, install the binary and the systemd unit below PREFIX ($(PREFIX)), make /etc/lanyard'
 
 demo:
 	tests/demo
@@ -52,11 +52,25 @@ fuzz:
 	tools/need build
 	tools/fuzz
 
+# The architecture to build for, by Debian's name; that of this machine, or arm64 with Debian's compiler and its libraries of arm64.
+HOST_ARCH = $(patsubst aarch64,arm64,$(patsubst x86_64,amd64,$(shell uname -m)))
+ARCH ?= $(HOST_ARCH)
+RELEASE = target/release
+ifneq ($(ARCH),$(HOST_ARCH))
+ifneq ($(ARCH),arm64)
+$(error ARCH=$(ARCH): Lanyard is built for $(HOST_ARCH) here, or for arm64)
+endif
+RELEASE = target/aarch64-unknown-linux-gnu/release
+CROSS = CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc \
+	PKG_CONFIG_ALLOW_CROSS=1 PKG_CONFIG_LIBDIR=/usr/lib/aarch64-linux-gnu/pkgconfig
+CROSS_TARGET = --target aarch64-unknown-linux-gnu
+endif
+
 install:
-	tools/need build
-	$(CARGO) build --release --locked --bin lanyard --bin lanyard-sshd
-	install -D -m 755 target/release/lanyard $(DESTDIR)$(PREFIX)/bin/lanyard
-	install -D -m 755 target/release/lanyard-sshd $(DESTDIR)$(PREFIX)/lib/lanyard/lanyard-sshd
+	tools/need build $(if $(CROSS),build-arm64)
+	$(CROSS) $(CARGO) build --release --locked $(CROSS_TARGET) --bin lanyard --bin lanyard-sshd
+	install -D -m 755 $(RELEASE)/lanyard $(DESTDIR)$(PREFIX)/bin/lanyard
+	install -D -m 755 $(RELEASE)/lanyard-sshd $(DESTDIR)$(PREFIX)/lib/lanyard/lanyard-sshd
 	install -d -m 755 $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)/etc/lanyard
 	sed 's|@BINDIR@|$(PREFIX)/bin|' dist/lanyard@.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/lanyard@.service
 	chmod 644 $(DESTDIR)$(PREFIX)/lib/systemd/system/lanyard@.service
@@ -68,7 +82,7 @@ deb:
 	rm -rf target/debian
 	install -d -m 755 target/debian/root
 	$(MAKE) install DESTDIR=$(CURDIR)/target/debian/root PREFIX=/usr
-	dist/deb.sh target/debian/root $(VERSION) target/debian
+	dist/deb.sh target/debian/root $(VERSION) target/debian $(ARCH)
 	rm -rf target/debian/root
 
 .PHONY: help demo test test-kernels test-install bench lint fuzz install deb

@@ -8,7 +8,11 @@ enum {
 	DROP_ACL_ROUTER_OUT = 40,
 	DROP_ACL_HOST_IN = 41,
 };
+#ifdef LY_WITHOUT_ACL
+#define LY_PORT_ACL_OUT 0
+#else
 #define LY_PORT_ACL_OUT 0x2000000 /* ly_port.flags: has a list */
+#endif
 
 /* How a frame leaves: routed into a VLAN whose lists have not judged it yet; for TUNNEL, whether or not it has the outer header. */
 #define ACL_ROUTED 1

@@ -11,7 +11,11 @@ enum {
 	DROP_ACL_ROUTER_IN = 36,
 	DROP_ACL_HOST_OUT = 37,
 };
+#ifdef LY_WITHOUT_ACL /* an experiment: what the stages cost where no list is configured (docs/performance.md) */
+#define LY_PORT_ACL_IN 0
+#else
 #define LY_PORT_ACL_IN 0x1000000 /* ly_port.flags */
+#endif
 
 /* Arguments of the functions that judge, packed because a global function takes five: the outer EtherType and the frame's
  * form when it arrived and now; the port, the VLAN and the class of service. */

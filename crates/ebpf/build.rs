@@ -1,8 +1,9 @@
-//! Compiles ../../bpf/*.bpf.c to objects in `OUT_DIR`, which `src/object.rs`, `src/present.rs` and `src/cpuport.rs` embed.
+//! Compiles ../../bpf/*.bpf.c to objects in `OUT_DIR`, strips and compresses them; `src/embedded.rs` embeds the result.
 
-use std::env;
-use std::path::PathBuf;
+use miniz_oxide::deflate::compress_to_vec;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs, io};
 
 /// The programs of the plane, the one that prepares frames for test runs, and those of a chip's CPU port.
 const SOURCES: [&str; 3] = ["lanyard", "present", "cpuport"];
@@ -11,6 +12,8 @@ const FLAGS: [&str; 7] = ["-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-m
 fn main() {
     println!("cargo:rerun-if-changed=../../bpf");
     println!("cargo:rerun-if-env-changed=CLANG");
+    println!("cargo:rerun-if-env-changed=LLVM_STRIP");
+    println!("cargo:rerun-if-env-changed=LANYARD_BPF_FLAGS");
     // For the test that compares the headers with their mirrors.
     println!(
         "cargo:rustc-env=LIBBPF_INCLUDE={}",
@@ -39,14 +42,36 @@ fn compile(name: &str) -> Result<(), String> {
     if let Ok(libbpf) = env::var("DEP_BPF_INCLUDE") {
         command.arg("-I").arg(libbpf);
     }
+    // For experiments, such as `-DLY_WITHOUT_ACL`: programs without the access lists.
+    command.args(env::var("LANYARD_BPF_FLAGS").unwrap_or_default().split_whitespace());
     // Paths in the debug information would make equal programs differ from one checkout to the next.
     command.arg("-ffile-prefix-map=../../=").arg("-c").arg(format!("../../bpf/{name}.bpf.c"));
-    command.arg("-o").arg(out.join(format!("{name}.bpf.o")));
+    let object = out.join(format!("{name}.bpf.o"));
+    command.arg("-o").arg(&object);
+    run(&mut command, "clang", "clang", name)?;
+    // DWARF goes; what the verifier and its messages use, BTF, stays.
+    let strip = env::var("LLVM_STRIP").unwrap_or_else(|_| "llvm-strip".to_owned());
+    run(Command::new(strip).arg("-g").arg(&object), "llvm-strip", "llvm", name)?;
+    compress(&object).map_err(|error| format!("{}: {error}", object.display()))
+}
+
+/// Runs a tool, which is part of a package of Debian, for one of the sources.
+fn run(command: &mut Command, tool: &str, package: &str, name: &str) -> Result<(), String> {
     match command.status() {
         Ok(status) if status.success() => Ok(()),
-        Ok(_) => Err(format!("{clang} refused bpf/{name}.bpf.c; its reason is above")),
+        Ok(_) => Err(format!("{tool} refused bpf/{name}.bpf.c; its reason is above")),
         Err(error) => Err(format!(
-            "the eBPF programs need clang, and `{clang}` cannot be run ({error}): on Debian, apt-get install clang"
+            "the eBPF programs need {tool}, and {:?} cannot be run ({error}): on Debian, apt-get install {package}",
+            command.get_program()
         )),
     }
+}
+
+/// Writes the compressed file beside the object: its size in bytes (u64, little endian), then the object by DEFLATE.
+fn compress(object: &Path) -> io::Result<()> {
+    const BEST: u8 = 10;
+    let plain = fs::read(object)?;
+    let mut file = (plain.len() as u64).to_le_bytes().to_vec();
+    file.extend(compress_to_vec(&plain, BEST));
+    fs::write(object.with_extension("o.deflate"), file)
 }

@@ -4,16 +4,12 @@
 //! Read first: `bpf/cpuport.bpf.c`. Invariant: programs and tables stay with the netdevs when this process ends; a later
 //! process replaces them without a moment in between.
 
+use crate::embedded::CPUPORT;
 use crate::error::{Doing, Result, system};
 use crate::refusal::Messages;
 use lanyard_types::PortId;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder, TC_INGRESS, TcHookBuilder};
 use std::os::fd::{AsFd, OwnedFd};
-
-/// The object, on the boundary libelf wants.
-#[repr(align(8))]
-struct Aligned<T: ?Sized>(T);
-static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/cpuport.bpf.o")));
 
 /// `PIPELINE` of `bpf/cpuport.bpf.c`.
 const PIPELINE: u32 = 1 << 11;
@@ -66,7 +62,8 @@ impl CpuPort {
     pub fn load() -> Result<Self> {
         let doing = "loading the programs of the CPU port";
         let failed = |error: libbpf_rs::Error| system(doing, error);
-        let open = ObjectBuilder::default().name("cpuport").and_then(|b| b.open_memory(&OBJECT.0));
+        let file = CPUPORT.object()?;
+        let open = ObjectBuilder::default().name("cpuport").and_then(|b| b.open_memory(file.bytes()));
         let mut object = open.and_then(libbpf_rs::OpenObject::load).map_err(failed)?;
         let mut map = |name: &str| {
             let found = object.maps_mut().find(|map| map.name() == name);

@@ -25,6 +25,7 @@ mod clock;
 mod cpuport;
 #[allow(unsafe_code)]
 mod dry;
+mod embedded;
 mod error;
 mod events;
 mod facts;

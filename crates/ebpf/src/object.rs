@@ -7,6 +7,7 @@
 use crate::abi;
 use crate::bound::stays_in_place;
 use crate::clock::tick_ns;
+use crate::embedded::LANYARD;
 use crate::error::{Doing, Result, check, system};
 use crate::kernel_release;
 use crate::refusal::Messages;
@@ -17,11 +18,6 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-
-/// The object file, aligned as libelf requires.
-#[repr(align(8))]
-struct Aligned<T: ?Sized>(T);
-static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/lanyard.bpf.o")));
 
 /// The programs that others jump to, in the order of `enum ly_step`.
 const JUMPED_TO: [&str; abi::STEPS] = ["lanyard_router", "lanyard_flood"];
@@ -114,8 +110,8 @@ impl Programs {
 
 /// A fingerprint of the embedded object: FNV-1a.
 pub(crate) fn fingerprint() -> u64 {
-    OBJECT
-        .0
+    LANYARD
+        .compressed()
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
@@ -179,7 +175,8 @@ fn load(
     let messages = Messages::listen();
     let failed = |error: libbpf_rs::Error| system("loading the eBPF programs", messages.reason(&error));
     let mut builder = ObjectBuilder::default();
-    let mut object = builder.name("lanyard").and_then(|b| b.open_memory(&OBJECT.0)).map_err(failed)?;
+    let file = LANYARD.object()?;
+    let mut object = builder.name("lanyard").and_then(|b| b.open_memory(file.bytes())).map_err(failed)?;
     write_constants(&mut object, constants).doing(|| "setting the constants of the eBPF programs".into())?;
     for mut program in object.progs_mut() {
         let wanted = names.iter().any(|name| program.name() == *name);

@@ -2,14 +2,10 @@
 //!
 //! Read first: `bpf/present.bpf.c`, the program that moves the tag and jumps to the program under test.
 
+use crate::embedded::PRESENT;
 use crate::error::{Doing, Result, system};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-
-/// The object, aligned as libelf requires.
-#[repr(align(8))]
-struct Aligned<T: ?Sized>(T);
-static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/present.bpf.o")));
 
 /// The program that moves the tag and then jumps to another one.
 #[derive(Debug)]
@@ -28,7 +24,8 @@ impl OutOfBand {
     pub(crate) fn before(next: &OwnedFd) -> Result<Self> {
         let doing = "loading the program that moves a test frame's tag";
         let failed = |error: libbpf_rs::Error| system(doing, error);
-        let open = ObjectBuilder::default().name("present").and_then(|b| b.open_memory(&OBJECT.0));
+        let file = PRESENT.object()?;
+        let open = ObjectBuilder::default().name("present").and_then(|b| b.open_memory(file.bytes()));
         let mut object = open.and_then(libbpf_rs::OpenObject::load).map_err(failed)?;
         let presented = object.maps_mut().next().ok_or_else(|| system(doing, "the object has no map"))?;
         let presented = MapHandle::try_from(&presented).map_err(failed)?;

@@ -1,0 +1,81 @@
+//! The eBPF objects that `build.rs` compiles, compressed within this library: most of an object is debug information for the
+//! verifier (BTF), which compresses to a fifth.
+
+use crate::error::{Result, system};
+use miniz_oxide::inflate::decompress_slice_iter_to_slice;
+use std::mem::size_of;
+use zerocopy::IntoBytes;
+
+/// An embedded object file: its size in bytes (u64, little endian), then the file by DEFLATE (RFC 1951).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Embedded(&'static [u8]);
+
+/// The programs of the plane.
+pub(crate) const LANYARD: Embedded =
+    Embedded(include_bytes!(concat!(env!("OUT_DIR"), "/lanyard.bpf.o.deflate")));
+/// The program that prepares frames for test runs.
+pub(crate) const PRESENT: Embedded =
+    Embedded(include_bytes!(concat!(env!("OUT_DIR"), "/present.bpf.o.deflate")));
+/// The programs of a chip's CPU port.
+pub(crate) const CPUPORT: Embedded =
+    Embedded(include_bytes!(concat!(env!("OUT_DIR"), "/cpuport.bpf.o.deflate")));
+
+/// An object file, on the boundary of 8 bytes that libelf requires.
+pub(crate) struct Object {
+    words: Vec<u64>,
+    size: usize,
+}
+
+impl Object {
+    /// The file.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.words.as_bytes()[..self.size]
+    }
+}
+
+impl Embedded {
+    /// The compressed file.
+    pub(crate) const fn compressed(self) -> &'static [u8] {
+        self.0
+    }
+
+    /// Decompresses the file.
+    ///
+    /// # Errors
+    /// When the program's own data is damaged.
+    pub(crate) fn object(self) -> Result<Object> {
+        let damaged =
+            || system("decompressing the eBPF programs", "the program file is damaged: install it again");
+        let (size, deflated) = self.0.split_first_chunk().ok_or_else(damaged)?;
+        let size = u64::from_le_bytes(*size) as usize;
+        let mut words = vec![0_u64; size.div_ceil(size_of::<u64>())];
+        let bytes = &mut words.as_mut_bytes()[..size];
+        let inflated = decompress_slice_iter_to_slice(bytes, std::iter::once(deflated), false, true);
+        if inflated != Ok(size) {
+            return Err(damaged());
+        }
+        Ok(Object { words, size })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_object_is_an_elf_file() {
+        for embedded in [LANYARD, PRESENT, CPUPORT] {
+            let object = embedded.object().expect("decompressed");
+            assert_eq!(object.bytes()[..4], *b"\x7fELF");
+            assert!(object.bytes().as_ptr().cast::<u64>().is_aligned());
+            assert!(embedded.compressed().len() < object.bytes().len() / 2);
+        }
+    }
+
+    #[test]
+    fn damage_is_an_error() {
+        assert!(Embedded(&[1, 0, 0]).object().is_err());
+        let half = LANYARD.compressed().len() / 2;
+        assert!(Embedded(&LANYARD.compressed()[..half]).object().is_err());
+    }
+}
