@@ -38,6 +38,7 @@ fn wire() -> (Netns, Netns) {
 fn settings() -> Settings {
     Settings {
         lanyard: Executable::new(None).unwrap(),
+        other: None,
         window: Duration::from_millis(50),
         core: 0,
         other_core: 1 % cores(),
@@ -185,6 +186,7 @@ fn devices_under_test_pass_frames() {
             ports: PortMode::Access,
             source: Source::Xdp,
             sinks: Sinks::Early,
+            attack: None,
         })
     };
     check(Kind::Bridge, frames(Stream::new(), CountAt::Tc, 1));
@@ -226,6 +228,7 @@ fn open_vswitch_passes_frames() {
         ports: PortMode::Access,
         source: Source::Xdp,
         sinks: Sinks::Early,
+        attack: None,
     };
     let mut rig = Arm { kind: Kind::Ovs, note: "", load: Load::Frames(load) }.up(&settings()).unwrap();
     assert!(rig.round().unwrap() > 0.0);

@@ -96,6 +96,33 @@ fn a_run_leaves_reports_that_compare_reads() {
     assert!(text(&same.stdout).contains("0 slower, 2 no difference shown"), "{}", text(&same.stdout));
 }
 
+/// A million frames a second need an idle machine, so only the presence of each flood is asserted.
+#[test]
+fn a_stream_is_measured_beside_each_flood() {
+    let Some(_alone) = alone() else { return };
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        println!("skipped: a flood needs a core of its own; this machine has one core");
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("a.json");
+    let rows = ["forward", "--only", "control-tc-", "--rounds", "1", "--window", "50", "--json", path(&file)];
+    let out = bench(&rows);
+    let found = json(&file);
+    let flooded = |row: &&Value| row["device"].as_str().is_some_and(|device| device.contains(" under "));
+    let array = |key: &str| found[key].as_array().cloned().unwrap_or_default();
+    let measured =
+        array("series").iter().filter(flooded).filter(|s| s["rounds"][0].as_f64() > Some(0.0)).count();
+    assert_eq!(measured, 4, "{found}\n{}", text(&out.stderr));
+    let named = |device: &&Value| device["name"].as_str().is_some_and(|name| name.contains(" under "));
+    let floods: Vec<Value> =
+        array("devices").iter().filter(named).map(|device| device["detail"].clone()).collect();
+    let runs = |flood: &Value| {
+        flood.as_str().is_some_and(|text| text.starts_with("flood ") && text != "flood 0.00 Mpps")
+    };
+    assert!(floods.len() == 4 && floods.iter().all(runs), "{floods:?}");
+}
+
 #[test]
 fn ctrl_c_keeps_what_was_found() {
     let Some(_alone) = alone() else { return };

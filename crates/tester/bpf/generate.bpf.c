@@ -120,6 +120,22 @@ static __always_inline void write_ip(struct ipv4 *ip, __u32 src, __u32 dst, __u6
 	ip->checksum = ~sum;
 }
 
+/* The next of the frames that user space has made. */
+static __always_inline void write_template(void *data, __u64 seq)
+{
+	__u32 *to = data, at = seq & (stream.templates - 1) & (TEMPLATES - 1);
+	struct eth *eth = data;
+
+	for (int word = 0; word < 15; word++)
+		to[word] = stream.words[at][word];
+	if (stream.sources) {
+		__u32 source = shuffled(seq);
+
+		eth->src_zero_hi = (eth->src_zero_hi & 0xff) | source >> 24 << 8;
+		eth->src_lo = source;
+	}
+}
+
 SEC("xdp")
 int generate(struct xdp_md *ctx)
 {
@@ -138,6 +154,11 @@ int generate(struct xdp_md *ctx)
 	/* Not yet due: the frame goes back to the pool, and interrupts and softirqs run between batches. */
 	if (stream.interval_256 && not_yet())
 		return XDP_DROP;
+	if (stream.templates) {
+		write_template(data, seq);
+		progress.sent = seq + 1;
+		return bpf_redirect(stream.ifindex, 0);
+	}
 	pick(seq, &src, &dst);
 
 	eth->dst_mark = stream.group ? bpf_htons(0x0100) : HOST_MARK;

@@ -50,6 +50,8 @@ struct __attribute__((packed)) stamp {
 _Static_assert(sizeof(struct stamp) == 14, "stamp");
 #define STAMP_MAGIC 0x594c
 
+#define TEMPLATES 8
+
 /* The description of a stream: read-only, so the verifier removes the branches that are not taken. */
 struct stream {
 	__u32 ifindex;
@@ -65,8 +67,11 @@ struct stream {
 	__u32 prefixes;     /* not 0: the IP destinations are random ones in this many prefixes (see
                       * src/rows/forward/routed.rs) */
 	__u32 six;          /* with prefixes: IPv6 */
+	__u32 templates;    /* not 0: the frames are these in turn, a power of two of them, and none of the above describes them */
+	__u32 sources;      /* with templates: each frame has another source address, of which the last three bytes are random */
+	__u32 words[TEMPLATES][16]; /* 60 bytes each */
 };
-_Static_assert(sizeof(struct stream) == 48, "stream");
+_Static_assert(sizeof(struct stream) == 56 + TEMPLATES * 64, "stream");
 
 /* The progress of a stream. It has one writer, because a generator runs on one CPU at a time. */
 struct progress {

@@ -3,7 +3,7 @@
 //! Read first: `bpf/traffic.h`. Invariant: a struct here has the size and the order of its namesake there.
 
 use anyhow::{Context, Result, anyhow, ensure};
-use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, ProgramMut, libbpf_sys};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramMut, libbpf_sys};
 use libbpf_rs::{TC_INGRESS, TcHook, TcHookBuilder};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
@@ -25,8 +25,11 @@ pub const WIRE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wire.bpf.o"));
 /// Slots in the receiver's `arrivals` map; a device's slot is its ifindex modulo this.
 pub const DEVICE_SLOTS: u32 = 64;
 
+/// The most frames of [`StreamAbi::words`].
+pub const TEMPLATES: usize = 8;
+
 /// `struct stream`: what a generator sends.
-#[derive(Debug, Clone, Copy, Default, IntoBytes, FromBytes, Immutable, KnownLayout)]
+#[derive(Debug, Clone, Copy, IntoBytes, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct StreamAbi {
     pub ifindex: u32,
@@ -43,8 +46,11 @@ pub struct StreamAbi {
     pub group: u16,
     pub prefixes: u32,
     pub six: u32,
+    pub templates: u32,
+    pub sources: u32,
+    pub words: [[u8; 64]; TEMPLATES],
 }
-const _: () = assert!(size_of::<StreamAbi>() == 48);
+const _: () = assert!(size_of::<StreamAbi>() == 56 + TEMPLATES * 64);
 
 /// `struct progress`: how far a generator has come.
 #[derive(Debug, Clone, Copy, Default, IntoBytes, FromBytes, Immutable, KnownLayout)]
@@ -127,11 +133,24 @@ pub fn program<'o>(object: &'o Object, name: &str) -> Result<ProgramMut<'o>> {
 /// # Errors
 /// When the object has none, or a smaller one.
 pub fn read_bss<T: FromBytes + KnownLayout>(object: &Object) -> Result<T> {
-    let map = object
-        .maps()
-        .find(|map| map.name().to_string_lossy().ends_with(".bss"))
-        .ok_or_else(|| anyhow!("the BPF object has no variables"))?;
-    let bytes = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
+    read_variables(&bss(object)?)
+}
+
+/// The map that holds the variables of an object.
+///
+/// # Errors
+/// When the object has none.
+pub fn bss(object: &Object) -> Result<MapHandle> {
+    let map = object.maps().find(|map| map.name().to_string_lossy().ends_with(".bss"));
+    Ok(MapHandle::try_from(&map.ok_or_else(|| anyhow!("the BPF object has no variables"))?)?)
+}
+
+/// Reads the start of the variables that [`bss`] found.
+///
+/// # Errors
+/// When they are smaller than `T`.
+pub fn read_variables<T: FromBytes + KnownLayout>(variables: &MapHandle) -> Result<T> {
+    let bytes = variables.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
     T::read_from_prefix(&bytes).map(|(value, _)| value).map_err(|e| anyhow!("variables: {e}"))
 }
 
@@ -140,10 +159,7 @@ pub fn read_bss<T: FromBytes + KnownLayout>(object: &Object) -> Result<T> {
 /// # Errors
 /// When the object has none, or a smaller one.
 pub fn write_bss<T: IntoBytes + Immutable>(object: &Object, value: &T) -> Result<()> {
-    let map = object
-        .maps()
-        .find(|map| map.name().to_string_lossy().ends_with(".bss"))
-        .ok_or_else(|| anyhow!("the BPF object has no variables"))?;
+    let map = bss(object)?;
     let mut bytes = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
     let area = bytes.get_mut(..size_of::<T>()).ok_or_else(|| anyhow!("variables: too few"))?;
     area.copy_from_slice(value.as_bytes());

@@ -4,12 +4,12 @@
 //! size includes its FCS, as in the RFCs. A veth carries no FCS, so "64 bytes" is 60 bytes of memory. The size
 //! includes the VLAN tag, if there is one.
 
-use crate::bpf::{self, ArrivalsAbi, Attached, DEVICE_SLOTS, ProgressAbi, StreamAbi};
+use crate::bpf::{self, ArrivalsAbi, Attached, DEVICE_SLOTS, ProgressAbi, StreamAbi, TEMPLATES};
 use crate::os::{Netns, check_interrupted};
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use libbpf_rs::{MapCore, MapFlags, Object};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
 use std::time::Duration;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::{FromBytes, FromZeros as _, IntoBytes};
 
 /// Bytes of a frame that a veth does not carry.
 pub const FCS: usize = 4;
@@ -205,7 +205,7 @@ impl Stream {
             dst_first: self.dst.first,
             dst_count: self.dst.count,
             random: (self.order == Order::Random).into(),
-            interval_256: self.rate_pps.map_or(0, |r| (256_000_000_000 / u64::from(r)) as u32),
+            interval_256: self.rate_pps.map_or(0, interval_256),
             stamp: self.stamp.into(),
             tci: self.vlan.unwrap_or(0),
             stream: self.id,
@@ -213,6 +213,7 @@ impl Stream {
             group: group.into(),
             prefixes: self.prefixes,
             six: six.into(),
+            ..StreamAbi::new_zeroed()
         })
     }
 }
@@ -221,6 +222,11 @@ impl Default for Stream {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// The time between frames in 1/256 ns.
+fn interval_256(rate_pps: u32) -> u32 {
+    (256_000_000_000 / u64::from(rate_pps)) as u32
 }
 
 /// A stream and the device through which it is sent. It sends only inside [`Generator::run_for`] and
@@ -254,17 +260,55 @@ impl Generator {
     /// # Errors
     /// For a stream out of range, a device that does not exist, or when the kernel refuses the program.
     pub fn new(netns: &Netns, device: &str, stream: &Stream) -> Result<Self> {
-        let abi = stream.abi(netns.ifindex(device)?)?;
+        Self::load(netns, &stream.abi(netns.ifindex(device)?)?, stream.size - FCS)
+    }
+
+    fn load(netns: &Netns, abi: &StreamAbi, length: usize) -> Result<Self> {
         let object = bpf::load(bpf::GENERATE, abi.as_bytes()).context("the generator")?;
         let netns = netns.try_clone()?;
         Ok(Self {
             object,
             netns,
-            frame: vec![0; stream.size - FCS],
+            frame: vec![0; length],
             slice_time: SLICE,
             batch: BATCH,
             run_time: SLICE_FIRST,
         })
+    }
+
+    /// Loads the generator for frames that are given, 60 bytes each, which it sends in turn at `rate_pps` frames per second.
+    /// With `sources`, each frame has a source address of its own: the last three bytes are random.
+    ///
+    /// # Errors
+    /// For 3 or more than [`TEMPLATES`] frames (a power of two of them can be sent), a frame that is longer, a rate below 100, a device
+    /// that does not exist, or when the kernel refuses the program.
+    pub fn of_frames(
+        netns: &Netns,
+        device: &str,
+        frames: &[Vec<u8>],
+        rate_pps: u32,
+        sources: bool,
+    ) -> Result<Self> {
+        let count = frames.len();
+        ensure!(count.is_power_of_two() && count <= TEMPLATES, "{count} frames: 1, 2, 4 or {TEMPLATES}");
+        ensure!(rate_pps >= 100, "rate {rate_pps}: at least 100 frames/s");
+        let mut abi = StreamAbi {
+            ifindex: netns.ifindex(device)?,
+            interval_256: interval_256(rate_pps),
+            templates: count as u32,
+            sources: sources.into(),
+            ..StreamAbi::new_zeroed()
+        };
+        for (frame, words) in frames.iter().zip(&mut abi.words) {
+            ensure!(
+                frame.len() <= SIZE_MIN - FCS,
+                "a frame of {} bytes: at most {}",
+                frame.len(),
+                SIZE_MIN - FCS
+            );
+            words[..frame.len()].copy_from_slice(frame);
+        }
+        Self::load(netns, &abi, SIZE_MIN - FCS)
     }
 
     /// Sets the length of one system call, by default a quarter of a second; the stream has no pause within
@@ -289,6 +333,14 @@ impl Generator {
     /// When the kernel does not report it.
     pub fn sent(&self) -> Result<u64> {
         Ok(bpf::read_bss::<ProgressAbi>(&self.object)?.sent)
+    }
+
+    /// What [`Generator::sent`] reads, for another thread.
+    ///
+    /// # Errors
+    /// When the kernel gives no other descriptor for it.
+    pub fn progress(&self) -> Result<GeneratorProgress> {
+        Ok(GeneratorProgress(bpf::bss(&self.object)?))
     }
 
     /// Sends for about `window` and returns the time for which it really sent, by which a rate must be
@@ -347,6 +399,20 @@ impl Generator {
         // A signal ends the call early, with EINTR. Report the signal as the reason then.
         check_interrupted()?;
         done
+    }
+}
+
+/// How far a generator has come that another thread owns.
+#[derive(Debug)]
+pub struct GeneratorProgress(MapHandle);
+
+impl GeneratorProgress {
+    /// As [`Generator::sent`].
+    ///
+    /// # Errors
+    /// When the kernel does not report it.
+    pub fn sent(&self) -> Result<u64> {
+        Ok(bpf::read_variables::<ProgressAbi>(&self.0)?.sent)
     }
 }
 

@@ -88,6 +88,9 @@ pub enum PortMode {
     Snooped,
     /// As [`PortMode::Snooped`], while hosts at the second one join 10,000 groups during each measurement.
     Joined,
+    /// As [`PortMode::Access`], with an interface in their VLAN: what is broadcast reaches the switch, too. Spanning tree runs,
+    /// with edge ports.
+    Attacked,
     /// As [`PortMode::Access`], with a list of 1,000 rules for received frames: see `dut::filter`.
     Filtered,
     /// Each is an access port of its own VLAN, which has an interface with addresses: the switch
@@ -416,8 +419,15 @@ fn startup_config(bed: &Bed, hook: Hook, ports: PortMode) -> String {
         } else {
             format!(" switchport mode access\n switchport access vlan {VLAN}\n")
         };
-        let list = if ports == PortMode::Filtered { " ip access-group bench in\n" } else { "" };
-        let _ = write!(text, "interface {port}\n{mode}{how}{list}");
+        let more = match ports {
+            PortMode::Filtered => " ip access-group bench in\n",
+            PortMode::Attacked => " spanning-tree portfast\n",
+            _ => "",
+        };
+        let _ = write!(text, "interface {port}\n{mode}{how}{more}");
+    }
+    if ports == PortMode::Attacked {
+        let _ = writeln!(text, "interface vlan {VLAN}\n ip address 10.254.0.254 255.255.255.0");
     }
     text
 }

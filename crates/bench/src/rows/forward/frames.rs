@@ -1,6 +1,7 @@
 //! Frames that pass a device at the greatest rate, with generator, switch and receiver on one core. (Open vSwitch
 //! polls in a thread of its own, on another core.)
 
+use super::attack::{Attack, Attacker, WANTED_PPS};
 use super::joins::Joiner;
 use super::rig::{Rig, Settings};
 use crate::bed::{Bed, Traffic};
@@ -22,6 +23,7 @@ pub struct FrameRig {
     generators: Vec<Generator>,
     socket: Option<PacketSocket>,
     joiner: Option<Joiner>,
+    attacker: Option<Attacker>,
     receiver: Receiver,
     bed: Bed,
     stream: Stream,
@@ -50,6 +52,8 @@ pub struct FrameLoad {
     pub source: Source,
     /// When the sinks begin to run NAPI. XDP can send to them from then on.
     pub sinks: Sinks,
+    /// The flood at the second output port during each measurement.
+    pub attack: Option<Attack>,
 }
 
 /// When the sinks of a [`FrameRig`] are ready for the load.
@@ -120,11 +124,16 @@ impl FrameRig {
         let generators = loads.iter().map(generator).collect::<Result<Vec<_>>>()?;
         let socket = (load.source == Source::Socket).then(|| socket(&bed)).transpose()?;
         let joiner = (load.ports == PortMode::Joined).then(|| Joiner::new(&bed)).transpose()?;
+        let attacker = load
+            .attack
+            .map(|attack| Attacker::new(&bed, attack, settings.other_core, settings.core))
+            .transpose()?;
         let mut rig = Self {
             device,
             generators,
             socket,
             joiner,
+            attacker,
             receiver,
             bed,
             stream: load.stream,
@@ -204,7 +213,11 @@ impl Rig for FrameRig {
         self.learn()?;
         // On the other cores: this thread's core is the switch's.
         let joining = self.joiner.as_ref().map(|joiner| joiner.start(self.window));
+        let flood = self.attacker.as_mut().map(Attacker::start).transpose()?;
         let rate = self.rate()?;
+        if let (Some(attacker), Some(flood)) = (&mut self.attacker, flood) {
+            attacker.end(flood)?;
+        }
         if let (Some(joiner), Some(joining)) = (&self.joiner, joining) {
             joining.join().map_err(|_| anyhow!("the thread that joins groups has panicked"))??;
             joiner.leave(LEAVE_TIME)?;
@@ -217,7 +230,15 @@ impl Rig for FrameRig {
     }
 
     fn detail(&self) -> String {
-        self.device.detail()
+        let flood =
+            self.attacker.as_ref().map(|attacker| format!("flood {:.2} Mpps", attacker.rate_pps / 1e6));
+        flood.unwrap_or_else(|| self.device.detail())
+    }
+
+    fn caveat(&self) -> Option<String> {
+        let rate_pps = self.attacker.as_ref()?.rate_pps;
+        (rate_pps < WANTED_PPS)
+            .then(|| format!("the flood had {rate_pps:.0} frames/s: this core sends no more"))
     }
 }
 

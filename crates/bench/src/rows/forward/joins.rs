@@ -1,6 +1,7 @@
 //! Hosts that join 10,000 groups while a stream is measured: IGMPv3 reports (RFC 3376, 4.2) of 100 groups each at the second
 //! output port, evenly over the measurement, so that they all have joined within its time.
 
+use super::attack::checksum;
 use crate::bed::Bed;
 use anyhow::{Context, Result};
 use lanyard_netdev::PacketSocket;
@@ -87,13 +88,6 @@ fn report(kind: u8, first: u16) -> Vec<u8> {
     frame[24..26].copy_from_slice(&sum);
     frame.extend(message);
     frame
-}
-
-/// The checksum of RFC 1071 over an even number of bytes.
-fn checksum(bytes: &[u8]) -> [u8; 2] {
-    let sum: u32 = bytes.chunks_exact(2).map(|two| u32::from(two[0]) << 8 | u32::from(two[1])).sum();
-    let sum = (sum & 0xffff) + (sum >> 16);
-    (!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //!
 //! Read first: `docs/performance.md` for the method, `rows.rs` for the rows.
 
+mod attack;
 mod frames;
 mod hosts;
 mod joins;
@@ -11,6 +12,7 @@ mod rig;
 mod routed;
 mod rows;
 
+pub use attack::Attack;
 pub use frames::{FrameLoad, FrameRig, SILENT, Sinks, Source};
 pub use rig::{Rig, Settings};
 pub use rows::{Arm, Load, RowPlan, all};
@@ -49,6 +51,9 @@ pub struct Args {
     /// The lanyard to measure (default: this one)
     #[arg(long, value_name = "PATH")]
     pub lanyard: Option<PathBuf>,
+    /// Another build of lanyard, for the rows `against-*`
+    #[arg(long, value_name = "PATH")]
+    pub against: Option<PathBuf>,
     /// Where the reports go
     #[command(flatten)]
     pub outputs: Outputs,
@@ -106,8 +111,9 @@ fn settings(args: &Args) -> Result<(Settings, usize)> {
     ensure!(args.core < cores, "no core {}: 0-{}", args.core, cores - 1);
     let other_core = if cores == 1 { 0 } else { (args.core + 1) % cores };
     let lanyard = Executable::new(args.lanyard.as_deref())?;
+    let other = args.against.as_deref().map(|path| Executable::new(Some(path))).transpose()?;
     let window = Duration::from_millis(window_ms);
-    Ok((Settings { lanyard, window, core: args.core, other_core }, rounds))
+    Ok((Settings { lanyard, other, window, core: args.core, other_core }, rounds))
 }
 
 /// Measures `rows`. A row that breaks is reported as broken with the reason, and the others continue; ctrl-C breaks
@@ -146,7 +152,7 @@ fn measure(plan: &RowPlan, rounds: usize, settings: &Settings, bar: &ProgressBar
     let label = |arm: &Arm| report::Arm { label: arm.label(), ..report::Arm::default() };
     let mut arms: Vec<report::Arm> = plan.arms.iter().map(label).collect();
     let mut caveat = None;
-    match plan.arms.iter().find_map(|arm| arm.kind.unavailable(&settings.lanyard)) {
+    match plan.arms.iter().find_map(|arm| unavailable(arm, settings)) {
         Some(why) => row.skipped = Some(why),
         None => match turns(plan, rounds, settings, bar, &mut arms) {
             Ok(found) => (row.prepared, caveat) = found,
@@ -154,6 +160,15 @@ fn measure(plan: &RowPlan, rounds: usize, settings: &Settings, bar: &ProgressBar
         },
     }
     results.push_row(row, arms, caveat);
+}
+
+/// The reason why an arm cannot be measured, or `None`.
+fn unavailable(arm: &Arm, settings: &Settings) -> Option<String> {
+    match (arm.load, &settings.other) {
+        (Load::Against(_), None) => Some("no other build: give --against PATH".into()),
+        (Load::Against(_), Some(other)) => arm.kind.unavailable(other),
+        _ => arm.kind.unavailable(&settings.lanyard),
+    }
 }
 
 /// Brings up every arm of a row and measures them alternately, round by round. Returns the preparations made for the

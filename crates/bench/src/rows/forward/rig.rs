@@ -4,7 +4,7 @@
 //! measured under the same conditions.
 
 use crate::dut::Executable;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::time::Duration;
 
 /// The settings of a run.
@@ -12,12 +12,25 @@ use std::time::Duration;
 pub struct Settings {
     /// The `lanyard` to measure.
     pub lanyard: Executable,
+    /// Another build of it, which the rows `against-*` measure beside it.
+    pub other: Option<Executable>,
     /// Length of one measurement.
     pub window: Duration,
     /// The core on which generator, switch and receiver run.
     pub core: usize,
     /// A second core, for loads that need two. The same core when there is only one.
     pub other_core: usize,
+}
+
+impl Settings {
+    /// The same settings for the other build.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn against(&self) -> Result<Self> {
+        let other = self.other.clone().context("no other build: give --against PATH")?;
+        Ok(Self { lanyard: other, ..self.clone() })
+    }
 }
 
 /// Something that can be measured again and again.

@@ -1,5 +1,6 @@
 //! The rows of `lanyard bench forward`: their devices, loads and targets.
 
+use super::attack::Attack;
 use super::frames::{FrameLoad, FrameRig, SILENT, Sinks, Source};
 use super::hosts::{PingRig, TcpRig};
 use super::life::{HitlessRig, MemoryRig, StartRig};
@@ -18,6 +19,8 @@ const SIZES: [usize; 6] = [128, 256, 512, 1024, 1280, 1518];
 pub enum Load {
     /// Frames at the greatest rate.
     Frames(FrameLoad),
+    /// The same, through the build of Lanyard that `--against` names.
+    Against(FrameLoad),
     /// One TCP stream.
     Tcp {
         /// Segmentation offload and GRO at the hosts.
@@ -101,6 +104,7 @@ impl Arm {
         };
         Ok(match self.load {
             Load::Frames(load) => Box::new(FrameRig::up(settings, self.kind, &load)?),
+            Load::Against(load) => Box::new(FrameRig::up(&settings.against()?, self.kind, &load)?),
             Load::Tcp { offload } => Box::new(TcpRig::up(settings, self.kind, offload)?),
             Load::Ping => Box::new(PingRig::up(settings, self.kind)?),
             Load::Routed(load, count_at) => Box::new(RoutedRig::up(settings, &load, count_at)?),
@@ -117,7 +121,15 @@ const XDP: Kind = Kind::Lanyard(Hook::Xdp);
 const AUTO: Kind = Kind::Lanyard(Hook::Auto);
 
 fn frames(stream: Stream, count_at: CountAt, outputs: u16, ports: PortMode) -> Load {
-    Load::Frames(FrameLoad { stream, count_at, outputs, ports, source: Source::Xdp, sinks: Sinks::Early })
+    Load::Frames(FrameLoad {
+        stream,
+        count_at,
+        outputs,
+        ports,
+        source: Source::Xdp,
+        sinks: Sinks::Early,
+        attack: None,
+    })
 }
 
 /// Jumbo frames, which XDP receives in several buffers.
@@ -129,6 +141,7 @@ fn jumbo() -> Load {
         ports: PortMode::Access,
         source: Source::Socket,
         sinks: Sinks::Early,
+        attack: None,
     })
 }
 
@@ -148,6 +161,8 @@ pub fn all() -> Vec<RowPlan> {
         floods(),
         snooped(),
         filtered(),
+        attacked(),
+        against(),
         routed(),
         stacks(),
         others(),
@@ -193,6 +208,7 @@ fn defaults() -> Vec<RowPlan> {
         ports: PortMode::Access,
         source: Source::Xdp,
         sinks: Sinks::Late,
+        attack: None,
     };
     let title = "64 B known unicast, default configuration";
     let many = "64 B, random pairs of 2048 hosts, default configuration";
@@ -337,6 +353,7 @@ fn floods() -> Vec<RowPlan> {
             ports: PortMode::Access,
             source: Source::Socket,
             sinks: Sinks::Early,
+            attack: None,
         };
         rows.push(RowPlan::versus(
             &format!("flood-{outputs}-socket"),
@@ -381,6 +398,60 @@ fn snooped() -> Vec<RowPlan> {
         joins("joins", AUTO, CountAt::Tc),
         joins("joins-xdp", XDP, CountAt::Xdp),
     ]
+}
+
+/// A flood of frames for the control plane at one port, beside a stream between two others.
+fn attacked() -> Vec<RowPlan> {
+    let stream = Stream::new();
+    let mut rows = Vec::new();
+    for (hook, kind, count_at) in [("xdp", XDP, CountAt::Xdp), ("tc", PEER, CountAt::Tc)] {
+        for attack in Attack::ALL {
+            let (name, note) = attack.names();
+            let load = |attack| FrameLoad {
+                stream,
+                count_at,
+                outputs: 2,
+                ports: PortMode::Attacked,
+                source: Source::Xdp,
+                sinks: Sinks::Early,
+                attack,
+            };
+            rows.push(RowPlan {
+                id: format!("control-{hook}-{name}"),
+                place: None,
+                title: format!("64 B known unicast, while another port floods 1 Mpps ({name}), against none"),
+                unit: Unit::FramesPerSecond,
+                arms: vec![
+                    Arm { note, ..arm(kind, Load::Frames(load(Some(attack)))) },
+                    Arm { note: "quiet", ..arm(kind, Load::Frames(load(None))) },
+                ],
+                target: Target::RatioAtLeast(0.95),
+            });
+        }
+    }
+    rows
+}
+
+/// This build of Lanyard beside another one.
+fn against() -> Vec<RowPlan> {
+    let row = |name: &str, kind: Kind, count_at, hosts| {
+        let Load::Frames(load) = frames(Stream::among(hosts), count_at, 1, PortMode::Access) else {
+            return None;
+        };
+        Some(RowPlan {
+            id: format!("against-{name}"),
+            place: None,
+            title: format!("64 B, random pairs of {hosts} hosts, this build against the one of --against"),
+            unit: Unit::FramesPerSecond,
+            arms: vec![
+                Arm { note: "this build", ..arm(kind, Load::Frames(load)) },
+                Arm { note: "the other", ..arm(kind, Load::Against(load)) },
+            ],
+            target: Target::None,
+        })
+    };
+    let rows = [row("xdp", XDP, CountAt::Xdp, 2048), row("tc", PEER, CountAt::Tc, 2048)];
+    rows.into_iter().flatten().collect()
 }
 
 /// Random pairs of hosts and a list of 1,000 rules at each port, which decide about them.

@@ -1,0 +1,201 @@
+//! A flood of a million frames a second at the second output port while a stream between other ports is measured: frames that
+//! cost a control plane something if they reach it. The flood runs on a core of its own.
+
+use crate::bed::Bed;
+use anyhow::{Context, Result, anyhow, ensure};
+use lanyard_tester::os::{Pinned, wait_until};
+use lanyard_tester::traffic::Generator;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The rate while the generator sends. Its system calls have pauses of some 25 ms between them, so the average is less by that: at
+/// least [`WANTED_PPS`], if the core is fast enough.
+const RATE_PPS: u32 = 1_100_000;
+/// The rate for which the rows are named.
+pub const WANTED_PPS: f64 = 1_000_000.0;
+/// The length of one system call.
+const SLICE: Duration = Duration::from_secs(1);
+/// The device from which the flood is sent.
+const DEVICE: &str = "rx2";
+
+/// What the frames of a flood are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attack {
+    /// ARP requests for an address of the switch, by broadcast (RFC 826).
+    Arp,
+    /// Configuration messages of spanning tree that claim nothing (IEEE 802.1D-2004, 9.3.3).
+    Bpdu,
+    /// IGMPv2 reports for eight groups (RFC 2236).
+    Igmp,
+    /// Unicast to a known host, each frame from another unknown source.
+    Sources,
+}
+
+impl Attack {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Arp, Self::Bpdu, Self::Igmp, Self::Sources];
+
+    /// A name for a row, and one for a device that is flooded.
+    #[must_use]
+    pub const fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Arp => ("arp", "under ARP"),
+            Self::Bpdu => ("bpdu", "under BPDUs"),
+            Self::Igmp => ("igmp", "under IGMP"),
+            Self::Sources => ("sources", "under unknown sources"),
+        }
+    }
+
+    /// Frames of 60 bytes.
+    fn frames(self) -> Vec<Vec<u8>> {
+        (0..8).map(|n| self.frame(n)).collect()
+    }
+
+    fn frame(self, n: u8) -> Vec<u8> {
+        let source = [0x06, 0x4c, 0x01, 0, 0, n];
+        let mut frame = match self {
+            Self::Arp => {
+                let request = [0x08, 0x06, 0, 1, 8, 0, 6, 4, 0, 1];
+                let addresses = [10, 254, 0, 2 + n, 0, 0, 0, 0, 0, 0, 10, 254, 0, 254];
+                [&[0xff; 6][..], &source, &request, &source, &addresses].concat()
+            }
+            Self::Bpdu => {
+                let header = [0x01, 0x80, 0xc2, 0, 0, 0];
+                let mut message = vec![0x42, 0x42, 3, 0, 0, 2, 2, 0x0c];
+                for cost in [&[0, 0, 0, 0][..], &[]] {
+                    message.extend([0xf0, 0]);
+                    message.extend(source);
+                    message.extend(cost);
+                }
+                message.extend([0x80, 1, 0, 0, 20, 0, 2, 0, 15, 0, 0]);
+                [&header[..], &source, &(message.len() as u16).to_be_bytes(), &message].concat()
+            }
+            Self::Igmp => {
+                let mut packet = vec![
+                    0x46,
+                    0xc0,
+                    0,
+                    32,
+                    0,
+                    0,
+                    0,
+                    0,
+                    1,
+                    2,
+                    0,
+                    0,
+                    10,
+                    254,
+                    0,
+                    2 + n,
+                    239,
+                    9,
+                    0,
+                    n,
+                    0x94,
+                    4,
+                    0,
+                    0,
+                ];
+                let sum = checksum(&packet);
+                packet[10..12].copy_from_slice(&sum);
+                let mut report = vec![0x16, 0, 0, 0, 239, 9, 0, n];
+                let sum = checksum(&report);
+                report[2..4].copy_from_slice(&sum);
+                [&[0x01, 0x00, 0x5e, 9, 0, n][..], &source, &[0x08, 0x00], &packet, &report].concat()
+            }
+            // To the stream's sending host, which the switch knows.
+            Self::Sources => [&[0x02, 0x4c, 0, 0, 0, 0][..], &source, &[0x88, 0xb5]].concat(),
+        };
+        frame.resize(60, 0);
+        frame
+    }
+}
+
+/// The checksum of RFC 1071 over an even number of bytes.
+pub(super) fn checksum(bytes: &[u8]) -> [u8; 2] {
+    let sum: u32 = bytes.chunks_exact(2).map(|two| u32::from(two[0]) << 8 | u32::from(two[1])).sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    (!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes()
+}
+
+/// Sends the flood.
+pub(super) struct Attacker {
+    generator: Option<Generator>,
+    core: usize,
+    /// The average rate of the last flood.
+    pub(super) rate_pps: f64,
+}
+
+/// A flood under way.
+pub(super) struct Flood {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Result<Generator>>,
+    sent: u64,
+    begin: Instant,
+}
+
+impl Attacker {
+    /// A sender behind the second output port of `bed`, on `core`.
+    ///
+    /// # Errors
+    /// Where `core` is the switch's own, `shared`; when the kernel refuses the generator.
+    pub(super) fn new(bed: &Bed, attack: Attack, core: usize, shared: usize) -> Result<Self> {
+        ensure!(core != shared, "the flood needs a core of its own; this machine has one core");
+        let sources = attack == Attack::Sources;
+        let generator = Generator::of_frames(&bed.sink, DEVICE, &attack.frames(), RATE_PPS, sources)?;
+        Ok(Self { generator: Some(generator.with_slice(SLICE)), core, rate_pps: 0.0 })
+    }
+
+    /// Begins a flood, and returns when it runs at its rate.
+    ///
+    /// # Errors
+    /// When the flood does not start.
+    pub(super) fn start(&mut self) -> Result<Flood> {
+        let mut generator = self.generator.take().context("the last flood broke")?;
+        let progress = generator.progress()?;
+        let before = progress.sent()?;
+        let (stop, core) = (Arc::new(AtomicBool::new(false)), self.core);
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let _core = Pinned::to(core)?;
+            generator.run_while(|_| (!stopped.load(Ordering::Relaxed)).then_some(SLICE))?;
+            Ok(generator)
+        });
+        // The first calls are short: the generator finds its speed.
+        wait_until("the flood", Duration::from_secs(10), || Ok(progress.sent()? > before + 200_000))?;
+        Ok(Flood { stop, thread, sent: progress.sent()?, begin: Instant::now() })
+    }
+
+    /// Ends a flood.
+    ///
+    /// # Errors
+    /// When it broke.
+    pub(super) fn end(&mut self, flood: Flood) -> Result<()> {
+        flood.stop.store(true, Ordering::Relaxed);
+        let (begin, sent) = (flood.begin, flood.sent);
+        let generator = flood.thread.join().map_err(|_| anyhow!("the thread that floods has panicked"))??;
+        self.rate_pps = (generator.sent()? - sent) as f64 / begin.elapsed().as_secs_f64();
+        self.generator = Some(generator);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_have_their_size_and_checksums() {
+        for attack in Attack::ALL {
+            for frame in attack.frames() {
+                assert_eq!((frame.len(), frame[6]), (60, 0x06));
+            }
+        }
+        let igmp = Attack::Igmp.frame(3);
+        assert_eq!((checksum(&igmp[14..38]), checksum(&igmp[38..46])), ([0, 0], [0, 0]));
+        assert_eq!(Attack::Bpdu.frame(0)[12..14], [0, 39]);
+    }
+}
