@@ -82,6 +82,11 @@ fn ssh() {
 }
 
 #[test]
+fn tacacs() {
+    replay("tacacs", lanyard_access::fuzz_tacacs);
+}
+
+#[test]
 fn snoop() {
     replay("snoop", lanyard_snoop::fuzz);
 }

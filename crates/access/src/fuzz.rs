@@ -1,6 +1,8 @@
-//! The entry points of the fuzz targets of remote terminals: telnet, and what the SSH server passes on from its clients.
+//! The entry points of the fuzz targets of remote terminals and logins: telnet, what the SSH server passes on from its clients, and
+//! what TACACS+ servers answer.
 
 use crate::editor::{Editor, MAX_LINE};
+use crate::tacacs::{Answer, Exchange, Login, MAX_BODY, Step, testing};
 use crate::telnet::{self, Telnet};
 use lanyard_config::access::{MAX_KEY, PublicKey};
 
@@ -64,6 +66,58 @@ pub fn fuzz_ssh(data: &[u8]) {
     }
 }
 
+/// Feeds `data` to the session of a TACACS+ client: a byte for the kind of the session, then pieces with a byte for the kind of the
+/// piece and two for its length. A piece is what a server without the key sends, the body of a reply by a server with the key, or
+/// such a reply in two parts.
+///
+/// # Panics
+/// When the session takes more than it may, lasts longer than it may, or gives an answer to another question than its own.
+pub fn fuzz_tacacs(data: &[u8]) {
+    const KEY: &[u8] = b"key";
+    let Some((kind, mut rest)) = data.split_first() else { return };
+    let login = Login { user: "ann".into(), line: "vty".into(), host: "10.0.0.1".into() };
+    let is_login = kind & 1 == 0;
+    let (mut exchange, mut request) = if is_login {
+        Exchange::authentication(7, KEY, &login, "tiger")
+    } else {
+        Exchange::authorization(7, KEY, &login, kind & 2 == 0)
+    };
+    let mut sent = 0;
+    while let Some(([kind, high, low], behind)) = rest.split_first_chunk() {
+        let length = usize::from(u16::from_be_bytes([*high, *low])).min(behind.len());
+        let (piece, behind) = behind.split_at(length);
+        rest = behind;
+        let by_server = kind % 3 > 0;
+        let bytes = if by_server { testing::reply(&request, KEY, piece) } else { piece.to_vec() };
+        let (first, second) = bytes.split_at(if kind % 3 == 2 { bytes.len() / 2 } else { 0 });
+        let mut step = exchange.receive(first);
+        if step == Ok(Step::Wait) {
+            step = exchange.receive(second);
+        }
+        assert!(exchange.waiting() <= MAX_BODY + 16);
+        match step {
+            Ok(Step::Wait) => {}
+            Ok(Step::Send(packet)) => {
+                sent += 1;
+                assert!(is_login && sent <= 2, "a name and a secret are all that is sent");
+                assert!(testing::body(&packet, KEY).is_ok_and(|body| body.is_some()));
+                request = packet;
+            }
+            Ok(Step::Done(answer)) => {
+                match answer {
+                    Answer::Accepted => assert!(is_login),
+                    Answer::Permitted(level) => assert!(!is_login && level.is_none_or(|level| level <= 15)),
+                    Answer::Rejected(why) | Answer::Unable(why) => {
+                        assert!(why.len() < 256 && !why.chars().any(char::is_control));
+                    }
+                }
+                return;
+            }
+            Err(_) => return,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     /// Random input of bytes that mean something to telnet or to the editor, in many more orders than the other tests have.
@@ -82,6 +136,7 @@ mod tests {
                 .collect();
             super::fuzz_terminal(&input);
             super::fuzz_ssh(&input);
+            super::fuzz_tacacs(&input);
         }
     }
 }
