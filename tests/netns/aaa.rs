@@ -38,7 +38,7 @@ impl Drop for Service {
 }
 
 /// A server in the switch's namespace, which ends with this value.
-struct Server(Child);
+pub(crate) struct Server(pub(crate) Child);
 
 impl Server {
     /// FreeRADIUS with a configuration of its own.
@@ -77,7 +77,7 @@ impl Drop for Server {
 }
 
 /// Logs in over telnet; returns what the switch says of the session's level.
-fn level(bed: &Bed, name: &str, secret: &str) -> String {
+pub(crate) fn level(bed: &Bed, name: &str, secret: &str) -> String {
     let mut client = Client::login(bed, name, secret);
     client.until("Lanyard");
     client.send(b"show privilege\r\n");
@@ -85,7 +85,7 @@ fn level(bed: &Bed, name: &str, secret: &str) -> String {
     client.until("\n").trim().to_owned()
 }
 
-fn is_refused(bed: &Bed, name: &str, secret: &str) {
+pub(crate) fn is_refused(bed: &Bed, name: &str, secret: &str) {
     let mut client = Client::login(bed, name, secret);
     client.until("% Login invalid");
 }

@@ -47,5 +47,6 @@ mod soft;
 mod ssh;
 mod static_routes;
 mod svi;
+mod tacacs;
 mod trace;
 mod vlans;

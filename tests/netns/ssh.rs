@@ -29,7 +29,7 @@ const SSH: &str = "banner motd #authorised access only#\n\
 const TWO: &str = "interface range p1 - 2\n switchport\n";
 
 /// A switch with an SSH server, and a directory of keys; `None` without the programs.
-fn bed(plane: Plane, config: &str) -> Option<Bed> {
+pub(crate) fn bed(plane: Plane, config: &str) -> Option<Bed> {
     if !Path::new(LANYARD).with_file_name("lanyard-sshd").exists() {
         println!("skipped: lanyard-sshd is not built (cargo build -p lanyard-ssh)");
         return None;
@@ -42,7 +42,7 @@ fn bed(plane: Plane, config: &str) -> Option<Bed> {
 }
 
 /// Makes a key pair in a file of the bed; returns the line of its public key.
-fn make_key(bed: &Bed, name: &str, kind: &str) -> String {
+pub(crate) fn make_key(bed: &Bed, name: &str, kind: &str) -> String {
     let file = bed.file(name);
     let mut command = Command::new("ssh-keygen");
     let made = command.args(["-q", "-t", kind, "-N", "", "-f"]).arg(&file).status().expect("ssh-keygen");
@@ -51,7 +51,7 @@ fn make_key(bed: &Bed, name: &str, kind: &str) -> String {
     line.trim().to_owned()
 }
 
-fn permit_key(bed: &Bed, user: &str, line: &str) {
+pub(crate) fn permit_key(bed: &Bed, user: &str, line: &str) {
     bed.configure(&format!("ip ssh pubkey-chain\n username {user}\n  key-string {line}"));
 }
 
@@ -73,7 +73,7 @@ fn client(bed: &Bed, user: &str, key: Option<&str>) -> Command {
 }
 
 /// Runs a command over SSH; returns the exit status, the output, and the errors.
-fn run(bed: &Bed, user: &str, key: &str, command: &str) -> (Option<i32>, String, String) {
+pub(crate) fn run(bed: &Bed, user: &str, key: &str, command: &str) -> (Option<i32>, String, String) {
     let output = bed.net.output(client(bed, user, Some(key)).arg(command));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
@@ -455,7 +455,7 @@ fn ssh_is_off_unless_configured(plane: Plane) {
 }
 
 /// What a console shows for a command of a user with the secret `tiger`.
-fn on_console(bed: &Bed, user: &str, level: u8, command: &str) -> String {
+pub(crate) fn on_console(bed: &Bed, user: &str, level: u8, command: &str) -> String {
     let pty = terminal(None);
     let end = || Stdio::from(pty.slave.try_clone().expect("a descriptor"));
     let mut program = Command::new(LANYARD);

@@ -287,6 +287,12 @@ pub trait AccessControl {
     fn clear_authentications(&mut self, filter: &AuthenticationFilter) -> Result<(), Refusal>;
 }
 
+/// Servers that verify logins.
+pub trait LoginServers {
+    /// `show tacacs`.
+    fn tacacs(&mut self) -> view::TacacsServers;
+}
+
 /// First-hop security.
 pub trait Guard {
     /// `show ip dhcp snooping ...`, `show ip arp inspection ...`, `show ip source binding`, `show ip verify source`.
@@ -509,6 +515,7 @@ pub trait Backend:
     + PortSecurity
     + Guard
     + AccessControl
+    + LoginServers
     + Neighbors
     + Routes
     + SpanningTree
@@ -533,6 +540,7 @@ impl<
         + PortSecurity
         + Guard
         + AccessControl
+        + LoginServers
         + Neighbors
         + Routes
         + SpanningTree

@@ -75,6 +75,13 @@ pub fn pages() -> Vec<Page> {
         page("line.md", "Line configuration", LINE, "", &own(trees.line)),
         page("ssh.md", "Public keys of users", SSH, "", &own(trees.ssh_keys)),
         page("radius-server.md", "RADIUS server configuration", RADIUS_SERVER, "", &own(trees.radius_server)),
+        page(
+            "tacacs-server.md",
+            "TACACS+ server configuration",
+            TACACS_SERVER,
+            "",
+            &own(trees.tacacs_server),
+        ),
         page("session.md", "Configuration sessions", SESSION, "", &session),
     ];
     modes.into_iter().chain(commands::FEATURES.iter().map(feature_page)).collect()
@@ -90,6 +97,8 @@ const SSH: &str = "Prompt `HOSTNAME(config-ssh-pubkey)#`, and `HOSTNAME(config-s
     `ip ssh pubkey-chain`. [access.md](../access.md) describes logins over SSH.";
 const RADIUS_SERVER: &str = "Prompt `HOSTNAME(config-radius-server)#`; entered by `radius server NAME`. \
     [access-control.md](../access-control.md) describes access control of ports.";
+const TACACS_SERVER: &str = "Prompt `HOSTNAME(config-server-tacacs)#`; entered by `tacacs server NAME`. \
+    [access.md](../access.md) describes logins.";
 const SHOW: &str = "Every command here takes `| json`, `| include RE`, `| exclude RE`, `| begin RE`, `| section RE` \
     and `| count [RE]`. [json.md](json.md) describes the JSON. \
     Some features have a page of their own, which is named after their command.";

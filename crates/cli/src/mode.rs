@@ -60,6 +60,8 @@ pub enum ConfigMode {
     SshKeys(Option<String>),
     /// `radius server`, by name.
     RadiusServer(String),
+    /// `tacacs server`, by name.
+    TacacsServer(String),
 }
 
 /// A session's mode.
@@ -108,6 +110,7 @@ impl ConfigMode {
             Self::SshKeys(None) => "-ssh-pubkey",
             Self::SshKeys(Some(_)) => "-ssh-pubkey-user",
             Self::RadiusServer(_) => "-radius-server",
+            Self::TacacsServer(_) => "-server-tacacs",
         }
     }
     /// The mode to which `exit` leads.
@@ -161,6 +164,7 @@ impl ConfigMode {
             Self::Line(range) => Some(range.words()),
             Self::SshKeys(_) => Some("ip ssh pubkey-chain".into()),
             Self::RadiusServer(name) => Some(format!("radius server {name}")),
+            Self::TacacsServer(name) => Some(format!("tacacs server {name}")),
         }
     }
 }

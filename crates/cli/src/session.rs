@@ -468,9 +468,10 @@ const CHANGING: &[&str] = &[
     "write",
 ];
 
-/// A configuration line for the audit log: its secret is replaced by `*****`, as by IOS's `hidekeys`.
+/// A configuration line for the audit log: its secret, or its key, is replaced by `*****`, as by IOS's `hidekeys`.
 fn without_secret(line: &str, args: &Args) -> String {
-    let text = args.texts().pop().filter(|_| args.has("secret") || args.has("password"));
+    let is_hidden = ["secret", "password", "key"].iter().any(|word| args.has(word));
+    let text = args.texts().pop().filter(|_| is_hidden);
     match text.and_then(|text| line.rfind(&text)) {
         Some(at) => format!("{}*****", &line[..at]),
         None => line.to_owned(),

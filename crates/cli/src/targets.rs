@@ -7,6 +7,7 @@ use crate::refusal::Refusal;
 use crate::setting::{Change, Target};
 use lanyard_config::dot1x::RadiusServer;
 use lanyard_config::layer3::{Track, Vrf};
+use lanyard_config::tacacs::TacacsServer;
 use lanyard_config::{Config, Interface, InterfaceName, Vlan};
 use lanyard_stp::MstRegion;
 use lanyard_types::VlanId;
@@ -72,6 +73,22 @@ impl Target for RadiusServer {
         let mut server = edit.config.radius.server(name).cloned().ok_or_else(missing)?;
         change(&mut server, name)?;
         if let Some(held) = edit.config.radius.server_mut(name) {
+            *held = server;
+        }
+        Ok(())
+    }
+}
+
+impl Target for TacacsServer {
+    type Key = String;
+    fn each(edit: &mut Edit<'_>, change: Change<'_, Self>) -> Result<(), Refusal> {
+        let ConfigMode::TacacsServer(name) = &*edit.mode else {
+            return Err("this command needs a TACACS+ server's mode: enter tacacs server first".into());
+        };
+        let missing = || Refusal(format!("there is no TACACS+ server {name}"));
+        let mut server = edit.config.tacacs.server(name).cloned().ok_or_else(missing)?;
+        change(&mut server, name)?;
+        if let Some(held) = edit.config.tacacs.server_mut(name) {
             *held = server;
         }
         Ok(())

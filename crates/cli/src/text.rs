@@ -3,7 +3,7 @@
 //! Invariant: the text, entered at the command line, gives an equal [`Config`]. Sections are separated by `!`. Every
 //! line is printed by the table that parses it ([`crate::setting`]).
 
-use crate::commands::{global, interface, line, radius, spanning_tree, ssh, track, vlan, vrf};
+use crate::commands::{global, interface, line, radius, spanning_tree, ssh, tacacs, track, vlan, vrf};
 use crate::setting::{Line, Target, print};
 use lanyard_config::layer3::track_object;
 use lanyard_config::text::{chunks, missing_vlans, reference};
@@ -40,6 +40,10 @@ fn sections_by(config: &Config, vlans: Vec<Vec<String>>) -> Vec<Vec<String>> {
     let servers = config.radius.servers.iter();
     list.extend(
         servers.map(|(name, server)| headed(format!("radius server {name}"), &[radius::SERVER], server)),
+    );
+    let servers = config.tacacs.servers.iter();
+    list.extend(
+        servers.map(|(name, server)| headed(format!("tacacs server {name}"), &[tacacs::SERVER], server)),
     );
     let vrfs = config.vrfs.iter();
     list.extend(vrfs.map(|(name, vrf)| headed(format!("vrf definition {name}"), &[vrf::LINES], vrf)));

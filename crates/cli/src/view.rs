@@ -20,6 +20,7 @@ mod qos;
 mod sflow;
 mod snooping;
 mod spanning_tree;
+mod tacacs;
 
 pub use access::*;
 pub use access_list::*;
@@ -37,6 +38,7 @@ pub use qos::*;
 pub use sflow::*;
 pub use snooping::*;
 pub use spanning_tree::*;
+pub use tacacs::*;
 
 use lanyard_types::{ErrCause, MacAddr};
 use serde::Serialize;

@@ -43,6 +43,8 @@ fn modes() -> Vec<(ConfigMode, &'static [&'static str])> {
                 "policy-map edge\n class class-default\n  shape average 1000000",
             ],
         ),
+        (ConfigMode::RadiusServer("R1".into()), &["radius server R1"]),
+        (ConfigMode::TacacsServer("T1".into()), &["tacacs server T1"]),
         (ConfigMode::Line(LineRange::Vty(0, 4)), &["line vty 0 4"]),
         (ConfigMode::SshKeys(Some("ann".into())), &["ip ssh pubkey-chain\n username ann"]),
         (ConfigMode::Line(LineRange::Console), &["line console 0", "line vty 3 9"]),

@@ -36,6 +36,10 @@ pub struct Access {
     pub ssh_keys: BTreeMap<String, Vec<PublicKey>>,
     /// `aaa authentication login default`: who verifies names and secrets, in order; at least one.
     pub login_methods: Vec<LoginMethod>,
+    /// `aaa authorization exec default`: who gives a user the privilege level, in order; none: whoever has verified the login.
+    pub exec_methods: Vec<ExecMethod>,
+    /// `aaa authorization console`: these methods decide about consoles, too.
+    pub console_authorization: bool,
 }
 
 impl Default for Access {
@@ -48,6 +52,8 @@ impl Default for Access {
             lines: Lines::default(),
             ssh_keys: BTreeMap::new(),
             login_methods: default_login_methods(),
+            exec_methods: Vec::new(),
+            console_authorization: false,
         }
     }
 }
@@ -60,6 +66,8 @@ pub const MAX_LOGIN_GROUP: usize = 32;
 pub enum LoginMethod {
     /// The users of the configuration. Where there is no user of this name with a secret, the next method decides.
     Local,
+    /// The servers of `tacacs server`. Where none of them answers, the next method decides.
+    Tacacs,
     /// The service `lanyard-NAME` of PAM. Where it cannot be asked, the next method decides.
     Group(String),
 }
@@ -70,7 +78,34 @@ impl LoginMethod {
     pub fn words(&self) -> String {
         match self {
             Self::Local => "local".into(),
+            Self::Tacacs => "group tacacs+".into(),
             Self::Group(name) => format!("group {name}"),
+        }
+    }
+}
+
+/// Who decides whether a user whose login was verified may have a session, and at which privilege level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExecMethod {
+    /// The servers of `tacacs server`. Where none of them answers, the next method decides.
+    Tacacs,
+    /// `username`. Where there is no user of this name, the next method decides.
+    Local,
+    /// Every user whose login was verified: the level of the login holds.
+    IfAuthenticated,
+    /// Everybody: the level of the login holds.
+    None,
+}
+
+impl ExecMethod {
+    /// Its words in a configuration line.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Tacacs => "group tacacs+",
+            Self::Local => "local",
+            Self::IfAuthenticated => "if-authenticated",
+            Self::None => "none",
         }
     }
 }

@@ -25,6 +25,7 @@ mod qos_check;
 mod sflow;
 mod snooping;
 pub mod spanning_tree;
+pub mod tacacs;
 pub mod text;
 
 pub use access::{Access, Secret, User};

@@ -15,6 +15,7 @@ use crate::private_vlan::{PrivateKind, PrivatePort};
 use crate::sflow::Sflow;
 use crate::snooping::Snooping;
 use crate::spanning_tree::{ErrDisable, SpanningTree, SpanningTreePort};
+use crate::tacacs::Tacacs;
 use ipnet::{Ipv4Net, Ipv6Net};
 use lanyard_acl::{Family, Lists};
 use lanyard_pipeline::state::{Delivery, FDB_LIMIT_DEFAULT, HookChoice, ReservedAction, Tpid};
@@ -74,6 +75,8 @@ pub struct Config {
     pub dot1x: bool,
     /// `radius server`, `radius-server ...`, `ip radius source-interface`.
     pub radius: Radius,
+    /// `tacacs server`, `tacacs-server ...`, `ip tacacs source-interface`.
+    pub tacacs: Tacacs,
     /// `port-channel ...` and `lacp ...`.
     pub aggregation: Aggregation,
     /// `fpm server`; `None` is off.
@@ -144,6 +147,7 @@ impl Default for Config {
             guard: Guard::default(),
             dot1x: false,
             radius: Radius::default(),
+            tacacs: Tacacs::default(),
             aggregation: Aggregation::default(),
             fpm: None,
             banners: BTreeMap::new(),

@@ -319,7 +319,7 @@ impl AccessControl {
         let wanted: Vec<SocketAddr> = servers
             .filter_map(|(_, server)| server.address.map(|at| SocketAddr::from((at.address, at.auth_port))))
             .collect();
-        let source = source(config);
+        let source = source(config, config.radius.source.as_ref(), "ip radius", |_| true);
         let opened = source.and_then(|source| self.sockets.configure(&wanted, source));
         self.address = self.sockets.address(&wanted);
         let text = opened.err().map(|error| error.to_string());
@@ -331,17 +331,23 @@ impl AccessControl {
     }
 }
 
-/// The address from which servers are asked: that of `ip radius source-interface`.
-fn source(config: &Config) -> io::Result<Option<IpAddr>> {
-    let Some(name) = &config.radius.source else { return Ok(None) };
+/// The address from which servers are asked: that of the interface that the line `COMMAND source-interface` names, IPv4 first.
+pub(crate) fn source(
+    config: &Config,
+    name: Option<&InterfaceName>,
+    command: &str,
+    fits: impl Fn(IpAddr) -> bool,
+) -> io::Result<Option<IpAddr>> {
+    let Some(name) = name else { return Ok(None) };
     let interface = config.interfaces.get(name);
     let v4 = interface.and_then(|it| it.ipv4.first()).map(|net| IpAddr::V4(net.addr()));
-    let address = v4.or_else(|| Some(IpAddr::V6(interface?.ipv6.first()?.addr())));
-    let missing = |name: &InterfaceName| {
-        let text = format!("{name} has no address: give it one, or enter `no ip radius source-interface`");
+    let v6 = interface.and_then(|it| it.ipv6.first()).map(|net| IpAddr::V6(net.addr()));
+    let address = [v4, v6].into_iter().flatten().find(|address| fits(*address));
+    let missing = || {
+        let text = format!("{name} has no address: give it one, or enter `no {command} source-interface`");
         io::Error::other(text)
     };
-    address.map(Some).ok_or_else(|| missing(name))
+    address.map(Some).ok_or_else(missing)
 }
 
 /// The sockets by which servers are asked.

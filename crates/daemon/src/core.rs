@@ -38,6 +38,7 @@ use crate::routing::{Following, Turn};
 use crate::sflow::{Sampled, Sflow};
 use crate::snooping::Snooping;
 use crate::storm_control::StormControl;
+use crate::tacacs::Tacacs;
 use crate::time_servers::TimeServers;
 use crate::tracking::{self, Tracking};
 use crate::users::Users;
@@ -73,6 +74,7 @@ pub(crate) struct Core {
     pub(crate) sflow: Sflow,
     pub(crate) port_security: PortSecurity,
     pub(crate) access_control: AccessControl,
+    pub(crate) tacacs: Tacacs,
     pub(crate) ageing: FdbAgeing,
     pub(crate) resources: Resources,
     pub(crate) readiness: Readiness,
@@ -144,6 +146,7 @@ impl Core {
             err_disabling: ErrDisabling::new(&mut ctx),
             port_security: PortSecurity::new(&mut ctx),
             access_control: AccessControl::new(&mut ctx),
+            tacacs: Tacacs::default(),
             ctx,
             following,
             fpm: Fpm::default(),
@@ -202,6 +205,7 @@ impl Core {
         self.sflow.configure(&mut self.ctx);
         self.port_security.configure(&mut self.ctx);
         self.access_control.configure(&mut self.ctx);
+        self.tacacs.configure(&mut self.ctx);
     }
 
     /// Carries out what port security has decided.

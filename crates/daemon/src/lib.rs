@@ -99,6 +99,8 @@ mod syslog;
 mod syslog_tls;
 mod system_views;
 mod systemd;
+mod tacacs;
+mod tacacs_logins;
 mod telnet_sessions;
 mod terminal;
 #[cfg(test)]

@@ -6,18 +6,20 @@
 //!
 //! Invariant: nothing of the switch is read or changed before the login has succeeded, except banners and the limits on logins.
 //! Everything here runs as tasks of management and waits for the client only between commands; hashes are computed on
-//! threads of their own, [`HASHES`] at a time, and other servers are asked by processes ([`crate::pam_logins`]).
+//! threads of their own, [`HASHES`] at a time, and other servers are asked by processes ([`crate::pam_logins`]) or by tasks
+//! ([`crate::tacacs_logins`]).
 
 use crate::pam::{self, Verdict};
 use crate::pam_logins;
 use crate::protocol::{Done, Reply, Request, line};
 use crate::server::{self, Shared};
+use crate::tacacs_logins::{self, Shell};
 use crate::terminal::{Gone, Reader, Terminal, Writer};
-use crate::users::{Origin, Protocol};
+use crate::users::{LineName, Origin, Protocol};
 use lanyard_access::editor::Key;
 use lanyard_access::secret;
 use lanyard_cli::Login;
-use lanyard_config::access::{LoginMethod, PublicKey, User};
+use lanyard_config::access::{ExecMethod, LoginMethod, PublicKey, User};
 use lanyard_config::{Banner, Config};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -138,8 +140,13 @@ async fn login(terminal: &mut Terminal, origin: &Origin, shared: &Shared) -> Res
         refuse_blocked(terminal, origin, shared).await?;
         let Some(name) = terminal.ask("Username: ", false).await? else { continue };
         let Some(given) = terminal.ask("Password: ", true).await? else { continue };
-        if let Some(user) = verify(shared, origin, name.trim(), given).await {
-            return Ok(login_of(name.trim().to_owned(), &user, origin));
+        match verify(shared, origin, name.trim(), given).await {
+            Verified::User(user) => return Ok(login_of(name.trim().to_owned(), &user, origin)),
+            Verified::NotAuthorized => {
+                terminal.print("% Authorization failed.\n").await?;
+                return Err(Ended::NoLogin);
+            }
+            Verified::Rejected => {}
         }
         tokio::time::sleep(FAILURE_DELAY).await;
         terminal.print("% Login invalid\n\n").await?;
@@ -172,18 +179,31 @@ async fn refuse_blocked(terminal: &mut Terminal, origin: &Origin, shared: &Share
     Err(Ended::NoLogin)
 }
 
-/// The user of this name and secret, by the methods of `aaa authentication login default`. The result goes to the log and to the
-/// limits.
-pub(crate) async fn verify(shared: &Shared, origin: &Origin, name: &str, given: String) -> Option<User> {
+/// The result of a login.
+#[derive(Debug)]
+pub(crate) enum Verified {
+    /// The user, with the level of the session.
+    User(User),
+    /// The name or the proof is wrong.
+    Rejected,
+    /// They are right, but `aaa authorization exec` does not permit a session.
+    NotAuthorized,
+}
+
+/// The user of this name and secret, by the methods of `aaa authentication login default` and `aaa authorization exec default`.
+/// The result goes to the log and to the limits.
+pub(crate) async fn verify(shared: &Shared, origin: &Origin, name: &str, given: String) -> Verified {
     let (user, methods) = {
         let core = shared.core.borrow();
         let access = &core.ctx.switch.config().access;
         (access.users.get(name).cloned(), access.login_methods.clone())
     };
     let mut found = None;
+    let mut by_server = false;
     for method in &methods {
         let verdict = match method {
             LoginMethod::Local => local(user.as_ref(), given.clone()).await,
+            LoginMethod::Tacacs => Some(tacacs_logins::verify(shared, origin, name, &given).await),
             LoginMethod::Group(group) => {
                 let login = pam::Login {
                     service: pam_logins::service(group),
@@ -199,17 +219,61 @@ pub(crate) async fn verify(shared: &Shared, origin: &Origin, name: &str, given: 
             Some(Verdict::Accepted(level)) => {
                 let own = user.clone().unwrap_or_default();
                 found = Some(User { level: level.unwrap_or(own.level), ..own });
+                by_server = *method == LoginMethod::Tacacs;
                 break;
             }
             Some(Verdict::Rejected) => break,
-            Some(Verdict::Unavailable(reason)) => {
-                let text = format!("login {}: {reason}", method.words());
-                shared.core.borrow_mut().ctx.log("AAA", 4, "UNAVAILABLE", &text);
-            }
+            Some(Verdict::Unavailable(reason)) => unavailable(shared, "login", &method.words(), &reason),
             None => {}
         }
     }
-    record(shared, origin, name, found)
+    authorize(shared, origin, name, record(shared, origin, name, found), by_server).await
+}
+
+/// Logs that a method cannot be asked.
+fn unavailable(shared: &Shared, what: &str, method: &str, reason: &str) {
+    let text = format!("{what} {method}: {reason}");
+    shared.core.borrow_mut().ctx.log("AAA", 4, "UNAVAILABLE", &text);
+}
+
+/// Decides about the session of a user whose login was verified, by the methods of `aaa authorization exec default`. Consoles are
+/// exempt without `aaa authorization console`, so that a mistake in the configuration or at a server locks nobody out.
+async fn authorize(
+    shared: &Shared,
+    origin: &Origin,
+    name: &str,
+    user: Option<User>,
+    by_server: bool,
+) -> Verified {
+    let Some(user) = user else { return Verified::Rejected };
+    let (own, methods) = {
+        let core = shared.core.borrow();
+        let access = &core.ctx.switch.config().access;
+        let exempt = matches!(origin.line, LineName::Console(_)) && !access.console_authorization;
+        let methods = if exempt { Vec::new() } else { access.exec_methods.clone() };
+        (access.users.get(name).cloned(), methods)
+    };
+    if methods.is_empty() {
+        return Verified::User(user);
+    }
+    for method in methods {
+        match method {
+            ExecMethod::Tacacs => match tacacs_logins::shell(shared, origin, name, by_server).await {
+                Shell::Permitted(level) => return Verified::User(User { level, ..user }),
+                Shell::Denied => break,
+                Shell::Unavailable(reason) => unavailable(shared, "exec", method.words(), &reason),
+            },
+            ExecMethod::Local => {
+                if let Some(own) = &own {
+                    return Verified::User(User { level: own.level, ..user });
+                }
+            }
+            ExecMethod::IfAuthenticated | ExecMethod::None => return Verified::User(user),
+        }
+    }
+    let text = format!("user {name} from {} may not have a session", origin.host);
+    shared.core.borrow_mut().ctx.log("AAA", 4, "NOT_AUTHORIZED", &text);
+    Verified::NotAuthorized
 }
 
 /// Compares with the secret of a user of the configuration; `None` when there is no such user, or the user has no secret.
@@ -229,15 +293,16 @@ async fn local(user: Option<&User>, given: String) -> Option<Verdict> {
     is_known.then_some(if right { Verdict::Accepted(None) } else { Verdict::Rejected })
 }
 
-/// The user of this name, if they may log in with a public key. The result goes to the log and to the limits.
-pub(crate) fn verify_key(
+/// The user of this name, if they may log in with a public key and have a session. The result goes to the log and to the limits.
+pub(crate) async fn verify_key(
     shared: &Shared,
     origin: &Origin,
     name: &str,
     key: Option<&PublicKey>,
-) -> Option<User> {
+) -> Verified {
     let user = shared.core.borrow().ctx.switch.config().access.users.get(name).cloned();
-    record(shared, origin, name, user.filter(|_| key.is_some_and(|key| has_key(shared, name, key))))
+    let user = user.filter(|_| key.is_some_and(|key| has_key(shared, name, key)));
+    authorize(shared, origin, name, record(shared, origin, name, user), false).await
 }
 
 /// True when a user of this name may log in with a public key.

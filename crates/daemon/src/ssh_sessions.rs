@@ -5,7 +5,7 @@
 //! the same limits as those of other logins.
 
 use crate::protocol::{Done, Proof, Reply, Request};
-use crate::remote;
+use crate::remote::{self, Verified};
 use crate::server::{self, Connection, Ended, Shared};
 use crate::users::Origin;
 use lanyard_cli::Login;
@@ -63,10 +63,10 @@ async fn log_in(connection: &mut Connection, origin: &Origin, shared: &Shared) -
             return Err(Ended::NoHello);
         };
         let accepted = match proof {
-            _ if remote::blocked_s(shared, origin).is_some() => None,
+            _ if remote::blocked_s(shared, origin).is_some() => Verified::Rejected,
             Proof::Password(secret) => remote::verify(shared, origin, &user, secret).await,
             Proof::Key(key) => {
-                remote::verify_key(shared, origin, &user, PublicKey::parse(&key).ok().as_ref())
+                remote::verify_key(shared, origin, &user, PublicKey::parse(&key).ok().as_ref()).await
             }
             Proof::Offer(key) => {
                 let known = PublicKey::parse(&key).is_ok_and(|key| remote::has_key(shared, &user, &key));
@@ -74,8 +74,9 @@ async fn log_in(connection: &mut Connection, origin: &Origin, shared: &Shared) -
                 continue;
             }
         };
-        connection.send(&Reply::Authenticated(accepted.is_some())).await?;
-        if let Some(accepted) = accepted {
+        let is_user = matches!(accepted, Verified::User(_));
+        connection.send(&Reply::Authenticated(is_user)).await?;
+        if let Verified::User(accepted) = accepted {
             return Ok(remote::login_of(user, &accepted, origin));
         }
     }

@@ -1,13 +1,15 @@
-//! `aaa authentication login default`: who verifies names and secrets, in order.
+//! `aaa authentication login default`: who verifies names and secrets, in order; `aaa authorization exec default`: who gives
+//! users their privilege levels.
 
 use super::need;
 use crate::args::{Args, Form, Kind, Value, short};
 use crate::backend::Refusal;
 use crate::edit::Edit;
-use crate::setting::Line;
+use crate::field;
+use crate::setting::{Flag, Line, Setting};
 use crate::tree::{Node, arg, kw};
 use lanyard_config::Config;
-use lanyard_config::access::{LoginMethod, MAX_LOGIN_GROUP, default_login_methods};
+use lanyard_config::access::{ExecMethod, LoginMethod, MAX_LOGIN_GROUP, default_login_methods};
 
 /// In global configuration.
 pub const LINES: &[Line<Config>] = &[
@@ -17,6 +19,13 @@ pub const LINES: &[Line<Config>] = &[
         kw("new-model", "Enable NEW access control commands and functions").set(new_model),
     ),
     Line::own("aaa authentication login", DEFAULT, print),
+    Setting::of(
+        "aaa authorization console",
+        "For enabling console authorization",
+        &Flag(field!(Config, access.console_authorization)),
+    )
+    .line(),
+    Line::own("aaa authorization exec", EXEC, print_exec),
 ];
 
 /// Help for keywords that end no line.
@@ -24,13 +33,16 @@ pub const GROUPS: &[(&str, &str)] = &[
     ("aaa", "Authentication, Authorization and Accounting"),
     ("aaa authentication", "Authentication configurations parameters"),
     ("aaa authentication login", "Set authentication lists for logins"),
+    ("aaa authorization exec", "For starting an exec (shell)"),
 ];
 
 const LOCAL: &str = "Users of this configuration";
-const GROUP: &str = "Users that a PAM service of the machine verifies";
+const GROUP: &str = "Users that TACACS+ servers or a PAM service of the machine verify";
+/// The group of the servers of `tacacs server`.
+const TACACS: &str = "tacacs+";
 const NAME: Node = arg(
     Kind::Word("NAME", MAX_LOGIN_GROUP),
-    "The service lanyard-NAME of PAM, such as radius for lanyard-radius",
+    "tacacs+ for the servers of tacacs server, or NAME for the service lanyard-NAME of PAM",
 )
 .set(methods);
 
@@ -40,6 +52,43 @@ const SECOND: &[Node] =
 const FIRST: &[Node] =
     &[kw("group", GROUP).then(&[NAME.then(SECOND)]), kw("local", LOCAL).set(methods).then(SECOND)];
 const DEFAULT: Node = kw("default", "The default authentication list").no(methods).then(FIRST);
+
+const NONE: Node = kw("none", "No authorization (always succeeds)").set(exec_methods);
+const IF_AUTHENTICATED: Node = kw("if-authenticated", "Succeed if user has authenticated.").set(exec_methods);
+const EXEC_LOCAL: &str = "Use local database.";
+const BY_TACACS: Node = kw(TACACS, "Use list of all Tacacs+ hosts.").set(exec_methods);
+const ENDS: &[Node] = &[IF_AUTHENTICATED, NONE];
+const AFTER_TACACS: &[Node] = &[IF_AUTHENTICATED, kw("local", EXEC_LOCAL).set(exec_methods).then(ENDS), NONE];
+const AFTER_LOCAL: &[Node] =
+    &[kw("group", "Use server-group.").then(&[BY_TACACS.then(ENDS)]), IF_AUTHENTICATED, NONE];
+const EXEC: Node = kw("default", "The default authorization list.").no(exec_methods).then(&[
+    kw("group", "Use server-group.").then(&[BY_TACACS.then(AFTER_TACACS)]),
+    IF_AUTHENTICATED,
+    kw("local", EXEC_LOCAL).set(exec_methods).then(AFTER_LOCAL),
+    NONE,
+]);
+
+fn exec_methods(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let method = |word: &&str| match *word {
+        TACACS => Some(ExecMethod::Tacacs),
+        "local" => Some(ExecMethod::Local),
+        "if-authenticated" => Some(ExecMethod::IfAuthenticated),
+        "none" => Some(ExecMethod::None),
+        _ => None,
+    };
+    let set = args.form == Form::Set;
+    edit.config.access.exec_methods =
+        if set { args.words.iter().filter_map(method).collect() } else { Vec::new() };
+    Ok(())
+}
+
+fn print_exec(config: &Config) -> Vec<String> {
+    let words: Vec<&str> = config.access.exec_methods.iter().map(|method| method.words()).collect();
+    if words.is_empty() {
+        return Vec::new();
+    }
+    vec![format!("aaa authorization exec default {}", words.join(" "))]
+}
 
 fn new_model(_: &mut Edit<'_>, _: &Args) -> Result<(), Refusal> {
     Ok(())
@@ -58,7 +107,10 @@ fn methods(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     for word in &args.words {
         let method = match *word {
             "local" => LoginMethod::Local,
-            "group" => LoginMethod::Group(check(need(names.next())?)?),
+            "group" => match need(names.next())? {
+                name if name == TACACS => LoginMethod::Tacacs,
+                name => LoginMethod::Group(check(name)?),
+            },
             _ => continue,
         };
         // A method that is named again has answered already.

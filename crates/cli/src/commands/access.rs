@@ -191,7 +191,7 @@ fn secret(args: &Args) -> Result<Secret, Refusal> {
 
 /// The text of a password of type 7, which IOS only hides: two digits for the beginning of a key, and hexadecimal bytes
 /// combined with the key from there on.
-fn reveal(text: &str) -> Result<String, Refusal> {
+pub(super) fn reveal(text: &str) -> Result<String, Refusal> {
     const KEY: &[u8] = b"dsfd;kfoA,.iyewrkldJKDHSUBsgvca69834ncxv9873254k;fg87";
     let wrong =
         || Refusal(format!("{} is not a password of type 7: two digits, and hexadecimal bytes", short(text)));

@@ -3,7 +3,7 @@
 use super::{
     aaa, access, access_list, access_parts, aggregation, banner, class_map, discovery, dot1x, errdisable,
     forwarding, fpm, guard, interface, interface_names, line, location, logging, mac, monitor, need, ntp,
-    platform, policy_map, qos, radius, route, sflow, snooping, spanning_tree, ssh, track, vlan, vrf,
+    platform, policy_map, qos, radius, route, sflow, snooping, spanning_tree, ssh, tacacs, track, vlan, vrf,
 };
 use crate::args::{Args, Form, Kind, MAX_WORD, short};
 use crate::backend::Refusal;
@@ -35,6 +35,7 @@ pub const BEFORE: &[&[Line<Config>]] = &[
     guard::GLOBAL,
     dot1x::GLOBAL,
     radius::GLOBAL,
+    tacacs::GLOBAL,
     aggregation::GLOBAL,
     access_parts::LINES,
     access_list::LINES,
@@ -48,6 +49,7 @@ pub const AFTER: &[&[Line<Config>]] = &[
     access_parts::FILTERS,
     guard::AFTER,
     radius::AFTER,
+    tacacs::AFTER,
     monitor::LINES,
     sflow::LINES,
     route::ROUTES,

@@ -37,6 +37,7 @@ mod private_vlan;
 mod qos;
 pub(crate) mod radius;
 mod route;
+mod server;
 mod session;
 mod sflow;
 mod shared;
@@ -49,6 +50,7 @@ pub(crate) mod spanning_tree;
 pub(crate) mod ssh;
 mod storm_control;
 mod system;
+pub(crate) mod tacacs;
 pub(crate) mod track;
 pub(crate) mod vlan;
 pub(crate) mod vrf;
@@ -124,6 +126,8 @@ pub struct Trees {
     pub ssh_keys: &'static [Node],
     /// `(config-radius-server)#`.
     pub radius_server: &'static [Node],
+    /// `(config-server-tacacs)#`.
+    pub tacacs_server: &'static [Node],
 }
 
 /// The trees, made from the tables of lines at the first use.
@@ -140,6 +144,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         guard::GROUPS,
         dot1x::GROUPS,
         radius::GROUPS,
+        tacacs::GROUPS,
         ssh::GROUPS,
         logging::GROUPS,
         ntp::GROUPS,
@@ -190,6 +195,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         line: whole(branch(&[], &[line::LINES]), &[]),
         ssh_keys: whole(branch(&[], &[ssh::KEYS]), &[]),
         radius_server: whole(branch(radius::SERVER_GROUPS, &[radius::SERVER]), &[]),
+        tacacs_server: whole(branch(tacacs::SERVER_GROUPS, &[tacacs::SERVER]), &[]),
     }
 });
 
@@ -275,6 +281,7 @@ fn own_tree(at: &ConfigMode) -> Option<&'static [Node]> {
         ConfigMode::Line(_) => Some(TREES.line),
         ConfigMode::SshKeys(_) => Some(TREES.ssh_keys),
         ConfigMode::RadiusServer(_) => Some(TREES.radius_server),
+        ConfigMode::TacacsServer(_) => Some(TREES.tacacs_server),
     }
 }
 

@@ -1,7 +1,8 @@
 //! RADIUS servers: `radius server` and the lines under it, `radius-server ...`, `ip radius source-interface`.
 
 use super::need;
-use crate::args::{Args, Form, Kind, Value};
+use super::server::{self, HIDDEN_KEY, KEY_0, KEY_7};
+use crate::args::{Args, Form, Kind};
 use crate::backend::Refusal;
 use crate::edit::Edit;
 use crate::field;
@@ -131,11 +132,8 @@ pub const SERVER: &[Line<RadiusServer>] = &[
     Line::own(
         "",
         kw("key", "Per-server encryption key").no(key).then(&[
-            kw("0", "Specifies an UNENCRYPTED key will follow").then(&[arg(
-                Kind::Line(MAX_RADIUS_KEY),
-                "The UNENCRYPTED (cleartext) shared key",
-            )
-            .set(key)]),
+            KEY_0.then(&[arg(Kind::Line(MAX_RADIUS_KEY), "The UNENCRYPTED (cleartext) shared key").set(key)]),
+            KEY_7.then(&[HIDDEN_KEY.set(key)]),
             arg(Kind::Line(MAX_RADIUS_KEY), "The UNENCRYPTED (cleartext) shared key").set(key),
         ]),
         |server| server.key.iter().map(|key| format!("key 0 {key}")).collect(),
@@ -163,23 +161,10 @@ fn always(_: &mut Edit<'_>, _: &Args) -> Result<(), Refusal> {
 }
 
 fn enter(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let name = need(args.text())?;
-    let servers = &mut edit.config.radius.servers;
-    if args.form != Form::Set {
-        servers.retain(|(held, _)| *held != name);
-        return Ok(());
+    let limits = ("RADIUS", "radius", MAX_RADIUS_SERVERS);
+    if let Some(name) = server::enter(&mut edit.config.radius.servers, args, limits)? {
+        *edit.mode = ConfigMode::RadiusServer(name);
     }
-    if edit.config.radius.server(&name).is_none() {
-        let servers = &mut edit.config.radius.servers;
-        if servers.len() >= MAX_RADIUS_SERVERS {
-            let text = format!(
-                "there are {MAX_RADIUS_SERVERS} RADIUS servers, as many as the switch asks: remove one with no radius server"
-            );
-            return Err(text.into());
-        }
-        servers.push((name.clone(), RadiusServer::default()));
-    }
-    *edit.mode = ConfigMode::RadiusServer(name);
     Ok(())
 }
 
@@ -192,10 +177,7 @@ fn each(edit: &mut Edit<'_>, change: impl Fn(&mut RadiusServer)) -> Result<(), R
 }
 
 fn address(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let made = need(args.addresses().first().copied())?;
-    if made.is_unspecified() || made.is_multicast() {
-        return Err(format!("{made} is not the address of a server: enter a unicast address").into());
-    }
+    let made = server::address(args)?;
     // Keywords and numbers come in pairs.
     let mut numbers = args.numbers().into_iter().filter_map(|number| u16::try_from(number).ok());
     let (mut auth_port, mut acct_port) = RadiusAddress::PORTS;
@@ -219,15 +201,8 @@ fn print_address(server: &RadiusServer) -> Vec<String> {
 }
 
 fn key(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let text = args.values.iter().find_map(|value| match value {
-        Value::Text(text) => Some(text.clone()),
-        _ => None,
-    });
-    let text = if args.form == Form::Set { Some(need(text)?) } else { None };
-    if text.as_deref().is_some_and(|text| text.starts_with("7 ") || text.starts_with("6 ")) {
-        return Err("an encrypted key cannot be used: enter the key itself, after 0".into());
-    }
-    each(edit, |server| server.key.clone_from(&text))
+    let key = server::key(args)?;
+    each(edit, |server| server.key.clone_from(&key))
 }
 
 fn source(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {

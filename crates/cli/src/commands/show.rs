@@ -4,7 +4,7 @@
 use super::shared::{get_interfaces, unknown};
 use super::{
     access, access_list, aggregation, archive, discovery, dot1x, errdisable, fpm, location, monitor, need,
-    platform as chip, port_security, qos, sflow, show_access, show_ip, show_stp, system,
+    platform as chip, port_security, qos, sflow, show_access, show_ip, show_stp, system, tacacs,
 };
 use crate::args::{Args, Kind, short};
 use crate::backend::{MacFilter, Refusal};
@@ -69,6 +69,7 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
     sflow::SHOW,
     show_stp::TREE,
     kw("startup-config", "Contents of startup configuration").privileged().exec(startup),
+    tacacs::SHOW,
     system::TECH_SUPPORT,
     show_access::TIME_RANGE,
     show_ip::TRACK,

@@ -20,6 +20,7 @@ pub mod snooping;
 mod spanning_tree;
 mod system;
 mod table;
+pub mod tacacs;
 
 pub use access::{audit_log, privilege};
 pub use change::{archive, configuration_lock, scheduled_reload};

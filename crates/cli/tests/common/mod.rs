@@ -458,6 +458,30 @@ impl lanyard_cli::backend::AccessControl for Fake {
     }
 }
 
+impl lanyard_cli::backend::LoginServers for Fake {
+    fn tacacs(&mut self) -> view::TacacsServers {
+        view::TacacsServers {
+            servers: vec![view::TacacsServerView {
+                name: "T1".into(),
+                address: "10.0.0.8".into(),
+                port: 49,
+                state: "up",
+                socket_opens: 9,
+                socket_closes: 7,
+                socket_aborts: 1,
+                socket_errors: 0,
+                socket_timeouts: 1,
+                failed_connects: 2,
+                packets_sent: 15,
+                packets_received: 14,
+                invalid: 0,
+                accepts: 5,
+                rejects: 2,
+            }],
+        }
+    }
+}
+
 impl Neighbors for Fake {
     fn neighbors(&mut self, family: Family, _: Option<&str>) -> Result<view::Neighbors, Refusal> {
         let address = if family == Family::V4 { "10.0.0.1" } else { "2001:db8::1" };
