@@ -120,20 +120,44 @@ pub fn fuzz_tacacs(data: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    /// The next number of a sequence that is always the same.
+    fn next(state: &mut u64) -> usize {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        (*state >> 20) as usize
+    }
+
+    /// Sessions of TACACS+ that go well, with random mistakes: bytes that differ, are missing or are repeated.
+    #[test]
+    fn tacacs_with_mistakes() {
+        let seeds = ["login", "shell"].map(|name| {
+            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/regressions/tacacs/");
+            std::fs::read(format!("{folder}{name}")).expect("an input")
+        });
+        let mut state = 0x9e37_79b9_7f4a_7c15u64;
+        for number in 0..20_000 {
+            let mut input = seeds[number % 2].clone();
+            for _ in 0..=next(&mut state) % 4 {
+                let at = next(&mut state) % input.len();
+                match next(&mut state) % 4 {
+                    0 => input[at] ^= 1 << (next(&mut state) % 8),
+                    1 => input[at] = next(&mut state) as u8,
+                    2 if input.len() > 1 => drop(input.remove(at)),
+                    _ => input.extend_from_within(at..),
+                }
+            }
+            super::fuzz_tacacs(&input);
+        }
+    }
+
     /// Random input of bytes that mean something to telnet or to the editor, in many more orders than the other tests have.
     #[test]
     fn random_input() {
         const BYTES: &[u8] = b"aa \x01\x02\x04\x05\x06\x08\x0b\x0c\x0e\x10\x15\x17\t\r\n?\x1b[[OABCDHF~1348;bf\x7f\xc3\xa9\xe6\x97\xff\xff\xfa\xfb\xfd\xf0\xf4\x1f\x01\x03\xee";
         let mut state = 0x9e37_79b9_7f4a_7c15u64;
         for _ in 0..300 {
-            let input: Vec<u8> = (0..600)
-                .map(|_| {
-                    state ^= state << 13;
-                    state ^= state >> 7;
-                    state ^= state << 17;
-                    BYTES[(state >> 20) as usize % BYTES.len()]
-                })
-                .collect();
+            let input: Vec<u8> = (0..600).map(|_| BYTES[next(&mut state) % BYTES.len()]).collect();
             super::fuzz_terminal(&input);
             super::fuzz_ssh(&input);
             super::fuzz_tacacs(&input);

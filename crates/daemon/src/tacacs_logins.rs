@@ -24,8 +24,8 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-/// How long all servers together may take. Of the minute that a login has, some is left for the next method.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long all servers together may take for a question. A login may ask two: of its minute, some is left for the next method.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// Users that wait for servers; further ones are rejected.
 const MAX_WAITING: usize = 16;
 /// The longest secret, in bytes.
