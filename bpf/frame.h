@@ -44,6 +44,7 @@ enum trap_reason {
 	TRAP_GUARDED,
 	TRAP_EAPOL,
 	TRAP_UNAUTHORIZED,
+	TRAP_ND,
 };
 /* lanyard_types::TrapGroup */
 enum trap_group {
@@ -60,6 +61,7 @@ enum trap_group {
 	GROUP_DHCP,
 	GROUP_GUARDED,
 	GROUP_EAPOL,
+	GROUP_ND,
 };
 
 #define GROUP_BIT 0x01ULL /* of a raw address: its first octet is the lowest */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /* guard: first-hop security. DHCP snooping (messages go to the control plane, which sends them on itself), ARP inspection, IP
- * source guard, RA guard (RFC 6105, RFC 7113), DHCPv6 guard (RFC 7610), the lock of 802.1X. crates/pipeline/src/stages/guard.rs documents the checks.
+ * source guard, RA guard (RFC 6105, RFC 7113), DHCPv6 guard (RFC 7610), ND inspection and IPv6 source guard (RFC 6620), the lock
+ * of 802.1X. crates/pipeline/src/stages/guard.rs documents the checks.
  *
  * A packet whose headers cannot be read as far as a check needs them does not pass the check. The key of access lists reads
  * the headers (acl.h). A port has the flag if it has a check of its own, or is a member of a VLAN that has one; XDP passes its
@@ -15,6 +16,7 @@ enum {
 	DROP_RA_GUARD = 51,
 	DROP_DHCPV6_GUARD = 52,
 	DROP_UNAUTHORIZED = 53,
+	DROP_ND_INSPECTION = 54,
 };
 #define LY_PORT_GUARD 0x20000000 /* ly_port.flags */
 
@@ -27,6 +29,8 @@ enum {
 #define LY_GUARD_NO_SERVERS 0x20 /* of DHCPv6 */
 #define LY_GUARD_HOSTS 0x40      /* 802.1X: the port is open for the hosts of its entries of the control plane in the FDB, */
 #define LY_GUARD_CLOSED 0x80     /* or for nobody */
+#define LY_GUARD_ND_TRUST 0x100
+#define LY_GUARD_VERIFY6 0x200 /* the source of IPv6 packets and of their frames */
 
 /* guard[LY_GUARD(rate, port)]: a rate as a clock (see ly_trap_group), and the settings of the port. */
 enum ly_guard_rate { LY_GUARD_ARP = 0, LY_GUARD_DHCP = 1, LY_GUARD_RATES = 2 };
@@ -48,6 +52,7 @@ TABLE(guard, struct ly_guard, LY_GUARD_RATES * LY_PORTS, BPF_F_MMAPABLE);
 #define LY_GUARD_VLAN_DST_MAC 0x08 /* that of a reply's destination with the target's, */
 #define LY_GUARD_VLAN_IP 0x10      /* and refuses addresses that no host has, */
 #define LY_GUARD_VLAN_ZEROS 0x20   /* but for a sender without an address */
+#define LY_GUARD_VLAN_ND 0x40
 ROWS(guard_vlans, __u64, LY_VLANS);
 
 /* bindings: address << 32 | port << 16 | VLAN -> raw MAC address. The address is in host order. */
@@ -61,12 +66,35 @@ struct {
 	__type(value, __u64);
 } bindings SEC(".maps");
 
+/* bindings6: the same for IPv6 */
+struct ly_binding6 {
+	__u64 address[2]; /* as it is in a packet */
+	__u32 place;      /* port << 16 | VLAN */
+	__u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, LY_BINDINGS);
+	__type(key, struct ly_binding6);
+	__type(value, __u64);
+} bindings6 SEC(".maps");
+
+/* In what the functions below are given of a frame (ACL_WHAT), in the place of the class of service: spanning tree lets the port
+ * forward. */
+#define GUARD_FORWARDS (1 << 29)
+
 #define ETH_ARP 0x0806
 #define DHCP_SERVER 67
 #define DHCP_CLIENT 68
 #define DHCPV6_CLIENT 546
 #define ICMPV6_ADVERTISEMENT 134
 #define ICMPV6_REDIRECT 137
+#define ND_ROUTER_SOLICITATION 133
+#define ND_SOLICITATION 135
+#define ND_ADVERTISEMENT 136
+#define ND_HOP_LIMIT 255 /* RFC 4861, 3.1: hosts accept no other */
+#define IPV6_HEADER 40
 
 /* A global function, so that the verifier checks it once. */
 __noinline int guard_admits(__u32 row)
@@ -168,6 +196,103 @@ static __always_inline int guard_ipv6(struct acl_work *w, struct __sk_buff *skb,
 	return 0;
 }
 
+static __always_inline bool nd_is_inspected(__u8 type)
+{
+	return type == ND_ROUTER_SOLICITATION || type == ND_SOLICITATION || type == ND_ADVERTISEMENT;
+}
+
+/* True for a message of neighbour discovery behind extension headers or in a fragment, and for a packet that may be one. */
+static __always_inline bool nd_hides(struct acl_work *w, struct __sk_buff *skb, __u32 at)
+{
+	struct acl_key *k = &w->key;
+
+	w->key = (struct acl_key){};
+	if (!acl_ipv6(w, skb, false, at))
+		return false;
+	if (k->unknown & 1 << LY_ACL_PROTOCOL)
+		return true;
+	return k->half[LY_ACL_PROTOCOL] == IP_ICMPV6 && !k->absent && (k->unknown || nd_is_inspected(k->half[LY_ACL_L4_SRC] >> 8));
+}
+
+/* True if the address has a binding whose MAC address is `src`. */
+static __always_inline bool nd_explains(struct ly_binding6 *key, __u64 src)
+{
+	__u64 *mac = bpf_map_lookup_elem(&bindings6, key);
+
+	return mac && *mac == src;
+}
+
+/* A message of neighbour discovery in an inspected VLAN, at a port that is not trusted. `key`: its source. Returns 0, a drop
+ * reason, or minus a trap reason. */
+static __always_inline int nd_message(struct acl_work *w, struct __sk_buff *skb, __u32 at, __u8 type, __u32 length, struct ly_binding6 *key, __u64 src)
+{
+	__u64 *target = (void *)(w->header + 8);
+	__u8 *option = w->header + 24;
+	const __u32 options = type == ND_ROUTER_SOLICITATION ? 8 : 24;
+	bool unspecified = !key->address[0] && !key->address[1];
+
+	at += IPV6_HEADER;
+	if (type == ND_ROUTER_SOLICITATION ? !acl_load(w, skb, false, at, w->header, 8) : !acl_load(w, skb, false, at, w->header, 24))
+		return DROP(DROP_ND_INSPECTION);
+	if (length != options && length != options + 8)
+		return TRAPPED(TRAP_ND);
+	if (length != options) {
+		if (!acl_load(w, skb, false, at + options, option, 8))
+			return DROP(DROP_ND_INSPECTION);
+		if (option[0] != (type == ND_ADVERTISEMENT ? 2 : 1) || option[1] != 1 || guard_mac(option + 2) != src)
+			return TRAPPED(TRAP_ND);
+	}
+	if (unspecified && length != options)
+		return TRAPPED(TRAP_ND);
+	if (type == ND_ADVERTISEMENT) {
+		if (target[0] != key->address[0] || target[1] != key->address[1])
+			return TRAPPED(TRAP_ND);
+	} else if (unspecified) {
+		if (type == ND_ROUTER_SOLICITATION)
+			return 0;
+		key->address[0] = target[0];
+		key->address[1] = target[1];
+	}
+	return nd_explains(key, src) ? 0 : TRAPPED(TRAP_ND);
+}
+
+/* ND inspection and IPv6 source guard for an IPv6 packet at `at` in an inspected VLAN. `what` as below. A global function, so that
+ * the verifier checks it once. */
+__noinline int tc_guard_nd(struct __sk_buff *skb, __u32 at, __u32 what, __u32 flags, __u64 src)
+{
+	struct acl_work *w = LOOKUP(acl_works, 0);
+
+	if (!w)
+		return 0;
+	__u8 *header = w->header;
+	bool valid = acl_load(w, skb, false, at, header, IPV6_HEADER) && header[0] >> 4 == 6;
+	struct ly_binding6 key = { .place = (what & (LY_PORTS - 1)) << 16 | (what >> 16 & 0x0fff) };
+	if (valid) {
+		key.address[0] = *(__u64 *)(header + 8);
+		key.address[1] = *(__u64 *)(header + 16);
+	}
+	if (valid && header[7] == ND_HOP_LIMIT) {
+		__u32 length = acl_half(header, 4);
+		bool trusted = flags & LY_GUARD_ND_TRUST, to_all = header[24] == 0xff;
+		if (header[6] != IP_ICMPV6) {
+			if (!trusted && acl_is_extension(header[6]) && nd_hides(w, skb, at))
+				return DROP(DROP_ND_INSPECTION);
+		} else if (!acl_load(w, skb, false, at + IPV6_HEADER, header, 2)) {
+			if (!trusted)
+				return DROP(DROP_ND_INSPECTION);
+		} else if (nd_is_inspected(header[0])) {
+			__u8 type = header[0];
+			int end = type == ND_ADVERTISEMENT && to_all ? TRAPPED(TRAP_ND) :
+				  trusted                            ? 0 :
+								       nd_message(w, skb, at, type, length, &key, src);
+			return end < 0 && !(what & GUARD_FORWARDS) ? 0 : end;
+		}
+	}
+	if (!(flags & LY_GUARD_VERIFY6) || (valid && !key.address[0] && !key.address[1]))
+		return 0;
+	return valid && nd_explains(&key, src) ? 0 : DROP(DROP_SOURCE_GUARD);
+}
+
 /* True if the port is not open for the frame's source. */
 static __always_inline bool guard_locked(__u32 flags, __u32 what, __u64 src)
 {
@@ -179,9 +304,7 @@ static __always_inline bool guard_locked(__u32 flags, __u32 what, __u64 src)
 	return !word || fdb_kind(word) == LY_FDB_DYNAMIC || fdb_port(word) != (what & (LY_PORTS - 1));
 }
 
-/* Judges a frame; `what` is ACL_WHAT, with GUARD_FORWARDS in the place of the class of service. */
-#define GUARD_FORWARDS (1 << 29)
-
+/* Judges a frame. */
 __noinline int tc_guard(struct __sk_buff *skb, __u32 where, __u32 what, __u64 src, __u64 dst)
 {
 	struct acl_work *w = acl_begin();
@@ -206,7 +329,10 @@ __noinline int tc_guard(struct __sk_buff *skb, __u32 where, __u32 what, __u64 sr
 	}
 	if (w->judgement.type == ETH_IPV4)
 		return on & LY_GUARD_VLAN_DHCP ? guard_ipv4(w, skb, what, flags, src, what & GUARD_FORWARDS) : 0;
-	return w->judgement.type == ETH_IPV6 ? guard_ipv6(w, skb, flags) : 0;
+	if (w->judgement.type != ETH_IPV6)
+		return 0;
+	int end = guard_ipv6(w, skb, flags);
+	return end || !(on & LY_GUARD_VLAN_ND) ? end : tc_guard_nd(skb, w->judgement.at, what, flags, src);
 }
 
 static __always_inline int stage_guard(struct frame *f, struct __sk_buff *skb)
@@ -217,7 +343,7 @@ static __always_inline int stage_guard(struct frame *f, struct __sk_buff *skb)
 	int end = tc_guard(skb, ACL_WHERE(f->outer, f->form, f->form), what, f->src, f->dst);
 
 	if (end < 0)
-		return trap_frame(f, skb, -end, GROUP_DHCP);
+		return trap_frame(f, skb, -end, end == TRAPPED(TRAP_ND) ? GROUP_ND : GROUP_DHCP);
 	/* The control plane gets some of what is dropped, but not what is over a rate. */
 	__u32 why = end == DROP_UNAUTHORIZED ? TRAP_UNAUTHORIZED : TRAP_GUARDED;
 	if (end > 0 && end != DROP_ARP_RATE && end != DROP_DHCP_RATE && leaves_marks(LY_DRY_POLICE) &&

@@ -32,6 +32,7 @@ mod log_receiver;
 mod logging;
 mod monitor;
 mod multicast;
+mod nd_inspection;
 mod oracle;
 mod overlay;
 mod packet_filter;

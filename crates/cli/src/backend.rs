@@ -301,6 +301,12 @@ pub trait Guard {
     fn clear_snooped(&mut self, filter: &SnoopedFilter);
     /// `clear ip dhcp snooping statistics`.
     fn clear_snooped_statistics(&mut self);
+    /// `show ipv6 nd inspection`, `show ipv6 neighbors binding`.
+    fn nd_inspection(&mut self) -> view::NdInspection;
+    /// `clear ipv6 neighbors binding`: ends bindings that were learned; of `filter` it takes the interface and the VLAN.
+    fn clear_neighbor_bindings(&mut self, filter: &SnoopedFilter);
+    /// `clear ipv6 nd inspection statistics`.
+    fn clear_nd_statistics(&mut self);
 }
 
 /// ARP and IPv6 neighbour tables.

@@ -1,10 +1,10 @@
-//! First-hop security: `ip dhcp snooping ...`, `ip arp inspection ...`, `ip source binding`. What belongs to a port is
-//! `PortSettings::guard`.
+//! First-hop security: `ip dhcp snooping ...`, `ip arp inspection ...`, `ip source binding`, `ipv6 nd inspection ...`, `ipv6
+//! neighbor binding`. What belongs to a port is `PortSettings::guard`.
 
 use crate::InterfaceName;
 use lanyard_types::{ArpValidation, MacAddr, VlanId, VlanSet};
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The settings of the whole switch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,9 +25,13 @@ pub struct Guard {
     pub validate: ArpValidation,
     /// `ip source binding MAC vlan V A.B.C.D interface I`.
     pub bindings: BTreeMap<(VlanId, Ipv4Addr), StaticBinding>,
+    /// `ipv6 nd inspection vlan LIST`.
+    pub nd_vlans: VlanSet,
+    /// `ipv6 neighbor binding vlan V X:X::X interface I MAC`.
+    pub neighbors: BTreeMap<(VlanId, Ipv6Addr), StaticBinding>,
 }
 
-/// `ip source binding`: the host that has an address.
+/// `ip source binding`, `ipv6 neighbor binding`: the host that has an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StaticBinding {
     /// Its MAC address.
@@ -47,6 +51,8 @@ impl Default for Guard {
             arp_vlans: VlanSet::EMPTY,
             validate: ArpValidation::default(),
             bindings: BTreeMap::new(),
+            nd_vlans: VlanSet::EMPTY,
+            neighbors: BTreeMap::new(),
         }
     }
 }

@@ -69,7 +69,7 @@ pub struct Config {
     pub locations: crate::Locations,
     /// `ip igmp snooping ...` and `ipv6 mld snooping ...`.
     pub snooping: Snooping,
-    /// `ip dhcp snooping ...`, `ip arp inspection ...`, `ip source binding`.
+    /// `ip dhcp snooping ...`, `ip arp inspection ...`, `ip source binding`, `ipv6 nd inspection ...`.
     pub guard: Guard,
     /// `dot1x system-auth-control`.
     pub dot1x: bool,

@@ -7,10 +7,10 @@
 use crate::context::{Context, Module};
 use crate::protocols::work::GuardEvent as Event;
 use lanyard_config::InterfaceName;
-use lanyard_guard::{Config, Denied, Drop};
+use lanyard_guard::{Change, Config, Denied, Denied6, Drop, NdConfig, NdDrop, Neighbour};
 use lanyard_pipeline::state::{PortKind, PortState};
 use lanyard_plane::PlaneState;
-use lanyard_switch::guard::lower;
+use lanyard_switch::guard::{lower, lower_nd};
 use lanyard_switch::snooping::{Classifier, classifiers};
 use lanyard_types::{DropReason, ErrCause, PortId};
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ const LOOK_EVERY_MS: u64 = 1_000;
 const RATES: [(DropReason, ErrCause); 2] =
     [(DropReason::ArpRate, ErrCause::ArpInspection), (DropReason::DhcpRate, ErrCause::DhcpRateLimit)];
 
-type Given = (Config, BTreeMap<PortId, Classifier>, BTreeMap<PortId, String>);
+type Given = ((Config, NdConfig), BTreeMap<PortId, Classifier>, BTreeMap<PortId, String>);
 
 /// The module.
 #[derive(Debug, Default)]
@@ -42,7 +42,8 @@ impl Module for Guard {
         let (switch, plane) = (&ctx.switch, &ctx.plane);
         let config = lower(switch.config(), plane.state(), switch.ports(), switch.identity());
         let names = plane.state().ports.iter().map(|(id, port)| (*id, port.name.clone())).collect();
-        let given: Given = (config, classifiers(plane.state()), names);
+        let nd_config = lower_nd(switch.config(), plane.state(), switch.ports(), switch.identity());
+        let given: Given = ((config, nd_config), classifiers(plane.state()), names);
         if self.given.as_ref() != Some(&given) {
             self.given = Some(given.clone());
             ctx.protocols.change(move |engine| {
@@ -84,17 +85,36 @@ impl Module for Guard {
                 ("DHCP_SNOOPING", 4, "TABLE_FULL", text)
             }
             Event::Refused { key, reason, frames } => {
+                let facility = if key.address.is_ipv4() { "DHCP_SNOOPING" } else { "SISF" };
                 let text = format!(
                     "{} on {}, vlan {} has no binding in the plane: {reason} ({frames} since the last report)",
                     key.address,
                     name(key.port),
                     key.vlan
                 );
-                ("DHCP_SNOOPING", 4, "TABLE_FULL", text)
+                (facility, 4, "TABLE_FULL", text)
+            }
+            Event::NdDropped { neighbour, reason, kind, frames } => {
+                let text = format!(
+                    "Message dropped {} P={kind} Reason={} ({frames} since the last report)",
+                    host(&neighbour, &name(neighbour.owner.port)),
+                    nd_dropped_text(reason)
+                );
+                ("SISF", 4, "PAK_DROP", text)
+            }
+            Event::Neighbour { change, neighbour, changes } => {
+                let (mnemonic, verb) = match change {
+                    Change::Created => ("ENTRY_CREATED", "created"),
+                    Change::Changed => ("ENTRY_CHANGED", "changed"),
+                    Change::Deleted => ("ENTRY_DELETED", "deleted"),
+                };
+                let of = host(&neighbour, &name(neighbour.owner.port));
+                ("SISF", 6, mnemonic, format!("Entry {verb} {of} ({changes} since the last report)"))
             }
             Event::NotKept(reason) => {
-                let text =
-                    format!("a restart of the daemon would forget the bindings of DHCP snooping: {reason}");
+                let text = format!(
+                    "a restart of the daemon would forget the bindings of DHCP snooping and ND inspection: {reason}"
+                );
                 ("DHCP_SNOOPING", 3, "FILE", text)
             }
         };
@@ -184,11 +204,17 @@ fn denied_text(denied: &Denied, on: &str, frames: u64) -> (&'static str, &'stati
             );
             ("SOURCE_GUARD", "DENY", text)
         }
-        Denied::Ipv6 { address, dhcp } => {
-            let what = if *dhcp { "DHCPv6 server messages" } else { "router advertisements or redirects" };
-            let text = format!(
-                "{frames} {what} dropped {on}: the last one from {address}, message unauthorized on port"
-            );
+        Denied::Ipv6 { address, src, kind } => {
+            let (what, why) = match kind {
+                Denied6::Router => ("router advertisements or redirects", "message unauthorized on port"),
+                Denied6::DhcpServer => ("DHCPv6 server messages", "message unauthorized on port"),
+                Denied6::Hidden => {
+                    ("hidden messages of neighbour discovery", "fragment or extension headers")
+                }
+                Denied6::Source => ("IPv6 packets without a binding", "source not authorized on port"),
+            };
+            let text =
+                format!("{frames} {what} dropped {on}: the last one from {address}, MAC sa: {src}, {why}");
             ("SISF", "PAK_DROP", text)
         }
         Denied::Other { src } => {
@@ -213,11 +239,30 @@ const fn dropped_text(reason: Drop) -> (&'static str, &'static str) {
     }
 }
 
+/// A host as IOS names it in the log.
+fn host(Neighbour { vlan, address, owner }: &Neighbour, port: &str) -> String {
+    format!("A={address} V={vlan} I={port} M={}", owner.mac)
+}
+
+/// The reason in a message about a dropped message of neighbour discovery.
+const fn nd_dropped_text(reason: NdDrop) -> &'static str {
+    match reason {
+        NdDrop::Malformed => "Malformed message",
+        NdDrop::LinkAddress => "Link-layer address option differs from the source MAC",
+        NdDrop::NotOwner => "Address bound to another host",
+        NdDrop::Tentative => "Address is being verified",
+        NdDrop::Duplicate => "Address in use behind a trusted port",
+        NdDrop::Limit => "Address limit of the port reached",
+        NdDrop::Full => "Binding table full",
+        NdDrop::NoPort => "VLAN or binding removed",
+    }
+}
+
 /// Ends first-hop security, because the plane is being removed.
 pub(crate) fn end(ctx: &Context) {
     ctx.protocols.with(|engine| {
         let (guard, mut io) = engine.guard_and_io();
-        guard.configure(&mut io, Config::default(), BTreeMap::new(), BTreeMap::new());
+        guard.configure(&mut io, Default::default(), BTreeMap::new(), BTreeMap::new());
     });
 }
 

@@ -164,14 +164,18 @@ fn files(paths: &Paths) -> [Vec<u8>; 2] {
 
 const FILE: &str = "dhcp-snooping.json";
 
-/// The bindings of a switch that starts with these files.
-fn started(files: &[Vec<u8>; 2], boot: &str, at_ms: u64) -> Vec<String> {
-    let bench = Bench::new();
-    let paths = bench.paths();
+fn write(paths: &Paths, files: &[Vec<u8>; 2]) {
     for (directory, bytes) in [&paths.run, &paths.state].into_iter().zip(files) {
         std::fs::create_dir_all(directory).expect("made");
         std::fs::write(directory.join(FILE), bytes).expect("written");
     }
+}
+
+/// The bindings of a switch that starts with these files.
+fn started(files: &[Vec<u8>; 2], boot: &str, at_ms: u64) -> Vec<String> {
+    let bench = Bench::new();
+    let paths = bench.paths();
+    write(&paths, files);
     bench.clock.set(at_ms);
     let mut core = bench.core();
     up(&bench, &mut core);
@@ -223,4 +227,92 @@ fn leases_outlive_the_daemon_and_the_machine() {
     assert_eq!(started(&files(&paths), "two", 70_000), [""; 0]);
     drop(core);
     assert_eq!(started(&files(&paths), "two", 70_000), ["10.0.0.5 eth1 dhcp-snooping Some(50)"]);
+}
+
+const ND: &str = "ipv6 nd inspection vlan 1\ninterface eth3\n ipv6 nd inspection trust";
+
+/// A solicitation of the station 0200.0000.00`n`: for duplicate address detection of fe80::`last`, or from that address.
+fn solicitation(n: u8, last: u8, detects: bool) -> Vec<u8> {
+    let mut ip = [0; 40];
+    (ip[0], ip[5], ip[6], ip[7]) = (0x60, 24, 58, 255);
+    if !detects {
+        (ip[8], ip[9], ip[23]) = (0xfe, 0x80, last);
+    }
+    ip[24..].copy_from_slice(&[0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0, 0, last]);
+    let mut message = [0; 24];
+    (message[0], message[8], message[9], message[23]) = (135, 0xfe, 0x80, last);
+    let pseudo = [&ip[8..40], &[0, 0, 0, 24, 0, 0, 0, 58], &message].concat();
+    let sum = !lanyard_wire::ip::ones_complement_sum(&pseudo);
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    let mut frame = vec![0x33, 0x33, 0xff, 0, 0, last, 2, 0, 0, 0, 0, n, 0x86, 0xdd];
+    frame.extend(ip);
+    frame.extend(message);
+    frame
+}
+
+fn neighbours(core: &mut Core) -> Vec<String> {
+    let text = |binding: lanyard_cli::view::NeighborBinding| {
+        format!("{} {} {} {}", binding.address, binding.interface, binding.kind, binding.state)
+    };
+    core.nd_inspection().bindings.into_iter().map(text).collect()
+}
+
+#[test]
+fn an_address_is_learned_and_defended() {
+    let (bench, mut core) = switch(ND);
+    receive(&bench, &mut core, "eth1", &solicitation(1, 5, true));
+    assert_eq!(neighbours(&mut core), ["fe80::5 eth1 nd INCOMPLETE"]);
+    bench.clock.set(500);
+    core.tick();
+    assert_eq!(neighbours(&mut core), ["fe80::5 eth1 nd REACHABLE"]);
+    assert_eq!(logged(&core, "ENTRY_CREATED"), 1);
+    // The plane lets it pass; another host claims the address.
+    receive(&bench, &mut core, "eth1", &solicitation(1, 5, false));
+    assert_eq!(core.nd_inspection().forwarded, 1);
+    for _ in 0..3 {
+        receive(&bench, &mut core, "eth2", &solicitation(2, 5, false));
+    }
+    let shown = core.nd_inspection();
+    assert_eq!((shown.dropped["binding_mismatch"], shown.probes), (3, 1));
+    assert_eq!(logged(&core, "PAK_DROP"), 1, "one line for each port and kind of frame");
+    assert_eq!(neighbours(&mut core), ["fe80::5 eth1 nd VERIFY"]);
+    core.clear_neighbor_bindings(&SnoopedFilter {
+        vlan: lanyard_types::VlanId::new(2),
+        ..SnoopedFilter::default()
+    });
+    assert_eq!(neighbours(&mut core).len(), 1, "another VLAN");
+    core.clear_neighbor_bindings(&SnoopedFilter::default());
+    assert_eq!(neighbours(&mut core), [""; 0]);
+    core.clear_nd_statistics();
+    assert_eq!(core.nd_inspection().forwarded, 0);
+}
+
+#[test]
+fn neighbours_outlive_the_daemon_and_the_machine() {
+    let bench = Bench::new();
+    let paths = bench.paths();
+    std::fs::create_dir_all(&paths.state).expect("made");
+    let mut core = bench.core();
+    up(&bench, &mut core);
+    resume(&mut core, &paths, "one");
+    core.commit(config(&format!("{PORTS}\n{ND}"))).expect("taken");
+    receive(&bench, &mut core, "eth1", &solicitation(1, 5, true));
+    bench.clock.set(500);
+    core.tick();
+    drop(core);
+    let files = files(&paths);
+    for boot in ["one", "two"] {
+        let next = Bench::new();
+        let paths = next.paths();
+        write(&paths, &files);
+        let mut core = next.core();
+        up(&next, &mut core);
+        resume(&mut core, &paths, boot);
+        core.commit(config(&format!("{PORTS}\n{ND}"))).expect("taken");
+        assert_eq!(neighbours(&mut core), ["fe80::5 eth1 nd REACHABLE"]);
+        receive(&next, &mut core, "eth1", &solicitation(1, 5, false));
+        assert_eq!(core.nd_inspection().forwarded, 0, "the plane lets it pass");
+        core.commit(config(PORTS)).expect("taken");
+        assert_eq!(neighbours(&mut core), [""; 0], "a VLAN that is not inspected has no bindings");
+    }
 }

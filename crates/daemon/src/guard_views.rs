@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::guard::port_of;
 use lanyard_cli::backend::{self, SnoopedFilter};
 use lanyard_cli::view;
-use lanyard_guard::{Counters, Drop, Lease};
+use lanyard_guard::{Counters, Drop, Lease, NdDrop, Neighbour, State};
 use lanyard_pipeline::state::PortKind;
 use lanyard_types::{ArpLimit, DropReason, MAX_BINDINGS, PortId, Stage, VerifySource, VlanSet};
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ impl backend::Guard for Core {
             capacity: MAX_BINDINGS,
             forwarded,
             dropped: Drop::ALL.iter().map(|reason| (reason.name(), dropped[*reason as usize])).collect(),
-            refused: unsnooped + refused,
+            refused: unsnooped + refused[0],
         }
     }
 
@@ -57,6 +57,49 @@ impl backend::Guard for Core {
 
     fn clear_snooped_statistics(&mut self) {
         self.ctx.protocols.with(|engine| engine.guard.snooper_mut().clear_counters());
+    }
+
+    fn nd_inspection(&mut self) -> view::NdInspection {
+        let (now, neighbours, counters, refused) = self.ctx.protocols.with(|engine| {
+            let neighbours: Vec<_> = engine.guard.inspector().neighbours().collect();
+            (engine.now(), neighbours, *engine.guard.inspector().counters(), engine.guard.refused()[1])
+        });
+        let named = self.ctx.switch.config().guard.nd_vlans.clone();
+        let vlans = &self.ctx.plane.state().vlans;
+        let operational =
+            named.iter().filter(|vlan| vlans.contains_key(vlan)).map(|vlan| vlan.get()).collect();
+        let interfaces = self.nd_ports(&neighbours);
+        let hidden = DropReason::NdInspection.name();
+        view::NdInspection {
+            vlans: named.iter().map(|vlan| vlan.get()).collect(),
+            operational_vlans: operational,
+            dropped_by_plane: interfaces.iter().filter_map(|port| port.dropped.get(hidden)).sum(),
+            interfaces,
+            forwarded: counters.forwarded,
+            dropped: NdDrop::ALL
+                .iter()
+                .map(|reason| (reason.name(), counters.dropped[*reason as usize]))
+                .collect(),
+            probes: counters.probes,
+            refused,
+            bindings: self.neighbor_bindings(now, neighbours),
+            capacity: MAX_BINDINGS,
+        }
+    }
+
+    fn clear_neighbor_bindings(&mut self, filter: &SnoopedFilter) {
+        let port = filter.interface.as_ref().map(|name| port_of(&self.ctx, name));
+        let vlan = filter.vlan;
+        self.ctx.protocols.change(move |engine| {
+            engine.guard.inspector_mut().clear(|neighbour| {
+                vlan.is_none_or(|vlan| vlan == neighbour.vlan)
+                    && port.is_none_or(|port| port == Some(neighbour.owner.port))
+            });
+        });
+    }
+
+    fn clear_nd_statistics(&mut self) {
+        self.ctx.protocols.with(|engine| engine.guard.inspector_mut().clear_counters());
     }
 }
 
@@ -107,6 +150,56 @@ impl Core {
                 },
                 raguard: guard.no_routers,
                 dhcp_guard: guard.no_dhcpv6_servers,
+                dropped: self.guarded_drops(id),
+            });
+        }
+        shown.sort_by_cached_key(|port| lanyard_config::InterfaceName::Netdev(port.interface.clone()));
+        shown
+    }
+
+    /// The bindings that were learned and those of the configuration, by VLAN and address.
+    fn neighbor_bindings(
+        &self,
+        now: u64,
+        neighbours: Vec<(Neighbour, State, u64)>,
+    ) -> Vec<view::NeighborBinding> {
+        let learned = neighbours.into_iter().map(|(neighbour, state, ends_ms)| view::NeighborBinding {
+            address: neighbour.address,
+            mac: neighbour.owner.mac,
+            vlan: neighbour.vlan.get(),
+            interface: self.ctx.port_name(neighbour.owner.port).to_string(),
+            kind: "nd",
+            state: state.name(),
+            left_s: Some(ends_ms.saturating_sub(now).div_ceil(1000)),
+        });
+        let statics = &self.ctx.switch.config().guard.neighbors;
+        let fixed = statics.iter().map(|((vlan, address), binding)| view::NeighborBinding {
+            address: *address,
+            mac: binding.mac,
+            vlan: vlan.get(),
+            interface: binding.interface.to_string(),
+            kind: "static",
+            state: State::Valid.name(),
+            left_s: None,
+        });
+        let mut all: Vec<_> = learned.chain(fixed).collect();
+        all.sort_by_key(|binding| (binding.vlan, binding.address));
+        all
+    }
+
+    fn nd_ports(&mut self, neighbours: &[(Neighbour, State, u64)]) -> Vec<view::NdPort> {
+        let bridges = self.ctx.plane.state().ports.iter().filter(|(_, port)| port.kind == PortKind::Netdev);
+        let ports: Vec<_> = bridges.map(|(id, port)| (*id, port.name.clone(), port.stages.guard)).collect();
+        let mut counts: BTreeMap<PortId, u32> = BTreeMap::new();
+        neighbours.iter().for_each(|(neighbour, ..)| *counts.entry(neighbour.owner.port).or_default() += 1);
+        let mut shown: Vec<view::NdPort> = Vec::new();
+        for (id, interface, guard) in ports {
+            shown.push(view::NdPort {
+                interface,
+                trusted: guard.nd_trust,
+                address_limit: guard.nd_limit,
+                addresses: counts.get(&id).copied().unwrap_or(0),
+                source_guard: guard.verify_ipv6,
                 dropped: self.guarded_drops(id),
             });
         }

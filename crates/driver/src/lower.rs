@@ -121,8 +121,8 @@ pub(crate) fn check(state: &PlaneState, front: &BTreeSet<PortId>) -> Result<(), 
     }
     if let Some((vlan, _)) = state.vlans.iter().find(|(_, vlan)| !vlan.guard.is_off()) {
         return Err(unsupported(format!(
-            "inspect DHCP or ARP in VLAN {vlan}: a chip has no table of bindings; remove `ip dhcp snooping` and `ip arp \
-             inspection vlan`, or use the plane ebpf or soft"
+            "inspect DHCP, ARP or ND in VLAN {vlan}: a chip has no table of bindings; remove `ip dhcp snooping`, `ip arp \
+             inspection vlan` and `ipv6 nd inspection vlan`, or use the plane ebpf or soft"
         )));
     }
     for (port, state) in &state.ports {
@@ -163,8 +163,8 @@ pub(crate) fn check(state: &PlaneState, front: &BTreeSet<PortId>) -> Result<(), 
             }
             PortKind::Netdev if state.stages.guard.checks() => {
                 return Err(unsupported(format!(
-                    "verify hosts at {}: a chip has no table of bindings; remove `ip verify source`, `ipv6 nd raguard` and \
-                     `ipv6 dhcp guard`, or use the plane ebpf or soft",
+                    "verify hosts at {}: a chip has no table of bindings; remove `ip verify source`, `ipv6 source-guard`, \
+                     `ipv6 nd raguard` and `ipv6 dhcp guard`, or use the plane ebpf or soft",
                     state.name
                 )));
             }

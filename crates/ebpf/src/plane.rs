@@ -300,8 +300,8 @@ impl Plane for EbpfPlane {
             self.usage("service_policies", qos::MAX_POLICIES as u64, qos::count(&self.state) as u64, bytes);
         let routing = self.routing_resources();
         let mdb = mdb::usage(&self.tables);
-        let bindings = bindings::usage(&self.tables);
-        [fdb, mdb, bindings, ports, vlans, channels, lists, policies]
+        let [bindings, bindings6] = bindings::usage(&self.tables);
+        [fdb, mdb, bindings, bindings6, ports, vlans, channels, lists, policies]
             .into_iter()
             .chain(queues)
             .chain(routing)

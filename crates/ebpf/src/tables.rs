@@ -71,10 +71,28 @@ pub(crate) struct Meta {
     pub mdb_used: u64,
     pub mdb_high_water: u64,
     pub mdb_refused: u64,
-    /// The same of the bindings.
-    pub bindings_used: u64,
-    pub bindings_high_water: u64,
-    pub bindings_refused: u64,
+    /// The same of the bindings, of each family.
+    pub bindings: [BindingCounts; 2],
+}
+
+/// The bindings of a family, the largest number so far, and the refused ones.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    FromBytes,
+    IntoBytes,
+    zerocopy::Immutable,
+    zerocopy::KnownLayout,
+)]
+#[repr(C)]
+pub(crate) struct BindingCounts {
+    pub used: u64,
+    pub high_water: u64,
+    pub refused: u64,
 }
 
 /// The shape of a map, checked so that a pin of another make is refused before it is mapped.
@@ -183,6 +201,7 @@ const OTHERS: &[(&str, Shape)] = &[
     (STEPS, Shape::Elements(4, Some(abi::STEPS))),
     ("sub_rifs", Shape::Elements(4, Some(abi::SUB_RIFS))),
     ("bindings", Shape::Elements(8, Some(stages::guard::BINDINGS))),
+    ("bindings6", Shape::Elements(8, Some(stages::guard::BINDINGS))),
     ("fib_small", Shape::Elements(4, Some(abi::FIB_SLOTS))),
     ("fib_medium", Shape::Elements(4, Some(abi::FIB_SLOTS))),
     ("fib_large", Shape::Elements(4, Some(abi::FIB_SLOTS))),

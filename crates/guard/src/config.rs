@@ -1,5 +1,6 @@
-//! What DHCP snooping is configured with.
+//! What DHCP snooping and ND inspection are configured with.
 
+use crate::neighbour::{Key, Owner};
 use lanyard_types::{BindingKey, MacAddr, PortId, PortSet, VlanId};
 use std::collections::BTreeMap;
 
@@ -27,4 +28,28 @@ pub struct Config {
 pub struct PortConfig {
     /// Servers may be behind it.
     pub trusted: bool,
+}
+
+/// The configuration of [`crate::Inspector`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NdConfig {
+    /// The VLANs that are inspected, each with its ports.
+    pub vlans: BTreeMap<VlanId, PortSet>,
+    /// The ports of those VLANs.
+    pub ports: BTreeMap<PortId, NdPort>,
+    /// The switch's address, the source of its questions.
+    pub mac: MacAddr,
+    /// `ipv6 neighbor binding`: bindings that are not learned.
+    pub statics: BTreeMap<Key, Owner>,
+}
+
+/// A port of ND inspection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NdPort {
+    /// Its messages are not inspected.
+    pub trusted: bool,
+    /// The most addresses that are learned.
+    pub limit: u32,
+    /// Its hosts reach no other hosts: a host port of a private VLAN.
+    pub private: bool,
 }

@@ -35,18 +35,33 @@ pub enum Denied {
         /// The frame's source.
         src: MacAddr,
     },
-    /// An IPv6 packet that only a router or a DHCPv6 server sends.
+    /// An IPv6 packet.
     Ipv6 {
         /// Its source.
         address: Ipv6Addr,
-        /// It is a message of a DHCPv6 server.
-        dhcp: bool,
+        /// The frame's source.
+        src: MacAddr,
+        /// What it is.
+        kind: Denied6,
     },
     /// Another one.
     Other {
         /// The frame's source.
         src: MacAddr,
     },
+}
+
+/// An IPv6 packet that first-hop security has dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Denied6 {
+    /// A router advertisement or a redirect.
+    Router,
+    /// A message of a DHCPv6 server.
+    DhcpServer,
+    /// It may be a message of neighbour discovery: in a fragment, behind extension headers, or cut off.
+    Hidden,
+    /// Another one: its source has no binding.
+    Source,
 }
 
 impl Denied {
@@ -57,8 +72,8 @@ impl Denied {
             Self::Arp { .. } => 0,
             Self::DhcpServer { .. } => 1,
             Self::Ipv4 { .. } => 2,
-            Self::Ipv6 { .. } => 3,
-            Self::Other { .. } => 4,
+            Self::Ipv6 { kind, .. } => 4 + *kind as u8,
+            Self::Other { .. } => 3,
         }
     }
 }
@@ -98,10 +113,30 @@ pub fn describe(frame: &[u8]) -> Option<Denied> {
         0x86dd => packet.first_chunk::<40>().map_or(other, |ip| {
             let mut octets = [0; 16];
             octets.copy_from_slice(&ip[8..24]);
-            Denied::Ipv6 { address: octets.into(), dhcp: ip[6] == 17 }
+            Denied::Ipv6 { address: octets.into(), src, kind: kind6(ip, &packet[40..]) }
         }),
         _ => other,
     })
+}
+
+/// The kind of an IPv6 packet; `rest` are the bytes behind its header.
+fn kind6(ip: &[u8; 40], mut rest: &[u8]) -> Denied6 {
+    let mut next = ip[6];
+    for _ in 0..=6 {
+        let length = match (next, rest) {
+            (44, [_, _, high, low, ..]) if u16::from_be_bytes([*high, *low]) < 8 => 8,
+            (0 | 43 | 60 | 135 | 139 | 140, [_, units, ..]) => (usize::from(*units) + 1) * 8,
+            (51, [_, units, ..]) => (usize::from(*units) + 2) * 4,
+            (58, [134 | 137, ..]) => return Denied6::Router,
+            (17, [_, _, 2, 34, ..]) => return Denied6::DhcpServer,
+            (58, [133 | 135 | 136, ..] | []) | (44, _) => break,
+            _ => return Denied6::Source,
+        };
+        next = rest[0];
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    // What hosts would not accept as neighbour discovery is no more than a packet.
+    if ip[7] == 255 { Denied6::Hidden } else { Denied6::Source }
 }
 
 fn arp(packet: &[u8]) -> Option<Denied> {
@@ -144,10 +179,38 @@ mod tests {
         ip[12..16].copy_from_slice(&[192, 0, 2, 1]);
         assert_eq!(say(0x0800, &ip), Some(Denied::Ipv4 { address: [192, 0, 2, 1].into(), src }));
         assert_eq!(say(0x0800, &ip[..19]), Some(Denied::Other { src }));
-        let mut ip = vec![0; 40];
-        (ip[6], ip[8], ip[9], ip[23]) = (17, 0xfe, 0x80, 1);
-        let address = "fe80::1".parse().expect("an address");
-        assert_eq!(say(0x86dd, &ip), Some(Denied::Ipv6 { address, dhcp: true }));
+        assert_eq!(say(0x86dd, &[0; 39]), Some(Denied::Other { src }));
         assert_eq!(describe(&[0; 13]), None);
+    }
+
+    #[test]
+    fn ipv6_packets_are_described() {
+        let src = MacAddr([2, 0, 0, 0, 0, 6]);
+        let say = |next: u8, hop_limit: u8, rest: &[u8]| {
+            let mut ip = vec![0; 40];
+            (ip[6], ip[7], ip[8], ip[9], ip[23]) = (next, hop_limit, 0xfe, 0x80, 1);
+            ip.extend(rest);
+            let frame = Builder::new(MacAddr::BROADCAST, src).ethertype(0x86dd).payload(&ip).build_unpadded();
+            match describe(&frame) {
+                Some(Denied::Ipv6 { address, src: from, kind }) => {
+                    assert_eq!((address, from), ("fe80::1".parse().expect("an address"), src));
+                    kind
+                }
+                other => unreachable!("{other:?}"),
+            }
+        };
+        let options = |next: u8, rest: &[u8]| [&[next, 0, 0, 0, 0, 0, 0, 0][..], rest].concat();
+        assert_eq!(say(58, 255, &[134, 0]), Denied6::Router);
+        assert_eq!(say(60, 255, &options(58, &[137, 0])), Denied6::Router);
+        assert_eq!(say(17, 64, &[2, 35, 2, 34]), Denied6::DhcpServer);
+        assert_eq!(say(17, 64, &[2, 34, 2, 35]), Denied6::Source);
+        assert_eq!(say(44, 255, &options(58, &[135, 0])), Denied6::Hidden);
+        assert_eq!(say(44, 255, &[58, 0, 0, 9, 0, 0, 0, 0]), Denied6::Hidden);
+        assert_eq!(say(44, 64, &[58, 0, 0, 9, 0, 0, 0, 0]), Denied6::Source);
+        assert_eq!(say(58, 255, &[]), Denied6::Hidden);
+        assert_eq!(say(60, 255, &(0..7).fold(vec![], |rest, _| options(60, &rest))), Denied6::Hidden);
+        // A report of MLD.
+        assert_eq!(say(0, 1, &options(58, &[143, 0])), Denied6::Source);
+        assert_eq!(say(6, 255, &[0; 20]), Denied6::Source);
     }
 }

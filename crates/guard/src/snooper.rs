@@ -1,14 +1,16 @@
 //! [`Snooper`]: DHCP snooping in all VLANs.
 
+use crate::bound::Bound;
 use crate::config::Config;
 use crate::denied::kind;
+use crate::neighbour::{Change, NdDrop, Neighbour};
 use crate::option82;
 use crate::packet::{CLIENT, Packet};
 use lanyard_dhcp::{REPLY, REQUEST};
 use lanyard_types::{Binding, BindingKey, MAX_BINDINGS, MacAddr, PortId, PortSet, VlanId};
 use lanyard_wire::Frame;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// The most clients whose answers are waited for. When there are more, the one that has waited longest is forgotten.
 pub const MAX_PENDING: usize = 4096;
@@ -114,8 +116,8 @@ pub enum Action {
     Send {
         /// The VLAN.
         vlan: VlanId,
-        /// The port that received it.
-        from: PortId,
+        /// The port that received it; `None`: the switch itself sends it.
+        from: Option<PortId>,
         /// The ports.
         ports: Box<PortSet>,
         /// The frame, without a tag.
@@ -138,6 +140,17 @@ pub enum Action {
         /// The client's address in the message.
         client: Option<MacAddr>,
     },
+    /// ND inspection has dropped a message.
+    NdDropped {
+        /// Its sender, and the address that it claims.
+        neighbour: Neighbour,
+        /// Why.
+        reason: NdDrop,
+        /// The kind of message, such as `NDP::NS`.
+        kind: &'static str,
+    },
+    /// The bindings of IPv6 addresses have changed.
+    Neighbour(Change, Neighbour),
     /// A lease has no room, or another client's address was forgotten.
     Full {
         /// The client.
@@ -161,10 +174,7 @@ pub struct Snooper {
     expiries: BTreeSet<(u64, VlanId, MacAddr)>,
     pending: BTreeMap<(VlanId, MacAddr), Pending>,
     waiting: BTreeSet<(u64, VlanId, MacAddr)>,
-    /// The bindings that the plane has been given.
-    bound: BTreeMap<BindingKey, MacAddr>,
-    /// Bindings that may have changed since.
-    touched: BTreeSet<BindingKey>,
+    bound: Bound,
     counters: Counters,
     actions: VecDeque<Action>,
     /// Raised with each change of the leases.
@@ -203,7 +213,7 @@ impl Snooper {
                 self.enter(*lease);
             }
         }
-        self.bound = held.iter().copied().collect();
+        self.bound.adopt(held.iter().copied().filter(|(key, _)| key.address.is_ipv4()));
         self.touch_all();
         self.tell();
     }
@@ -398,7 +408,7 @@ impl Snooper {
 
     fn enter(&mut self, lease: Lease) {
         self.version += 1;
-        self.touched.insert(key_of(&lease));
+        self.bound.touch(key_of(&lease));
         self.expiries.extend(lease.expires_ms.map(|at| (at, lease.vlan, lease.mac)));
         self.owners.insert((lease.vlan, lease.address), lease.mac);
         self.leases.insert((lease.vlan, lease.mac), lease);
@@ -406,7 +416,7 @@ impl Snooper {
     fn end(&mut self, vlan: VlanId, mac: MacAddr) {
         let Some(lease) = self.leases.remove(&(vlan, mac)) else { return };
         self.version += 1;
-        self.touched.insert(key_of(&lease));
+        self.bound.touch(key_of(&lease));
         if let Some(at) = lease.expires_ms {
             self.expiries.remove(&(at, vlan, mac));
         }
@@ -432,7 +442,7 @@ impl Snooper {
     }
 
     fn send(&mut self, vlan: VlanId, from: PortId, ports: PortSet, frame: Vec<u8>) {
-        self.actions.push_back(Action::Send { vlan, from, ports: Box::new(ports), frame });
+        self.actions.push_back(Action::Send { vlan, from: Some(from), ports: Box::new(ports), frame });
     }
     fn drop(
         &mut self,
@@ -446,38 +456,29 @@ impl Snooper {
         self.actions.push_back(Action::Dropped { port, vlan, reason, kind: kind(message_type), src, client });
     }
 
-    /// The MAC address that the plane is to have for a key. A static binding goes before a lease.
-    fn wanted(&self, key: &BindingKey) -> Option<MacAddr> {
-        self.config.statics.get(key).copied().or_else(|| {
-            let mac = self.owners.get(&(key.vlan, key.address))?;
-            self.leases.get(&(key.vlan, *mac)).filter(|lease| lease.port == key.port).map(|lease| lease.mac)
-        })
-    }
-
-    /// Tells the plane which bindings have changed: first those that end, so that there is room for the others.
+    /// Tells the plane which bindings have changed. A static binding goes before a lease.
     fn tell(&mut self) {
-        let touched = std::mem::take(&mut self.touched);
-        let changed = touched.into_iter().map(|key| (key, self.wanted(&key)));
-        let mut changed: Vec<_> = changed.filter(|(key, mac)| self.bound.get(key).copied() != *mac).collect();
-        changed.sort_by_key(|(_, mac)| mac.is_some());
-        for (key, mac) in changed {
-            match mac {
-                Some(mac) => _ = self.bound.insert(key, mac),
-                None => _ = self.bound.remove(&key),
-            }
-            self.actions.push_back(Action::Bind(key, mac));
-        }
+        let (statics, owners, leases) = (&self.config.statics, &self.owners, &self.leases);
+        let changes = self.bound.changes(|key| {
+            statics.get(key).copied().or_else(|| {
+                let IpAddr::V4(address) = key.address else { return None };
+                let mac = owners.get(&(key.vlan, address))?;
+                leases.get(&(key.vlan, *mac)).filter(|lease| lease.port == key.port).map(|lease| lease.mac)
+            })
+        });
+        self.actions.extend(changes.into_iter().map(|(key, mac)| Action::Bind(key, mac)));
     }
 
     /// Compares every binding with what the plane has.
     fn touch_all(&mut self) {
-        self.touched.extend(self.bound.keys().chain(self.config.statics.keys()));
-        self.touched.extend(self.leases.values().map(key_of));
+        self.bound.touch_held();
+        let leased = self.leases.values().map(key_of);
+        self.config.statics.keys().copied().chain(leased).for_each(|key| self.bound.touch(key));
     }
 }
 
 const fn key_of(lease: &Lease) -> BindingKey {
-    BindingKey { port: lease.port, vlan: lease.vlan, address: lease.address }
+    BindingKey { port: lease.port, vlan: lease.vlan, address: IpAddr::V4(lease.address) }
 }
 
 #[cfg(test)]

@@ -108,6 +108,7 @@ fn done(snooper: &mut Snooper) -> Done {
             Action::Bind(key, mac) => done.bound.push((key, mac)),
             Action::Dropped { reason, .. } => done.dropped = Some(reason),
             Action::Full { .. } => {}
+            Action::NdDropped { .. } | Action::Neighbour(..) => unreachable!("{action:?}"),
         }
     }
     done
@@ -119,7 +120,7 @@ fn give(snooper: &mut Snooper, now: u64, at: u16, say: &Say) -> Done {
 }
 
 fn key(at: u16, last: u8) -> BindingKey {
-    BindingKey { port: port(at), vlan: VLAN, address: [10, 0, 0, last].into() }
+    BindingKey { port: port(at), vlan: VLAN, address: IpAddr::from([10, 0, 0, last]) }
 }
 
 /// A client at port 1 gets 10.0.0.`last`.

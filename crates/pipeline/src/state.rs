@@ -124,6 +124,9 @@ impl Default for GlobalState {
         // A port of hundreds of clients that all start at once; and the lines of a log.
         trap_rate[TrapGroup::Dhcp.index()] = TrapRate { rate_pps: 2_000, burst: 512 };
         trap_port_rate[TrapGroup::Dhcp.index()] = TrapRate { rate_pps: 500, burst: 256 };
+        // Every host solicits its neighbours once, and then a binding explains it; a scan for neighbours does not fill the group.
+        trap_rate[TrapGroup::Nd.index()] = TrapRate { rate_pps: 2_000, burst: 512 };
+        trap_port_rate[TrapGroup::Nd.index()] = TrapRate { rate_pps: 200, burst: 128 };
         trap_rate[TrapGroup::Guarded.index()] = TrapRate { rate_pps: 100, burst: 64 };
         trap_port_rate[TrapGroup::Guarded.index()] = TrapRate { rate_pps: 10, burst: 8 };
         // A login takes a dozen messages; a host that has to be authenticated is seen by the group above.

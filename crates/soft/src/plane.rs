@@ -8,6 +8,7 @@ use crate::link::{Link, vnet::Offload};
 use crate::protocols::SoftProtocols;
 use crate::worker::{self, Shared};
 use lanyard_pipeline::state::{CHANNEL_BUCKETS, Delivery, HookChoice, PlaneState, PortKind, PortState};
+use lanyard_pipeline::tables::bindings;
 use lanyard_pipeline::{Pipeline, Timestamp};
 use lanyard_plane::{
     ApplyChange, Capabilities, Change, ClassCounters, Direction, FdbEntry, FdbFilter, Hook, MAX_TRACE_FRAME,
@@ -418,7 +419,7 @@ impl Drop for SoftPlane {
 fn usage(pipeline: &Pipeline) -> Vec<TableUsage> {
     let tables = pipeline.tables();
     let (fdb, ports, vlans) = (&tables.fdb, &tables.ports, &tables.vlans);
-    let (refusals, mdb, bindings) = (fdb.refusals(), tables.mdb.occupancy(), tables.bindings.occupancy());
+    let (refusals, mdb) = (fdb.refusals(), tables.mdb.occupancy());
     let table = |name, size, used: usize, high_water: usize, bytes: usize| TableUsage {
         name,
         size: size as u64,
@@ -427,6 +428,14 @@ fn usage(pipeline: &Pipeline) -> Vec<TableUsage> {
         refused: 0,
         bytes: bytes as u64,
         shared_with: Vec::new(),
+    };
+    let bindings = |family: usize| {
+        let now = tables.bindings.occupancy()[family];
+        let bytes = now.used * size_of::<Binding>();
+        TableUsage {
+            refused: now.refused,
+            ..table(bindings::NAMES[family], MAX_BINDINGS, now.used, now.high_water, bytes)
+        }
     };
     let mut all = vec![
         TableUsage {
@@ -442,16 +451,8 @@ fn usage(pipeline: &Pipeline) -> Vec<TableUsage> {
             refused: mdb.refused,
             ..table("mdb", MDB_CAPACITY, mdb.used, mdb.high_water, mdb.used * size_of::<PortSet>())
         },
-        TableUsage {
-            refused: bindings.refused,
-            ..table(
-                "bindings",
-                MAX_BINDINGS,
-                bindings.used,
-                bindings.high_water,
-                bindings.used * size_of::<Binding>(),
-            )
-        },
+        bindings(0),
+        bindings(1),
         table("ports", MAX_PORTS - 1, ports.len(), ports.high_water(), MAX_PORTS * size_of::<PortState>()),
         table("vlans", MAX_VLANS - 2, vlans.len(), vlans.high_water(), MAX_VLANS * size_of::<PortSet>()),
         table(

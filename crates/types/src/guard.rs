@@ -2,10 +2,10 @@
 
 use crate::{MacAddr, PortId, VlanId};
 use serde::{Deserialize, Serialize};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 /// The first-hop security of a port.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PortGuard {
     /// `ip dhcp snooping trust`: DHCP servers may be behind the port.
@@ -22,6 +22,13 @@ pub struct PortGuard {
     pub no_routers: bool,
     /// `ipv6 dhcp guard`: messages of DHCPv6 servers are dropped.
     pub no_dhcpv6_servers: bool,
+    /// `ipv6 nd inspection trust`: messages of neighbour discovery are not inspected.
+    pub nd_trust: bool,
+    /// `ipv6 nd inspection limit address-count`: the IPv6 addresses that ND inspection learns at the port, 1..=16,384. The
+    /// planes ignore it.
+    pub nd_limit: u32,
+    /// `ipv6 source-guard`: IPv6 packets need the source of a binding.
+    pub verify_ipv6: bool,
     /// 802.1X: whom the port is open for. The configuration has it in a place of its own.
     pub lock: PortLock,
 }
@@ -38,7 +45,27 @@ pub enum PortLock {
     Closed,
 }
 
+impl Default for PortGuard {
+    fn default() -> Self {
+        Self {
+            dhcp_trust: false,
+            dhcp_rate: None,
+            arp_trust: false,
+            arp_limit: ArpLimit::Default,
+            verify: VerifySource::Off,
+            no_routers: false,
+            no_dhcpv6_servers: false,
+            nd_trust: false,
+            nd_limit: Self::ND_LIMIT,
+            verify_ipv6: false,
+            lock: PortLock::Open,
+        }
+    }
+}
+
 impl PortGuard {
+    /// The IPv6 addresses that ND inspection learns at a port where no limit is configured.
+    pub const ND_LIMIT: u32 = 128;
     /// ARP packets per second of a port that is not trusted, where no limit is configured (as in IOS).
     pub const ARP_RATE: u32 = 15;
 
@@ -48,6 +75,7 @@ impl PortGuard {
         self.no_routers
             || self.no_dhcpv6_servers
             || self.verify != VerifySource::Off
+            || self.verify_ipv6
             || self.lock != PortLock::Open
     }
     /// The rate in frames per second and the burst in frames that ARP packets may have at the port; `None`: no limit.
@@ -109,13 +137,15 @@ pub struct VlanGuard {
     pub arp: bool,
     /// `ip arp inspection validate`.
     pub validate: ArpValidation,
+    /// ND inspection; it also decides where `ipv6 source-guard` holds.
+    pub nd: bool,
 }
 
 impl VlanGuard {
     /// True when nothing is on.
     #[must_use]
     pub const fn is_off(&self) -> bool {
-        !self.dhcp && !self.arp
+        !self.dhcp && !self.arp && !self.nd
     }
 }
 
@@ -133,7 +163,7 @@ pub struct ArpValidation {
     pub allow_zeros: bool,
 }
 
-/// A host's address, as DHCP snooping has learned it or as it was configured.
+/// A host's address, as DHCP snooping or ND inspection has learned it or as it was configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BindingKey {
     /// The port behind which the host is.
@@ -141,11 +171,11 @@ pub struct BindingKey {
     /// Its VLAN.
     pub vlan: VlanId,
     /// Its address.
-    pub address: Ipv4Addr,
+    pub address: IpAddr,
 }
 
 /// A binding: the address and the MAC address that belongs to it.
 pub type Binding = (BindingKey, MacAddr);
 
-/// The most bindings that a plane holds.
+/// The most bindings of IPv4 addresses that a plane holds, and the most of IPv6 addresses.
 pub const MAX_BINDINGS: usize = 16_384;

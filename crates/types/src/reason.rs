@@ -204,7 +204,7 @@ named! {
         DhcpServer = 48, "dhcp_server";
         /// guard: DHCP above the rate that the port allows (`ip dhcp snooping limit rate`).
         DhcpRate = 49, "dhcp_rate";
-        /// guard: an IPv4 packet whose source has no binding at the port (IP source guard).
+        /// guard: an IP packet whose source has no binding at the port (IP source guard, IPv6 source guard).
         SourceGuard = 50, "source_guard";
         /// guard: a router advertisement or a redirect at a port of hosts (RA guard).
         RaGuard = 51, "ra_guard";
@@ -212,6 +212,9 @@ named! {
         Dhcpv6Guard = 52, "dhcpv6_guard";
         /// guard: the port is not open for the host, which has to be authenticated first (802.1X, MAB).
         Unauthorized = 53, "unauthorized";
+        /// guard: a message of neighbour discovery that is hidden from ND inspection: in a fragment, behind extension headers, or
+        /// cut off.
+        NdInspection = 54, "nd_inspection";
         /// qos_ingress: over the rate of its class in the input policy of the port.
         PolicedIn = 58, "policed_in";
         /// qos_egress: over the rate of its class in the output policy of the port, or of every port of a flood.
@@ -392,6 +395,9 @@ named! {
         Eapol = 21, "eapol";
         /// guard: a copy of a frame of a host that the port is not open for.
         Unauthorized = 22, "unauthorized";
+        /// guard: a message of neighbour discovery in a VLAN with ND inspection that no binding explains, or an advertisement
+        /// to all nodes. The control plane inspects it and sends it on.
+        Nd = 23, "nd";
     }
 }
 
@@ -424,6 +430,8 @@ named! {
         Guarded = 12, "guarded";
         /// EAPOL: the messages by which hosts authenticate themselves.
         Eapol = 13, "eapol";
+        /// Messages of neighbour discovery in VLANs with ND inspection.
+        Nd = 14, "nd";
     }
 }
 
@@ -445,6 +453,7 @@ impl TrapReason {
             Self::LocalAddress | Self::RoutePolicy | Self::HostStack => TrapGroup::Host,
             Self::Igmp | Self::Mld | Self::PimHello => TrapGroup::Multicast,
             Self::Dhcp => TrapGroup::Dhcp,
+            Self::Nd => TrapGroup::Nd,
             Self::Guarded | Self::Unauthorized => TrapGroup::Guarded,
             Self::Eapol => TrapGroup::Eapol,
         }
@@ -474,7 +483,7 @@ impl TrapReason {
             | Self::RoutePolicy
             | Self::HostStack => Stage::Route,
             Self::Igmp | Self::Mld | Self::PimHello => Stage::Snoop,
-            Self::Dhcp | Self::Guarded | Self::Unauthorized => Stage::Guard,
+            Self::Dhcp | Self::Nd | Self::Guarded | Self::Unauthorized => Stage::Guard,
         }
     }
 }
@@ -502,7 +511,8 @@ impl DropReason {
             | Self::DhcpServer
             | Self::SourceGuard
             | Self::RaGuard
-            | Self::Dhcpv6Guard => Some(TrapReason::Guarded),
+            | Self::Dhcpv6Guard
+            | Self::NdInspection => Some(TrapReason::Guarded),
             Self::Unauthorized => Some(TrapReason::Unauthorized),
             _ => None,
         }
@@ -535,6 +545,7 @@ impl DropReason {
             | Self::SourceGuard
             | Self::RaGuard
             | Self::Dhcpv6Guard
+            | Self::NdInspection
             | Self::Unauthorized => Stage::Guard,
             Self::PolicedIn => Stage::QosIngress,
             Self::PolicedOut => Stage::QosEgress,

@@ -2,8 +2,9 @@
 
 use super::{
     aaa, access, access_list, access_parts, aggregation, banner, class_map, discovery, dot1x, errdisable,
-    forwarding, fpm, guard, interface, interface_names, line, location, logging, mac, monitor, need, ntp,
-    platform, policy_map, qos, radius, route, sflow, snooping, spanning_tree, ssh, tacacs, track, vlan, vrf,
+    forwarding, fpm, guard, interface, interface_names, line, location, logging, mac, monitor, nd_inspection,
+    need, ntp, platform, policy_map, qos, radius, route, sflow, snooping, spanning_tree, ssh, tacacs, track,
+    vlan, vrf,
 };
 use crate::args::{Args, Form, Kind, MAX_WORD, short};
 use crate::backend::Refusal;
@@ -33,6 +34,7 @@ pub const BEFORE: &[&[Line<Config>]] = &[
     location::LINES,
     snooping::GLOBAL,
     guard::GLOBAL,
+    nd_inspection::GLOBAL,
     dot1x::GLOBAL,
     radius::GLOBAL,
     tacacs::GLOBAL,
@@ -48,6 +50,7 @@ pub const BEFORE: &[&[Line<Config>]] = &[
 pub const AFTER: &[&[Line<Config>]] = &[
     access_parts::FILTERS,
     guard::AFTER,
+    nd_inspection::AFTER,
     radius::AFTER,
     tacacs::AFTER,
     monitor::LINES,

@@ -178,13 +178,13 @@ fn arp_vlans(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     change_vlans(&mut edit.config.guard.arp_vlans, args)
 }
 
-fn change_vlans(vlans: &mut VlanSet, args: &Args) -> Result<(), Refusal> {
+pub(super) fn change_vlans(vlans: &mut VlanSet, args: &Args) -> Result<(), Refusal> {
     let set = need(args.vlans())?;
     *vlans = if args.form == Form::Set { vlans.union(&set) } else { vlans.difference(&set) };
     Ok(())
 }
 
-fn vlan_lines(words: &str, vlans: &VlanSet) -> Vec<String> {
+pub(super) fn vlan_lines(words: &str, vlans: &VlanSet) -> Vec<String> {
     chunks(vlans).into_iter().map(|part| format!("{words} vlan {part}")).collect()
 }
 
@@ -313,7 +313,7 @@ fn binding_lines(config: &Config) -> Vec<String> {
 
 const VLAN: Node = kw("vlan", "One VLAN").then(&[arg(Kind::Vlan, "VLAN ID")]);
 const INTERFACE: Node = kw("interface", "One interface").then(&[arg(Kind::Interface, "Interface")]);
-const FILTERS: &[Node] = &[INTERFACE, VLAN];
+pub(super) const FILTERS: &[Node] = &[INTERFACE, VLAN];
 
 /// `show ip dhcp snooping ...`.
 pub const SHOW_DHCP: Node = kw("snooping", "DHCP snooping").exec(dhcp).then(&[
@@ -332,10 +332,8 @@ pub const SHOW_SOURCE: Node = kw("source", "Show source binding")
 /// `show ip verify ...`.
 pub const SHOW_VERIFY: Node =
     kw("verify", "Show verify").then(&[kw("source", "Verify source").exec(sources).options(&[INTERFACE])]);
-/// `show ipv6 nd ...`.
-pub const SHOW_ND: Node =
-    kw("nd", "Neighbor discovery")
-        .then(&[kw("raguard", "RA guard and DHCPv6 guard at each interface").exec(guards)]);
+/// `show ipv6 nd raguard`.
+pub const SHOW_RAGUARD: Node = kw("raguard", "RA guard and DHCPv6 guard at each interface").exec(guards);
 /// `clear ip dhcp ...`.
 pub const CLEAR_DHCP: Node = kw("dhcp", "DHCP").then(&[kw("snooping", "DHCP snooping").then(&[
     kw("binding", "Forget the addresses that clients have got")

@@ -29,6 +29,7 @@ mod location;
 mod logging;
 mod mac;
 mod monitor;
+pub mod nd_inspection;
 mod ntp;
 mod platform;
 mod policy_map;
@@ -78,8 +79,14 @@ const COMMON: &[Node] = &[
 pub const FEATURES: &[Feature] = &[storm_control::FEATURE, l2protocol_tunnel::FEATURE];
 
 /// Lines of switch ports in files of their own, which the running configuration prints before those of features.
-pub const PORT_LINES: &[&[Line<lanyard_config::Interface>]] =
-    &[private_vlan::PORT, port_security::LINES, dot1x::PORT, dot1x::PORT_MORE, guard::PORT];
+pub const PORT_LINES: &[&[Line<lanyard_config::Interface>]] = &[
+    private_vlan::PORT,
+    port_security::LINES,
+    dot1x::PORT,
+    dot1x::PORT_MORE,
+    guard::PORT,
+    nd_inspection::PORT,
+];
 
 /// Lines of VLAN interfaces in a file of their own.
 pub const SVI_LINES: &[Line<lanyard_config::Interface>] = private_vlan::SVI;
@@ -142,6 +149,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         platform::GROUPS,
         snooping::GROUPS,
         guard::GROUPS,
+        nd_inspection::GROUPS,
         dot1x::GROUPS,
         radius::GROUPS,
         tacacs::GROUPS,
@@ -164,6 +172,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         location::PORT_GROUPS,
         snooping::PORT_GROUPS,
         guard::PORT_GROUPS,
+        nd_inspection::PORT_GROUPS,
         dot1x::PORT_GROUPS,
         aggregation::PORT_GROUPS,
         port_security::GROUPS,

@@ -1,7 +1,7 @@
 //! `show ip ...`, `show ipv6 ...`, `show arp`, `show vrf`, `show track`, `show vrrp`; `clear arp-cache` and `clear
 //! ipv6 neighbors`.
 
-use super::{access_list, guard, need, snooping, vrf};
+use super::{access_list, guard, nd_inspection, need, snooping, vrf};
 use crate::args::{Args, Kind};
 use crate::backend::{Family, Refusal, RouteQuery};
 use crate::config_view as made;
@@ -74,10 +74,10 @@ pub const IPV6: Node = kw("ipv6", "IPv6 information").then(&[
         INTERFACE.exec(interface),
     ]),
     snooping::SHOW_MLD,
-    guard::SHOW_ND,
+    kw("nd", "Neighbor discovery").then(&[nd_inspection::SHOW, guard::SHOW_RAGUARD]),
     kw("neighbors", "Show IPv6 neighbor cache entries")
         .exec(neighbors)
-        .then(&[kw("vrf", VRF).then(&[vrf::NAME.exec(neighbors)])]),
+        .then(&[nd_inspection::SHOW_BINDINGS, kw("vrf", VRF).then(&[vrf::NAME.exec(neighbors)])]),
     kw("route", "Show IPv6 route table entries").exec(route).then(&[
         arg(Kind::Ipv6, "IPv6 address").exec(route),
         arg(Kind::Ipv6Prefix, "One prefix").exec(route),
@@ -125,7 +125,9 @@ pub const CLEAR_ARP: Node = kw("arp-cache", "Clear the entire ARP cache").exec(c
 /// `clear ipv6 neighbors`.
 pub const CLEAR_IPV6: Node = kw("ipv6", "Clear IPv6 information").then(&[
     snooping::CLEAR_MLD,
+    nd_inspection::CLEAR,
     kw("neighbors", "Neighbors").exec(clear).then(&[
+        nd_inspection::CLEAR_BINDINGS,
         arg(Kind::Ipv6, "IPv6 address to delete").exec(clear),
         kw("vrf", VRF)
             .then(&[vrf::NAME.exec(clear).then(&[arg(Kind::Ipv6, "IPv6 address to delete").exec(clear)])]),

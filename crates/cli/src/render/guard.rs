@@ -6,7 +6,7 @@ use crate::view::{GuardArp, GuardBindings, GuardDhcp, GuardPorts, GuardSources, 
 use lanyard_types::{VlanId, VlanSet};
 use std::fmt::Write;
 
-fn list(vlans: &[u16]) -> String {
+pub(super) fn list(vlans: &[u16]) -> String {
     let set: VlanSet = vlans.iter().filter_map(|vlan| VlanId::new(*vlan)).collect();
     if set.is_empty() { "none".into() } else { set.to_string() }
 }

@@ -11,6 +11,7 @@ mod interface;
 mod layer2;
 mod layer3;
 mod machine;
+pub mod nd_inspection;
 mod ntp;
 mod platform;
 mod qos;

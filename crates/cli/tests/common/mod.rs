@@ -394,6 +394,50 @@ impl lanyard_cli::backend::Guard for Fake {
     fn clear_snooped_statistics(&mut self) {
         self.cleared.push("snooping statistics".into());
     }
+    fn nd_inspection(&mut self) -> view::NdInspection {
+        let port = |interface: &str, trusted: bool| view::NdPort {
+            interface: interface.into(),
+            trusted,
+            address_limit: 128,
+            addresses: if trusted { 0 } else { 2 },
+            source_guard: !trusted,
+            dropped: if trusted {
+                Default::default()
+            } else {
+                [("nd_inspection", 3), ("source_guard", 7)].into()
+            },
+        };
+        let binding = |address: &str, kind, state, left_s| view::NeighborBinding {
+            address: address.parse().expect("an address"),
+            mac: "0200.0000.0001".parse().expect("a MAC address"),
+            vlan: 10,
+            interface: "eth1".into(),
+            kind,
+            state,
+            left_s,
+        };
+        view::NdInspection {
+            vlans: vec![10, 20],
+            operational_vlans: vec![10],
+            interfaces: vec![port("eth1", false), port("eth2", true)],
+            forwarded: 12,
+            dropped: [("binding_mismatch", 2), ("malformed", 0)].into(),
+            dropped_by_plane: 3,
+            probes: 5,
+            refused: 0,
+            bindings: vec![
+                binding("fe80::1", "nd", "REACHABLE", Some(271)),
+                binding("2001:db8::1", "static", "REACHABLE", None),
+            ],
+            capacity: 16_384,
+        }
+    }
+    fn clear_neighbor_bindings(&mut self, filter: &lanyard_cli::backend::SnoopedFilter) {
+        self.cleared.push(format!("neighbor bindings {filter:?}"));
+    }
+    fn clear_nd_statistics(&mut self) {
+        self.cleared.push("ND statistics".into());
+    }
 }
 
 impl lanyard_cli::backend::AccessControl for Fake {

@@ -1,14 +1,16 @@
-//! First-hop security on the protocol thread: DHCP messages in VLANs with DHCP snooping are inspected and sent on, leases become
-//! bindings in the plane, and what planes and inspection drop is reported for the log.
+//! First-hop security on the protocol thread: DHCP messages in VLANs with DHCP snooping and messages of neighbour discovery in VLANs
+//! with ND inspection are inspected and sent on, leases and neighbours become bindings in the plane, and what planes and inspection drop is reported for the log.
 //!
 //! Invariants: a message that does not pass inspection is sent nowhere. Hosts cause at most one report for each port and kind of
-//! frame in [`REPORT_EVERY_MS`]. The leases are in two files, which threads of their own write: one in the run directory, for a
+//! frame in [`REPORT_EVERY_MS`]. Leases and neighbours are in two files, which threads of their own write: one in the run directory, for a
 //! restart of the daemon, and one in the state directory, for a start of the machine, which is written less often.
 
-use super::keeper::{Keeper, KeptLease, KeptLeases, Moment};
+use super::keeper::{Keeper, KeptLease, KeptLeases, KeptNeighbour, Moment};
 use super::work::{GuardEvent as Event, Io, Protocol, Report};
 use crate::clock::Clock;
-use lanyard_guard::{Action, Config, Denied, Lease, Snooper, describe};
+use lanyard_guard::{
+    Action, Config, Denied, Denied6, Inspector, Lease, NdConfig, Neighbour, Owner, Snooper, State, describe,
+};
 use lanyard_switch::snooping::Classifier;
 use lanyard_types::{PortId, TrapGroup, TrapReason, VlanId};
 use lanyard_wire::{Frame, pop};
@@ -18,10 +20,13 @@ use std::collections::BTreeMap;
 const REPORT_EVERY_MS: u64 = 5_000;
 /// The kind of reports about messages that inspection drops, besides those of [`Denied::kind`].
 const INSPECTED: u8 = 8;
+/// The kind of reports about messages that ND inspection drops, and about changes of its bindings.
+const DISCOVERED: u8 = 24;
+const CHANGED: u8 = 40;
 
 /// The least time between two writes of the file in the state directory, in milliseconds.
 const LASTING_EVERY_MS: u64 = 60_000;
-/// Leases for which the file in the run directory waits a millisecond after it has been written.
+/// Leases and neighbours for which the file in the run directory waits a millisecond after it has been written.
 const LEASES_A_MS: usize = 16;
 
 /// The writers of the files of leases, and what they need.
@@ -34,11 +39,11 @@ struct Kept {
 
 struct File {
     keeper: Keeper<KeptLeases>,
-    /// The version of the leases that it has.
+    /// The version of the leases and neighbours that it has.
     version: u64,
     /// When it may be written again.
     next_ms: u64,
-    /// The least time between two writes, for a number of leases.
+    /// The least time between two writes, for a number of leases and neighbours.
     every_ms: fn(usize) -> u64,
 }
 
@@ -46,19 +51,20 @@ struct File {
 #[derive(Default)]
 pub(crate) struct Guard {
     snooper: Snooper,
+    inspector: Inspector,
     classifiers: BTreeMap<PortId, Classifier>,
     /// The names of the ports, by which the file names them.
     names: BTreeMap<PortId, String>,
     kept: Option<Kept>,
     /// What the last run has left, until the first configuration.
-    found: Option<Vec<KeptLease>>,
+    found: Option<KeptLeases>,
     adopted: bool,
     /// The frames that planes have dropped, until the next [`Protocol::act`].
     denied: Vec<(PortId, VlanId, Denied)>,
     /// When the next report is due, and how many frames have not been reported since the last one. Bounded by the ports.
     reported: BTreeMap<(PortId, u8), (u64, u64)>,
-    /// Bindings that the plane has refused.
-    refused: u64,
+    /// Bindings of IPv4 and of IPv6 that the plane has refused.
+    refused: [u64; 2],
 }
 
 impl Guard {
@@ -69,8 +75,15 @@ impl Guard {
     pub(crate) const fn snooper_mut(&mut self) -> &mut Snooper {
         &mut self.snooper
     }
-    /// The bindings that the plane has refused since the daemon was started.
-    pub(crate) const fn refused(&self) -> u64 {
+    /// ND inspection, for the same.
+    pub(crate) const fn inspector(&self) -> &Inspector {
+        &self.inspector
+    }
+    pub(crate) const fn inspector_mut(&mut self) -> &mut Inspector {
+        &mut self.inspector
+    }
+    /// The bindings of IPv4 and of IPv6 that the plane has refused since the daemon was started.
+    pub(crate) const fn refused(&self) -> [u64; 2] {
         self.refused
     }
 
@@ -81,7 +94,7 @@ impl Guard {
         clock: Clock,
         boot: String,
         [restart, start]: [Keeper<KeptLeases>; 2],
-        found: Option<Vec<KeptLease>>,
+        found: Option<KeptLeases>,
     ) {
         let file = |keeper, every_ms| File { keeper, version: 0, next_ms: 0, every_ms };
         let files =
@@ -102,33 +115,47 @@ impl Guard {
     pub(crate) fn configure(
         &mut self,
         io: &mut Io<'_>,
-        config: Config,
+        (config, nd_config): (Config, NdConfig),
         classifiers: BTreeMap<PortId, Classifier>,
         names: BTreeMap<PortId, String>,
     ) {
         (self.classifiers, self.names) = (classifiers, names);
         self.snooper.configure(config);
+        self.inspector.configure(nd_config);
         if !std::mem::replace(&mut self.adopted, true) {
-            let numbers: BTreeMap<&str, PortId> =
-                self.names.iter().map(|(port, name)| (name.as_str(), *port)).collect();
-            let found = self.found.take().unwrap_or_default();
-            let lease = |kept: &KeptLease| {
-                Some(Lease {
-                    vlan: kept.vlan,
-                    mac: kept.mac,
-                    address: kept.address,
-                    port: *numbers.get(kept.interface.as_str())?,
-                    expires_ms: kept.expires_ms,
-                })
-            };
-            let leases: Vec<Lease> = found.iter().filter_map(lease).collect();
-            // The bindings that the configuration has asked for are among those that `restore` compares.
-            while self.snooper.poll_action().is_some() {}
-            self.snooper.restore(io.now(), &leases, &io.plane.bindings());
+            self.adopt(io);
         }
         let ports = &self.names;
         self.reported.retain(|(port, _), _| ports.contains_key(port));
         self.act(io);
+    }
+
+    /// Takes over the leases and neighbours of the last run, and the bindings of an adopted plane.
+    fn adopt(&mut self, io: &mut Io<'_>) {
+        let numbers: BTreeMap<&str, PortId> =
+            self.names.iter().map(|(port, name)| (name.as_str(), *port)).collect();
+        let (leases, neighbours) =
+            self.found.take().map(|found| (found.leases, found.neighbours)).unwrap_or_default();
+        let lease = |kept: &KeptLease| {
+            Some(Lease {
+                vlan: kept.vlan,
+                mac: kept.mac,
+                address: kept.address,
+                port: *numbers.get(kept.interface.as_str())?,
+                expires_ms: kept.expires_ms,
+            })
+        };
+        let neighbour = |kept: &KeptNeighbour| {
+            let owner = Owner { port: *numbers.get(kept.interface.as_str())?, mac: kept.mac };
+            Some(Neighbour { vlan: kept.vlan, address: kept.address, owner })
+        };
+        let leases: Vec<Lease> = leases.iter().filter_map(lease).collect();
+        let neighbours: Vec<Neighbour> = neighbours.iter().filter_map(neighbour).collect();
+        // The bindings that the configuration has asked for are among those that `restore` compares.
+        while self.snooper.poll_action().or_else(|| self.inspector.poll_action()).is_some() {}
+        let held = io.plane.bindings();
+        self.snooper.restore(io.now(), &leases, &held);
+        self.inspector.restore(io.now(), &neighbours, &held);
     }
 
     /// The VLAN of a frame, for a secondary private VLAN its primary one, and the frame without its tag.
@@ -149,7 +176,14 @@ impl Guard {
             return self.handle_frame(now, port, frame);
         }
         let Some((vlan, bare)) = self.classify(port, frame) else { return };
-        self.denied.extend(describe(&bare).map(|denied| (port, vlan, denied)));
+        if reason == TrapReason::Nd {
+            return self.inspector.handle_frame(now, vlan, port, &bare);
+        }
+        let Some(denied) = describe(&bare) else { return };
+        if let Denied::Ipv6 { address, src, kind: Denied6::Source } = denied {
+            self.inspector.handle_data(now, vlan, port, src, address);
+        }
+        self.denied.push((port, vlan, denied));
     }
 
     /// The number of frames that a report about `kind` at a port stands for; `None` while none is due.
@@ -163,10 +197,16 @@ impl Guard {
         Some(std::mem::take(unsaid))
     }
 
-    /// Writes the files that do not have the present leases, all of them or those that may be written again. Returns why an
+    /// A number that differs when the leases or the neighbours have changed.
+    const fn version(&self) -> u64 {
+        self.snooper.version() + self.inspector.version()
+    }
+
+    /// Writes the files that do not have the present leases and neighbours, all of them or those that may be written again. Returns why an
     /// earlier write failed.
     fn keep(&mut self, all: bool) -> Vec<String> {
-        let (version, names, snooper) = (self.snooper.version(), &self.names, &self.snooper);
+        let (version, names) = (self.version(), &self.names);
+        let (snooper, inspector) = (&self.snooper, &self.inspector);
         let Some(Kept { clock, boot, files }) = self.kept.as_mut().filter(|_| self.adopted) else {
             return Vec::new();
         };
@@ -183,12 +223,21 @@ impl Guard {
             });
             kept.collect()
         };
+        let neighbours = || -> Vec<KeptNeighbour> {
+            let kept = inspector.neighbours().filter(|(_, state, _)| *state != State::Tentative);
+            let kept = kept.filter_map(|(Neighbour { vlan, address, owner }, ..)| {
+                let interface = names.get(&owner.port)?.clone();
+                Some(KeptNeighbour { interface, vlan, mac: owner.mac, address })
+            });
+            kept.collect()
+        };
         let mut failures = Vec::new();
         for file in files.iter_mut().filter(|file| file.version != version && (all || file.next_ms <= now)) {
-            let leases = leases();
-            (file.version, file.next_ms) = (version, now + (file.every_ms)(leases.len()));
+            let (leases, neighbours) = (leases(), neighbours());
+            let every_ms = (file.every_ms)(leases.len() + neighbours.len());
+            (file.version, file.next_ms) = (version, now + every_ms);
             let at = Moment { boot: boot.clone(), boot_ms: now, unix_ms: clock.unix_ms() };
-            failures.extend(file.keeper.put(Some(KeptLeases { at, leases })));
+            failures.extend(file.keeper.put(Some(KeptLeases { at, leases, neighbours })));
         }
         failures
     }
@@ -204,7 +253,7 @@ impl Drop for Guard {
 
 impl Protocol for Guard {
     fn takes(&self, group: TrapGroup) -> bool {
-        matches!(group, TrapGroup::Dhcp | TrapGroup::Guarded)
+        matches!(group, TrapGroup::Dhcp | TrapGroup::Nd | TrapGroup::Guarded)
     }
     fn handle_frame(&mut self, now: u64, port: PortId, frame: &[u8]) {
         if let Some((vlan, bare)) = self.classify(port, frame) {
@@ -212,49 +261,64 @@ impl Protocol for Guard {
         }
     }
     fn next_ms(&self) -> Option<u64> {
-        let version = self.snooper.version();
+        let version = self.version();
         let files = self.kept.iter().filter(|_| self.adopted).flat_map(|kept| &kept.files);
         let writes = files.filter(|file| file.version != version).map(|file| file.next_ms);
-        self.snooper.next_timeout().into_iter().chain(writes).min()
+        self.snooper.next_timeout().into_iter().chain(self.inspector.next_timeout()).chain(writes).min()
     }
     fn act(&mut self, io: &mut Io<'_>) {
         let now = io.now();
         if self.snooper.next_timeout().is_some_and(|at| at <= now) {
             self.snooper.handle_timer(now);
         }
+        if self.inspector.next_timeout().is_some_and(|at| at <= now) {
+            self.inspector.handle_timer(now);
+        }
         for (port, vlan, denied) in std::mem::take(&mut self.denied) {
             if let Some(frames) = self.due(now, port, denied.kind()) {
                 io.reports.add(Report::Guard(Event::Denied { port, vlan, denied, frames }));
             }
         }
-        while let Some(action) = self.snooper.poll_action() {
-            match action {
-                Action::Send { vlan, from, ports, frame } => {
-                    io.plane.relay(vlan, Some(from), &ports, &frame);
-                }
-                Action::Bind(key, mac) => {
-                    if let Err(reason) = io.plane.bind(key, mac) {
-                        self.refused += 1;
-                        if let Some(frames) = self.due(now, key.port, INSPECTED + 1) {
-                            io.reports.add(Report::Guard(Event::Refused { key, reason, frames }));
-                        }
-                    }
-                }
-                Action::Dropped { port, vlan, reason, kind, src, client } => {
-                    if let Some(frames) = self.due(now, port, INSPECTED + 2 + reason as u8) {
-                        let report = Event::Dropped { port, vlan, reason, kind, src, client, frames };
-                        io.reports.add(Report::Guard(report));
-                    }
-                }
-                Action::Full { lease } => {
-                    if self.due(now, lease.port, INSPECTED).is_some() {
-                        io.reports.add(Report::Guard(Event::Full { lease }));
-                    }
-                }
-            }
+        while let Some(action) = self.snooper.poll_action().or_else(|| self.inspector.poll_action()) {
+            let report = self.carry_out(now, io, action);
+            report.into_iter().for_each(|event| io.reports.add(Report::Guard(event)));
         }
         for reason in self.keep(false) {
             io.reports.add(Report::Guard(Event::NotKept(reason)));
+        }
+    }
+}
+
+impl Guard {
+    /// Carries out what a machine asks for. Returns what is to be reported.
+    fn carry_out(&mut self, now: u64, io: &mut Io<'_>, action: Action) -> Option<Event> {
+        match action {
+            Action::Send { vlan, from, ports, frame } => {
+                io.plane.relay(vlan, from, &ports, &frame);
+                None
+            }
+            Action::Bind(key, mac) => {
+                let reason = io.plane.bind(key, mac).err()?;
+                self.refused[usize::from(key.address.is_ipv6())] += 1;
+                let frames = self.due(now, key.port, INSPECTED + 1)?;
+                Some(Event::Refused { key, reason, frames })
+            }
+            Action::Dropped { port, vlan, reason, kind, src, client } => {
+                let frames = self.due(now, port, INSPECTED + 2 + reason as u8)?;
+                Some(Event::Dropped { port, vlan, reason, kind, src, client, frames })
+            }
+            Action::NdDropped { neighbour, reason, kind } => {
+                let frames = self.due(now, neighbour.owner.port, DISCOVERED + reason as u8)?;
+                Some(Event::NdDropped { neighbour, reason, kind, frames })
+            }
+            Action::Neighbour(change, neighbour) => {
+                let changes = self.due(now, neighbour.owner.port, CHANGED + change as u8)?;
+                Some(Event::Neighbour { change, neighbour, changes })
+            }
+            Action::Full { lease } => {
+                self.due(now, lease.port, INSPECTED)?;
+                Some(Event::Full { lease })
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ use lanyard_stp::Snapshot;
 use lanyard_types::{MacAddr, VlanId};
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -65,6 +65,15 @@ pub(crate) struct KeptLease {
     pub(crate) expires_ms: Option<u64>,
 }
 
+/// A binding of ND inspection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KeptNeighbour {
+    pub(crate) interface: String,
+    pub(crate) vlan: VlanId,
+    pub(crate) mac: MacAddr,
+    pub(crate) address: Ipv6Addr,
+}
+
 /// A moment on both clocks: the one since the machine was started, and the time of day, by which a later start of the machine
 /// converts the former.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,18 +84,21 @@ pub(crate) struct Moment {
     pub(crate) unix_ms: u64,
 }
 
-/// The content of the files of leases.
+/// The content of the files of leases, and of what ND inspection has learned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KeptLeases {
     /// When they were written.
     pub(crate) at: Moment,
     pub(crate) leases: Vec<KeptLease>,
+    /// They have no end: ND inspection asks the hosts.
+    #[serde(default)]
+    pub(crate) neighbours: Vec<KeptNeighbour>,
 }
 
 impl KeptLeases {
     /// The leases on the clock of `now`, without those that have ended while the machine was off. If the time of day has been
     /// set back since, no time has passed.
-    fn at(mut self, now: &Moment) -> Vec<KeptLease> {
+    fn at(mut self, now: &Moment) -> Self {
         if self.at.boot != now.boot {
             let passed_ms = now.unix_ms.saturating_sub(self.at.unix_ms);
             let left_ms = |at_ms: u64| at_ms.saturating_sub(self.at.boot_ms).saturating_sub(passed_ms);
@@ -95,16 +107,16 @@ impl KeptLeases {
                 lease.expires_ms = lease.expires_ms.map(|at_ms| now.boot_ms.saturating_add(left_ms(at_ms)));
             }
         }
-        self.leases
+        self
     }
 }
 
 /// The name of the files of leases.
 const LEASES: &str = "dhcp-snooping.json";
 
-/// The leases of the last run, if they can be read: from the run directory, or, after a start of the machine, from the state
+/// The leases and neighbours of the last run, if they can be read: from the run directory, or, after a start of the machine, from the state
 /// directory.
-pub(crate) fn found_leases(paths: &Paths, now: &Moment) -> Option<Vec<KeptLease>> {
+pub(crate) fn found_leases(paths: &Paths, now: &Moment) -> Option<KeptLeases> {
     let read = |directory: &Path| -> Option<KeptLeases> {
         serde_json::from_str(&files::read_text(&directory.join(LEASES), MAX_SNAPSHOT).ok()?).ok()
     };
@@ -238,12 +250,12 @@ mod tests {
             expires_ms,
         };
         let leases = vec![lease(1, Some(1_100)), lease(2, Some(1_101)), lease(3, None), lease(4, Some(500))];
-        let kept = KeptLeases { at: moment("a", 1_000, 50_000), leases };
-        assert_eq!(kept.clone().at(&moment("a", 9_000, 0)), kept.leases, "the same clock");
+        let kept = KeptLeases { at: moment("a", 1_000, 50_000), leases, neighbours: Vec::new() };
+        assert_eq!(kept.clone().at(&moment("a", 9_000, 0)).leases, kept.leases, "the same clock");
         let want = [lease(2, Some(8)), lease(3, None)];
-        assert_eq!(kept.clone().at(&moment("b", 7, 50_100)), want, "100 ms later");
+        assert_eq!(kept.clone().at(&moment("b", 7, 50_100)).leases, want, "100 ms later");
         let want = [lease(1, Some(107)), lease(2, Some(108)), lease(3, None)];
-        assert_eq!(kept.clone().at(&moment("b", 7, 0)), want, "a machine without a clock");
-        assert_eq!(kept.at(&moment("b", u64::MAX, 50_000))[0], lease(1, Some(u64::MAX)));
+        assert_eq!(kept.clone().at(&moment("b", 7, 0)).leases, want, "a machine without a clock");
+        assert_eq!(kept.at(&moment("b", u64::MAX, 50_000)).leases[0], lease(1, Some(u64::MAX)));
     }
 }

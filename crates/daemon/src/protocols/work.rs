@@ -2,7 +2,7 @@
 //! its reports to management ([`Reports`]).
 
 use crate::clock::Clock;
-use lanyard_guard::{Denied, Lease};
+use lanyard_guard::{Change, Denied, Lease, NdDrop, Neighbour};
 use lanyard_plane::{PlaneError, ProtocolPlane};
 use lanyard_stp::{Event, Mode};
 use lanyard_types::{BindingKey, ChannelId, ErrCause, Family, MacAddr, PortId, PortSet, TrapGroup, VlanId};
@@ -71,7 +71,11 @@ pub(crate) enum GuardEvent {
     Full { lease: Lease },
     /// The plane has refused a binding.
     Refused { key: BindingKey, reason: PlaneError, frames: u64 },
-    /// The leases could not be written to their file, for this reason.
+    /// ND inspection has dropped a message.
+    NdDropped { neighbour: Neighbour, reason: NdDrop, kind: &'static str, frames: u64 },
+    /// The bindings of ND inspection have changed. `changes` is the number of such changes since the last report.
+    Neighbour { change: Change, neighbour: Neighbour, changes: u64 },
+    /// The leases and neighbours could not be written to their file, for this reason.
     NotKept(String),
 }
 

@@ -17,6 +17,8 @@ constants! {
     GUARD_NO_SERVERS: u32 = 0x20;
     GUARD_HOSTS: u32 = 0x40;
     GUARD_CLOSED: u32 = 0x80;
+    GUARD_ND_TRUST: u32 = 0x100;
+    GUARD_VERIFY6: u32 = 0x200;
     GUARD_ARP: usize = 0;
     GUARD_DHCP: usize = 1;
     GUARD_RATES: usize = 2;
@@ -26,6 +28,7 @@ constants! {
     GUARD_VLAN_DST_MAC: u8 = 0x08;
     GUARD_VLAN_IP: u8 = 0x10;
     GUARD_VLAN_ZEROS: u8 = 0x20;
+    GUARD_VLAN_ND: u8 = 0x40;
     BINDINGS: usize = MAX_BINDINGS;
 }
 
@@ -36,6 +39,12 @@ structures! {
         pub tolerance_ns: u64,
         pub arrival_ns: u64,
         pub flags: u32,
+        pub pad: u32,
+    }
+    #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_binding6 = Binding6 {
+        pub address: [u8; 16],
+        pub place: u32,
         pub pad: u32,
     }
 }
@@ -65,7 +74,9 @@ pub(super) fn rows(id: PortId, port: Option<&PortState>) -> impl Iterator<Item =
 /// The settings of a port; the switch's own stack is trusted.
 fn of_port(port: &PortState) -> PortGuard {
     match port.kind {
-        PortKind::Svi(_) => PortGuard { dhcp_trust: true, arp_trust: true, ..PortGuard::default() },
+        PortKind::Svi(_) => {
+            PortGuard { dhcp_trust: true, arp_trust: true, nd_trust: true, ..PortGuard::default() }
+        }
         _ => port.stages.guard,
     }
 }
@@ -86,6 +97,8 @@ fn settings(guard: &PortGuard) -> u32 {
         (guard.no_dhcpv6_servers, GUARD_NO_SERVERS),
         (guard.lock == PortLock::Hosts, GUARD_HOSTS),
         (guard.lock == PortLock::Closed, GUARD_CLOSED),
+        (guard.nd_trust, GUARD_ND_TRUST),
+        (guard.verify_ipv6, GUARD_VERIFY6),
     ];
     bits.into_iter().filter(|(on, _)| *on).fold(0, |all, (_, bit)| all | bit)
 }

@@ -119,6 +119,11 @@ const PROGRAMS_ALONE: &[&str] = &[
     "GUARD_FORWARDS",
     "ICMPV6_ADVERTISEMENT",
     "ICMPV6_REDIRECT",
+    "IPV6_HEADER",
+    "ND_ADVERTISEMENT",
+    "ND_HOP_LIMIT",
+    "ND_ROUTER_SOLICITATION",
+    "ND_SOLICITATION",
     // traps.h, watchdog.h
     "TRAP_SHORT",
     "WATCHDOG_CLOCK",

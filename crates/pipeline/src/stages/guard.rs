@@ -1,9 +1,11 @@
 //! guard: first-hop security. DHCP snooping sends DHCP messages to the control plane, which inspects them and sends them on
 //! itself; messages of servers at ports that are not trusted are dropped here. ARP inspection and IP source guard compare
 //! the addresses of hosts with the bindings of their port (`tables::bindings`). RA guard and DHCPv6 guard drop what only
-//! routers and servers send (RFC 6105, RFC 7113, RFC 7610).
+//! routers and servers send (RFC 6105, RFC 7113, RFC 7610). ND inspection lets messages of neighbour discovery pass that a
+//! binding explains, and sends others to the control plane, which learns from them and sends them on (RFC 6620); IPv6 source
+//! guard compares the sources of packets with the same bindings.
 //!
-//! Everything but the inspection of DHCP messages is decided here, so it holds at full speed and while no daemon runs.
+//! Everything but the inspection of those messages is decided here, so it holds at full speed and while no daemon runs.
 //! Invariant: a packet whose headers cannot be read as far as a check needs them does not pass the check: a header behind
 //! too many extension headers, or in a later fragment than the first (RFC 7113, 3).
 //!
@@ -33,7 +35,7 @@ use lanyard_types::{
 };
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const ARP: u16 = 0x0806;
 const UDP: u16 = 17;
@@ -47,6 +49,14 @@ const CLIENT_V6: u16 = 546;
 /// ICMPv6: a router advertisement (RFC 4861, 4.2), a redirect (4.5).
 const ROUTER_ADVERTISEMENT: u16 = 134;
 const REDIRECT: u16 = 137;
+/// ICMPv6: a router solicitation (RFC 4861, 4.1), a neighbour solicitation (4.3), a neighbour advertisement (4.4).
+const ROUTER_SOLICITATION: u8 = 133;
+const NEIGHBOUR_SOLICITATION: u8 = 135;
+const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
+/// The length of an IPv6 header.
+const IPV6_HEADER: usize = 40;
+/// The hop limit with which hosts accept neighbour discovery (RFC 4861, 3.1).
+const HOP_LIMIT: u8 = 255;
 
 /// The rates of a port that the stage polices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,16 +115,24 @@ pub(super) fn run(
             Ok(())
         }
         key::IPV4 if vlan.dhcp => {
-            if judged.ipv4(rate).map_err(Verdict::Dropped)? {
-                let (dst, reason) = (frame.dst, TrapReason::Dhcp);
-                notes.say(Stage::Guard, || Fact::Trapped { dst, reason });
-                return Err(Verdict::Trapped(reason));
-            }
-            Ok(())
+            let traps = judged.ipv4(rate).map_err(Verdict::Dropped)?;
+            trap(traps, TrapReason::Dhcp, frame.dst, notes)
         }
-        key::IPV6 => judged.ipv6().map_err(Verdict::Dropped),
+        key::IPV6 => {
+            let traps = judged.ipv6().map_err(Verdict::Dropped)?;
+            trap(traps, TrapReason::Nd, frame.dst, notes)
+        }
         _ => Ok(()),
     }
+}
+
+/// Sends the frame to the control plane if `traps`.
+fn trap(traps: bool, reason: TrapReason, dst: MacAddr, notes: &mut Notes) -> Result<(), Verdict> {
+    if !traps {
+        return Ok(());
+    }
+    notes.say(Stage::Guard, || Fact::Trapped { dst, reason });
+    Err(Verdict::Trapped(reason))
 }
 
 /// True if the port is not open for the frame's source.
@@ -133,7 +151,9 @@ fn is_locked(tables: &Tables, arrival: &Arrival<'_>, frame: &Parsed, class: &Cla
 /// The settings of a port. The switch's own stack is trusted.
 fn of_port(port: &PortState) -> PortGuard {
     match port.kind {
-        PortKind::Svi(_) => PortGuard { dhcp_trust: true, arp_trust: true, ..PortGuard::default() },
+        PortKind::Svi(_) => {
+            PortGuard { dhcp_trust: true, arp_trust: true, nd_trust: true, ..PortGuard::default() }
+        }
         _ => port.stages.guard,
     }
 }
@@ -149,8 +169,13 @@ struct Judged<'a> {
 }
 
 impl Judged<'_> {
-    fn bound(&self, address: Ipv4Addr) -> Option<MacAddr> {
+    fn bound(&self, address: impl Into<IpAddr>) -> Option<MacAddr> {
+        let address = address.into();
         self.tables.bindings.get(&BindingKey { port: self.at, vlan: self.class.shared, address })
+    }
+    /// True if the frame's source has a binding for the address.
+    fn explains(&self, address: Ipv6Addr) -> bool {
+        self.bound(address) == Some(self.frame.src)
     }
 
     /// True if an ARP packet (RFC 826) passes inspection.
@@ -205,7 +230,105 @@ impl Judged<'_> {
         }
     }
 
-    fn ipv6(&self) -> Result<(), DropReason> {
+    /// Judges an IPv6 packet; true: it is a message of neighbour discovery for the control plane.
+    fn ipv6(&self) -> Result<bool, DropReason> {
+        self.routers_and_servers()?;
+        if !self.vlan.nd {
+            return Ok(false);
+        }
+        match self.nd()? {
+            // `learn` drops what a port receives that spanning tree does not let forward yet.
+            Some(traps) => Ok(traps && self.class.stp == StpState::Forwarding),
+            None if self.port.verify_ipv6 => self.source().map(|()| false),
+            None => Ok(false),
+        }
+    }
+
+    /// ND inspection; `None`: the packet is no message that it judges; true: the control plane is to judge it.
+    fn nd(&self) -> Result<Option<bool>, DropReason> {
+        let (trusted, hidden) = (self.port.nd_trust, Err(DropReason::NdInspection));
+        let Some(ip) = self.packet.first_chunk::<IPV6_HEADER>() else { return Ok(None) };
+        // Hosts accept no message with another hop limit.
+        if ip[0] >> 4 != 6 || ip[7] != HOP_LIMIT {
+            return Ok(None);
+        }
+        if u16::from(ip[6]) != ICMPV6 {
+            return if !trusted && self.hides_nd() { hidden } else { Ok(None) };
+        }
+        let Some(kind) = self.packet.get(IPV6_HEADER).copied() else {
+            return if trusted { Ok(None) } else { hidden };
+        };
+        // Where the options begin.
+        let options = match kind {
+            ROUTER_SOLICITATION => IPV6_HEADER + 8,
+            NEIGHBOUR_SOLICITATION | NEIGHBOUR_ADVERTISEMENT => IPV6_HEADER + 24,
+            _ => return Ok(None),
+        };
+        let to_all = kind == NEIGHBOUR_ADVERTISEMENT && ip[24] == 0xff;
+        if trusted || to_all {
+            return Ok(Some(to_all));
+        }
+        if self.packet.len() < options {
+            return hidden;
+        }
+        let address = |at: usize| {
+            let mut octets = [0; 16];
+            octets.copy_from_slice(&self.packet[at..at + 16]);
+            Ipv6Addr::from(octets)
+        };
+        let with_option =
+            match (IPV6_HEADER + usize::from(u16::from_be_bytes([ip[4], ip[5]]))).checked_sub(options) {
+                Some(0) => false,
+                Some(8) => true,
+                _ => return Ok(Some(true)),
+            };
+        if with_option {
+            let Some(option) = self.packet.get(options..options + 8) else { return hidden };
+            let link_address = if kind == NEIGHBOUR_ADVERTISEMENT { 2 } else { 1 };
+            if option[..2] != [link_address, 1] || option[2..] != self.frame.src.0 {
+                return Ok(Some(true));
+            }
+        }
+        let src = address(8);
+        Ok(Some(match kind {
+            _ if src.is_unspecified() && with_option => true,
+            ROUTER_SOLICITATION if src.is_unspecified() => false,
+            NEIGHBOUR_SOLICITATION if src.is_unspecified() => !self.explains(address(IPV6_HEADER + 8)),
+            NEIGHBOUR_ADVERTISEMENT => address(IPV6_HEADER + 8) != src || !self.explains(src),
+            _ => !self.explains(src),
+        }))
+    }
+
+    /// True for a message of neighbour discovery behind extension headers or in a fragment, which hosts do not send (RFC 6980),
+    /// and for a packet that may be one.
+    fn hides_nd(&self) -> bool {
+        let Ok(key) = self.key(key::IPV6) else { return false };
+        if key.unknown & (1 << key::PROTOCOL) != 0 {
+            return true;
+        }
+        let kind = (key.half[key::L4_SRC] >> 8) as u8;
+        key.half[key::PROTOCOL] == ICMPV6
+            && key.absent == 0
+            && (key.unknown != 0
+                || matches!(kind, ROUTER_SOLICITATION | NEIGHBOUR_SOLICITATION | NEIGHBOUR_ADVERTISEMENT))
+    }
+
+    /// IPv6 source guard. A packet without a source claims no address (RFC 6620, 3.2.3).
+    fn source(&self) -> Result<(), DropReason> {
+        let ip = self.packet.first_chunk::<IPV6_HEADER>().filter(|ip| ip[0] >> 4 == 6);
+        let src = ip.map(|ip| {
+            let mut octets = [0; 16];
+            octets.copy_from_slice(&ip[8..24]);
+            Ipv6Addr::from(octets)
+        });
+        match src {
+            Some(src) if src.is_unspecified() || self.explains(src) => Ok(()),
+            _ => Err(DropReason::SourceGuard),
+        }
+    }
+
+    /// RA guard and DHCPv6 guard.
+    fn routers_and_servers(&self) -> Result<(), DropReason> {
         let PortGuard { no_routers, no_dhcpv6_servers, .. } = self.port;
         if !no_routers && !no_dhcpv6_servers {
             return Ok(());
@@ -272,6 +395,9 @@ pub(super) const LOW: PortGuard = PortGuard {
     verify: VerifySource::Off,
     no_routers: false,
     no_dhcpv6_servers: false,
+    nd_trust: false,
+    nd_limit: PortGuard::ND_LIMIT,
+    verify_ipv6: false,
     lock: PortLock::Open,
 };
 
@@ -283,6 +409,7 @@ pub(super) fn randomise(rng: &mut Rng, plane: &mut PlaneState) {
     // A generator of its own, so that what the others get does not change.
     let mut locks = Rng::new(rng.next_u64());
     let locked = locks.percent(30);
+    let mut discovery = Rng::new(locks.next_u64());
     for port in plane.ports.values_mut().filter(|port| port.kind == PortKind::Netdev) {
         port.stages.guard = PortGuard {
             dhcp_trust: rng.percent(40),
@@ -296,6 +423,9 @@ pub(super) fn randomise(rng: &mut Rng, plane: &mut PlaneState) {
                 .unwrap_or_default(),
             no_routers: rng.percent(40),
             no_dhcpv6_servers: rng.percent(40),
+            nd_trust: discovery.percent(30),
+            nd_limit: PortGuard::ND_LIMIT,
+            verify_ipv6: discovery.percent(40),
             lock: locks
                 .pick(&[PortLock::Open, PortLock::Open, PortLock::Hosts, PortLock::Closed])
                 .filter(|_| locked)
@@ -309,13 +439,23 @@ pub(super) fn randomise(rng: &mut Rng, plane: &mut PlaneState) {
             ip: rng.percent(40),
             allow_zeros: rng.percent(50),
         };
-        vlan.guard = VlanGuard { dhcp: rng.percent(60), arp: rng.percent(60), validate };
+        vlan.guard =
+            VlanGuard { dhcp: rng.percent(60), arp: rng.percent(60), validate, nd: discovery.percent(60) };
     }
 }
 
 /// A binding of a generated state: few addresses, so that frames meet them.
 pub(crate) fn random_binding(rng: &mut Rng, port: PortId, vlan: VlanId) -> (BindingKey, MacAddr) {
-    (BindingKey { port, vlan, address: random_address(rng) }, random_mac(rng))
+    let address = if rng.percent(50) { random_address(rng).into() } else { random_ipv6_address(rng).into() };
+    (BindingKey { port, vlan, address }, random_mac(rng))
+}
+
+fn random_ipv6_address(rng: &mut Rng) -> Ipv6Addr {
+    match rng.below(8) {
+        0 => Ipv6Addr::UNSPECIFIED,
+        1 => Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1),
+        n => Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1 + (n % 2) as u16),
+    }
 }
 
 fn random_address(rng: &mut Rng) -> Ipv4Addr {
@@ -337,9 +477,10 @@ fn random_mac(rng: &mut Rng) -> MacAddr {
 pub(crate) fn random_packet(rng: &mut Rng) -> (MacAddr, MacAddr, u16, Vec<u8>) {
     let (src, mac) = (random_mac(rng), random_mac(rng));
     let dst = if rng.percent(50) { MacAddr::BROADCAST } else { random_mac(rng) };
-    let (ethertype, mut packet) = match rng.below(3) {
+    let (ethertype, mut packet) = match rng.below(5) {
         0 => (ARP, random_arp(rng, mac)),
         1 => (key::IPV4, random_ipv4(rng)),
+        2 | 3 => (key::IPV6, random_nd(rng, src)),
         _ => (key::IPV6, random_ipv6(rng)),
     };
     if rng.percent(8) {
@@ -399,5 +540,33 @@ fn random_ipv6(rng: &mut Rng) -> Vec<u8> {
     } else {
         packet.extend([rng.pick(&[134, 137, 135, 136, 133]).unwrap_or(134), 0, 0, 0, 0, 0, 0, 0]);
     }
+    packet
+}
+
+/// A message of neighbour discovery of the station `src`, or one that differs slightly.
+fn random_nd(rng: &mut Rng, src: MacAddr) -> Vec<u8> {
+    let kind = rng.pick(&[133, 135, 135, 136, 136, 134]).unwrap_or(135);
+    let (from, target) = (random_ipv6_address(rng), random_ipv6_address(rng));
+    let from = if rng.percent(50) { target } else { from };
+    let to = rng.pick(&[[0xff, 2], [0xfe, 0x80]]).unwrap_or([0xfe, 0x80]);
+    let mut message = vec![kind, 0, 0, 0, 0, 0, 0, 0];
+    if kind != ROUTER_SOLICITATION {
+        message.extend(target.octets());
+    }
+    for _ in 0..rng.pick(&[0, 0, 1, 1, 1, 2]).unwrap_or(0) {
+        let own = if kind == NEIGHBOUR_ADVERTISEMENT { 2 } else { 1 };
+        message.extend([rng.pick(&[own, own, own, 14]).unwrap_or(own), rng.pick(&[1, 1, 1, 2]).unwrap_or(1)]);
+        message.extend(if rng.percent(80) { src.0 } else { random_mac(rng).0 });
+    }
+    let length = message.len() as u16 + rng.pick(&[0, 0, 0, 0, 0, 0, 8, 1]).unwrap_or(0);
+    let mut packet = vec![rng.pick(&[0x60, 0x60, 0x60, 0x60, 0x60, 0x40]).unwrap_or(0x60), 0, 0, 0];
+    packet.extend(length.to_be_bytes());
+    packet.extend([
+        rng.pick(&[58, 58, 58, 58, 58, 58, 17]).unwrap_or(58),
+        rng.pick(&[255, 255, 255, 255, 64]).unwrap_or(255),
+    ]);
+    packet.extend(from.octets());
+    packet.extend([to[0], to[1], 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    packet.extend(message);
     packet
 }

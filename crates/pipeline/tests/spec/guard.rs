@@ -7,6 +7,7 @@ use lanyard_types::{
     ArpLimit, ArpValidation, BindingKey, MacAddr, PortGuard, PortLock, StpState, VerifySource, VlanGuard,
 };
 use lanyard_wire::Builder;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// Where a broadcast of port 1 goes in the base state.
 const FLOOD: &str = "2:- 5:- 3:8100.10.0 7:8100.10.0 4:88a8.10.0";
@@ -27,7 +28,7 @@ fn guarded(vlan_guard: VlanGuard, port_guard: PortGuard) -> Pipeline {
 }
 
 fn key(at: u16, of: u16) -> BindingKey {
-    BindingKey { port: port(at), vlan: vlan(of), address: [10, 0, 0, 1].into() }
+    BindingKey { port: port(at), vlan: vlan(of), address: IpAddr::from([10, 0, 0, 1]) }
 }
 
 fn packet(src: MacAddr, ethertype: u16, payload: &[u8]) -> Vec<u8> {
@@ -79,8 +80,9 @@ fn check(p: &mut Pipeline, at: u16, frame: &[u8], expected: &str) {
     assert_eq!(run(p, at, frame), expected, "{frame:02x?}");
 }
 
-const ARP: VlanGuard = VlanGuard { dhcp: false, arp: true, validate: NO_CHECKS };
-const DHCP: VlanGuard = VlanGuard { dhcp: true, arp: false, validate: NO_CHECKS };
+const ARP: VlanGuard = VlanGuard { dhcp: false, arp: true, validate: NO_CHECKS, nd: false };
+const DHCP: VlanGuard = VlanGuard { dhcp: true, arp: false, validate: NO_CHECKS, nd: false };
+const ND: VlanGuard = VlanGuard { dhcp: false, arp: false, validate: NO_CHECKS, nd: true };
 const NO_CHECKS: ArpValidation =
     ArpValidation { src_mac: false, dst_mac: false, ip: false, allow_zeros: false };
 
@@ -213,6 +215,167 @@ fn only_routers_advertise() {
     check(&mut p, 1, &ipv6(LINK, &[], 17, &udp(547)), FLOOD);
     check(&mut p, 1, &ipv6(LINK, &[], 6, &udp(546)), FLOOD);
     check(&mut p, 2, &ipv6(LINK, &[], 58, &icmp(134)), "1:- 5:- 3:8100.10.0 7:8100.10.0 4:88a8.10.0");
+}
+
+/// fe80::`last`; 0: the unspecified address.
+fn six(last: u16) -> Ipv6Addr {
+    if last == 0 { Ipv6Addr::UNSPECIFIED } else { Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, last) }
+}
+
+/// A pipeline in which fe80::1 belongs to host 1 at port 1.
+fn discovering(port_guard: PortGuard) -> Pipeline {
+    let mut p = pipeline(&state(ND, port_guard));
+    p.bind(BindingKey { address: six(1).into(), ..key(1, 10) }, Some(host(1))).unwrap();
+    p
+}
+
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+
+/// An IPv6 packet of the station `src` between these addresses.
+fn packet6(src: u8, [from, to]: [Ipv6Addr; 2], next: u8, hop_limit: u8, payload: &[u8]) -> Vec<u8> {
+    let mut ip = vec![0x60, 0, 0, 0, 0, payload.len() as u8, next, hop_limit];
+    ip.extend(from.octets());
+    ip.extend(to.octets());
+    ip.extend(payload);
+    packet(host(src), 0x86dd, &ip)
+}
+
+/// A message of neighbour discovery with these options: the kind of each, and the station that it names.
+fn nd(kind: u8, src: u8, from: u16, target: u16, options: &[(u8, u8)]) -> Vec<u8> {
+    let mut message = vec![kind, 0, 0, 0, 0, 0, 0, 0];
+    if kind != 133 {
+        message.extend(six(target).octets());
+    }
+    for (kind, station) in options {
+        message.extend([*kind, 1]);
+        message.extend(host(*station).0);
+    }
+    let to = if kind == 136 { six(7) } else { ALL_NODES };
+    packet6(src, [six(from), to], 58, 255, &message)
+}
+
+const ND_TRAPPED: &str = "trapped nd";
+const ND_DENIED: &str = "dropped nd_inspection";
+
+#[test]
+fn neighbour_discovery_needs_a_binding_of_its_port() {
+    let mut p = discovering(PortGuard::default());
+    for explained in [
+        nd(135, 1, 1, 7, &[]),
+        nd(135, 1, 1, 7, &[(1, 1)]),
+        // Duplicate address detection for the address that is bound.
+        nd(135, 1, 0, 1, &[]),
+        nd(136, 1, 1, 1, &[]),
+        nd(136, 1, 1, 1, &[(2, 1)]),
+        nd(133, 1, 1, 0, &[]),
+        nd(133, 1, 1, 0, &[(1, 1)]),
+        nd(133, 1, 0, 0, &[]),
+    ] {
+        check(&mut p, 1, &explained, FLOOD);
+    }
+    for unexplained in [
+        // Another address, and the right one from another station.
+        nd(135, 1, 2, 7, &[]),
+        nd(135, 9, 1, 7, &[]),
+        nd(135, 1, 0, 2, &[]),
+        nd(136, 1, 2, 2, &[]),
+        nd(136, 9, 1, 1, &[]),
+        nd(133, 1, 2, 0, &[]),
+        // An option names another station, or is not the only one, or has another kind.
+        nd(135, 1, 1, 7, &[(1, 9)]),
+        nd(135, 1, 1, 7, &[(1, 1), (1, 9)]),
+        nd(135, 1, 1, 7, &[(2, 1)]),
+        nd(136, 1, 1, 1, &[(2, 9)]),
+        nd(133, 1, 1, 0, &[(1, 9)]),
+        nd(133, 1, 0, 0, &[(1, 1)]),
+        // The source is not the address that is advertised.
+        nd(136, 1, 7, 1, &[]),
+    ] {
+        check(&mut p, 1, &unexplained, ND_TRAPPED);
+    }
+    check(&mut p, 2, &nd(135, 1, 1, 7, &[]), ND_TRAPPED);
+    assert!(
+        p.fdb().get(vlan(10), host(9)).is_none_or(|found| found.port != Some(port(1))),
+        "nothing is learned"
+    );
+    // Other messages, hosts behind the VLAN interface, and a VLAN that is not inspected.
+    check(&mut p, 1, &nd(134, 1, 2, 2, &[]), FLOOD);
+    assert!(!run(&mut p, 5, &nd(135, 9, 2, 7, &[])).contains("trapped"));
+    assert!(!run(&mut p, 6, &nd(135, 9, 2, 7, &[])).contains("trapped"));
+    let mut learning = state(ND, PortGuard::default());
+    learning.stp.insert((Default::default(), port(1)), StpState::Learning);
+    check(&mut pipeline(&learning), 1, &nd(135, 1, 2, 7, &[]), "dropped stp_learning");
+}
+
+#[test]
+fn advertisements_to_all_nodes_go_to_the_control_plane() {
+    let to_all = |from: u16| {
+        let message = [&[136, 0, 0, 0, 0, 0, 0, 0][..], &six(from).octets()].concat();
+        packet6(1, [six(from), ALL_NODES], 58, 255, &message)
+    };
+    let mut p = discovering(PortGuard::default());
+    check(&mut p, 1, &to_all(1), ND_TRAPPED);
+    let mut trusted = discovering(PortGuard { nd_trust: true, ..PortGuard::default() });
+    check(&mut trusted, 1, &to_all(2), ND_TRAPPED);
+    assert_eq!(run(&mut trusted, 5, &to_all(2)), ND_TRAPPED);
+    check(&mut trusted, 1, &nd(136, 9, 2, 2, &[(2, 7)]), FLOOD);
+    check(&mut trusted, 1, &nd(135, 9, 2, 2, &[]), FLOOD);
+}
+
+/// RFC 6980: hosts do not send neighbour discovery in fragments, and attackers do.
+#[test]
+fn hidden_neighbour_discovery_is_dropped() {
+    let solicitation = [&[135, 0, 0, 0, 0, 0, 0, 0][..], &six(7).octets()].concat();
+    let say = |chain: &[u8], hop_limit: u8| {
+        let mut payload = Vec::new();
+        for n in 0..chain.len() {
+            payload.extend([chain.get(n + 1).copied().unwrap_or(58), 0, 0, 0, 0, 0, 0, 0]);
+        }
+        payload.extend(&solicitation);
+        packet6(1, [six(1), ALL_NODES], chain.first().copied().unwrap_or(58), hop_limit, &payload)
+    };
+    let mut p = discovering(PortGuard::default());
+    for chain in [&[44][..], &[0], &[60, 43], &[60; 7]] {
+        check(&mut p, 1, &say(chain, 255), ND_DENIED);
+        // No host accepts it.
+        check(&mut p, 1, &say(chain, 64), FLOOD);
+    }
+    // The second fragment shows no type, and cannot be put together without the first.
+    let second = [&[58, 0, 0, 9, 0, 0, 0, 7][..], &solicitation].concat();
+    check(&mut p, 1, &packet6(1, [six(1), ALL_NODES], 44, 255, &second), FLOOD);
+    let echo = [&[58, 0, 0, 0, 0, 0, 0, 0, 128][..], &[0; 30]].concat();
+    check(&mut p, 1, &packet6(1, [six(1), ALL_NODES], 60, 255, &echo), FLOOD);
+    // A message that ends before its target, and one that ends before its option.
+    let cut = |len: usize, options: &[(u8, u8)]| nd(135, 1, 1, 7, options)[..len].to_vec();
+    check(&mut p, 1, &cut(14 + 40 + 23, &[]), ND_DENIED);
+    check(&mut p, 1, &cut(14 + 40 + 31, &[(1, 1)]), ND_DENIED);
+    check(&mut p, 1, &cut(14 + 40, &[]), ND_DENIED);
+    let mut trusted = discovering(PortGuard { nd_trust: true, ..PortGuard::default() });
+    check(&mut trusted, 1, &say(&[44], 255), FLOOD);
+}
+
+#[test]
+fn ipv6_sources_need_a_binding() {
+    const DENIED: &str = "dropped source_guard";
+    let guard = PortGuard { verify_ipv6: true, ..PortGuard::default() };
+    let say = |src: u8, from: u16| packet6(src, [six(from), ALL_NODES], 17, 64, &[0; 20]);
+    let mut p = discovering(guard);
+    check(&mut p, 1, &say(1, 1), FLOOD);
+    check(&mut p, 1, &say(1, 2), DENIED);
+    check(&mut p, 1, &say(9, 1), DENIED);
+    // A report of MLD before the host has an address.
+    check(&mut p, 1, &say(1, 0), FLOOD);
+    check(&mut p, 1, &packet(host(1), 0x86dd, &[0x40; 60]), DENIED);
+    check(&mut p, 1, &nd(134, 1, 2, 2, &[]), DENIED);
+    check(&mut p, 1, &nd(135, 1, 2, 7, &[]), ND_TRAPPED);
+    check(&mut p, 1, &nd(135, 1, 0, 1, &[]), FLOOD);
+    check(&mut p, 1, &ipv4(9, 9, 17, [5, 6], 0), FLOOD);
+    let mut trusted = discovering(PortGuard { nd_trust: true, ..guard });
+    check(&mut trusted, 1, &nd(135, 9, 2, 7, &[]), FLOOD);
+    check(&mut trusted, 1, &say(1, 2), DENIED);
+    // Without ND inspection in the VLAN nothing is verified.
+    let mut p = guarded(DHCP, guard);
+    check(&mut p, 1, &say(1, 2), FLOOD);
 }
 
 #[test]

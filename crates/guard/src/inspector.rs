@@ -1,0 +1,531 @@
+//! [`Inspector`]: ND inspection in all VLANs, by the rule of first come, first served (FCFS SAVI, RFC 6620, 3.2.3).
+//!
+//! The first host that claims an address at a port that is not trusted gets a binding, unless the address is in use behind a
+//! trusted port. Another host gets it only if its owner, asked by duplicate address detection, does not answer.
+//!
+//! It differs from the RFC in two points. A host is a port and a MAC address, because the plane forwards by both. The data of
+//! the owner does not come here, so the owner ends a test only by a message of neighbour discovery.
+
+use crate::bound::Bound;
+use crate::config::NdConfig;
+use crate::discovery::{Kind, Message, solicitation};
+use crate::neighbour::{Change, How, Key, NdCounters, NdDrop, Neighbour, Owner, State};
+use crate::snooper::Action;
+use lanyard_types::{Binding, BindingKey, MAX_BINDINGS, MacAddr, PortId, PortSet, VlanId};
+use lanyard_wire::Frame;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{IpAddr, Ipv6Addr};
+
+/// The most messages that wait for the end of a test, one for each address.
+pub const MAX_WAITING: usize = 1024;
+/// How long an answer is waited for (TENT_LT), in milliseconds.
+pub(crate) const TEST_MS: u64 = 500;
+/// The time between the two solicitations of a test (T_WAIT), in milliseconds.
+pub(crate) const RETRY_MS: u64 = 250;
+/// How long a binding is valid without a message of its owner (DEFAULT_LT), in milliseconds. Then the owner is asked.
+pub(crate) const LIFETIME_MS: u64 = 300_000;
+
+#[derive(Debug)]
+struct Entry {
+    owner: Owner,
+    state: State,
+    /// The host that claims the address, while the owner is asked because of it.
+    claimant: Option<Owner>,
+    /// When the state ends.
+    ends_ms: u64,
+    /// When the second solicitation of a test is sent.
+    retry_ms: Option<u64>,
+    /// The owner's message that is sent on when the binding becomes valid.
+    waiting: Option<Vec<u8>>,
+}
+
+impl Entry {
+    fn due_ms(&self) -> u64 {
+        self.retry_ms.map_or(self.ends_ms, |at_ms| at_ms.min(self.ends_ms))
+    }
+}
+
+/// ND inspection. See the crate's documentation for the contract.
+#[derive(Debug, Default)]
+pub struct Inspector {
+    config: NdConfig,
+    entries: BTreeMap<Key, Entry>,
+    /// When each entry is due.
+    timers: BTreeSet<(u64, Key)>,
+    /// The entries of each port.
+    counts: BTreeMap<PortId, u32>,
+    waiting: usize,
+    bound: Bound,
+    counters: NdCounters,
+    actions: VecDeque<Action>,
+    /// Raised with each change of the bindings.
+    version: u64,
+}
+
+/// What becomes of a message.
+enum Fate {
+    /// It goes on by these ports.
+    Sent(PortSet),
+    /// It waits for the end of a test.
+    Waits,
+}
+
+impl Inspector {
+    /// Takes a configuration. Bindings of VLANs that are no longer inspected, and of ports that are gone or have become
+    /// trusted, end; so do those of addresses with a static binding.
+    pub fn configure(&mut self, config: NdConfig) {
+        for ((vlan, address), owner) in self.config.statics.iter().chain(&config.statics) {
+            self.bound.touch(binding(*vlan, *address, owner.port));
+        }
+        self.config = config;
+        let gone = self.entries.iter().filter(|((vlan, address), entry)| {
+            !self.takes(*vlan, entry.owner.port) || self.config.statics.contains_key(&(*vlan, *address))
+        });
+        let gone: Vec<Key> = gone.map(|(key, _)| *key).collect();
+        gone.into_iter().for_each(|key| _ = self.remove(key, NdDrop::NoPort));
+        let lost = self.entries.iter().filter(|((vlan, _), entry)| {
+            entry.claimant.is_some_and(|claimant| !self.takes(*vlan, claimant.port))
+        });
+        // The test goes on: it then ends the binding of an owner that does not answer.
+        let lost: Vec<Key> = lost.map(|(key, _)| *key).collect();
+        for key in lost {
+            self.change(key, |entry| (entry.claimant, entry.state) = (None, State::TestingTrusted));
+        }
+        self.bound.touch_held();
+        self.tell();
+    }
+
+    /// Takes over what an earlier run knew: the bindings, and those that the plane holds. Their owners are asked one after the
+    /// other, the first of them after half a lifetime.
+    pub fn restore(&mut self, now: u64, neighbours: &[Neighbour], held: &[Binding]) {
+        let each_ms = LIFETIME_MS / 2 / (neighbours.len() as u64).max(1);
+        for (n, kept) in neighbours.iter().enumerate() {
+            let (key, owner) = ((kept.vlan, kept.address), kept.owner);
+            let free = !self.entries.contains_key(&key) && !self.config.statics.contains_key(&key);
+            if free && self.takes(kept.vlan, owner.port) && self.room(owner.port).is_ok() {
+                let ends_ms = now + LIFETIME_MS / 2 + n as u64 * each_ms;
+                self.insert(key, owner, State::Valid, ends_ms);
+            }
+        }
+        self.bound.adopt(held.iter().copied().filter(|(key, _)| key.address.is_ipv6()));
+        for ((vlan, address), owner) in &self.config.statics {
+            self.bound.touch(binding(*vlan, *address, owner.port));
+        }
+        self.tell();
+    }
+
+    /// Every binding and every claim, with the milliseconds until its state ends.
+    pub fn neighbours(&self) -> impl Iterator<Item = (Neighbour, State, u64)> + '_ {
+        self.entries.iter().map(|(key, entry)| (neighbour(*key, entry.owner), entry.state, entry.ends_ms))
+    }
+    /// The statistics.
+    #[must_use]
+    pub const fn counters(&self) -> &NdCounters {
+        &self.counters
+    }
+    /// Messages that wait for the end of a test.
+    #[must_use]
+    pub const fn waiting(&self) -> usize {
+        self.waiting
+    }
+    /// The addresses that are learned, or claimed, at a port.
+    #[must_use]
+    pub fn count(&self, port: PortId) -> u32 {
+        self.counts.get(&port).copied().unwrap_or(0)
+    }
+    /// A number that differs when the bindings have changed.
+    #[must_use]
+    pub const fn version(&self) -> u64 {
+        self.version
+    }
+    /// Ends learned bindings: all of them, or those that `wanted` chooses (`clear ipv6 neighbors binding`).
+    pub fn clear(&mut self, wanted: impl Fn(&Neighbour) -> bool) {
+        let chosen = self.entries.iter().filter(|(key, entry)| wanted(&neighbour(**key, entry.owner)));
+        let chosen: Vec<Key> = chosen.map(|(key, _)| *key).collect();
+        chosen.into_iter().for_each(|key| _ = self.remove(key, NdDrop::NoPort));
+        self.tell();
+    }
+    /// Sets the statistics to zero.
+    pub fn clear_counters(&mut self) {
+        self.counters = NdCounters::default();
+    }
+
+    /// The next action.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+    /// When [`Inspector::handle_timer`] is to be called.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<u64> {
+        self.timers.first().map(|(at_ms, _)| *at_ms)
+    }
+    /// Continues the tests, and ends states whose time has come.
+    pub fn handle_timer(&mut self, now: u64) {
+        while let Some((_, key)) = self.timers.first().copied().filter(|(at_ms, _)| *at_ms <= now) {
+            let Some(entry) = self.entries.get(&key) else { break };
+            if entry.ends_ms <= now {
+                self.end_state(now, key);
+            } else {
+                self.change(key, |entry| entry.retry_ms = None);
+                self.ask(key);
+            }
+        }
+        self.tell();
+    }
+
+    /// Handles a frame without a tag that the plane has trapped at `port`, in `vlan`.
+    pub fn handle_frame(&mut self, now: u64, vlan: VlanId, port: PortId, frame: &[u8]) {
+        let Some(message) = Message::read(frame) else {
+            let mac = Frame::new(frame).map(|view| view.src()).unwrap_or_default();
+            let neighbour = Neighbour { vlan, address: Ipv6Addr::UNSPECIFIED, owner: Owner { port, mac } };
+            return self.drop(neighbour, NdDrop::Malformed, "NDP");
+        };
+        let fate = self.judge(now, vlan, port, &message, frame);
+        match fate {
+            Ok(Fate::Sent(mut ports)) => {
+                // Another host behind the same port has heard it.
+                ports.remove(port);
+                self.send(vlan, Some(port), ports, frame.to_vec());
+            }
+            Ok(Fate::Waits) => {}
+            Err(reason) => {
+                let owner = Owner { port, mac: message.mac };
+                self.drop(Neighbour { vlan, address: claimed(&message), owner }, reason, message.kind.name());
+            }
+        }
+        self.tell();
+    }
+
+    /// The plane has dropped an IPv6 packet from `address`, because it has no binding. The host claims the address by it.
+    pub fn handle_data(&mut self, now: u64, vlan: VlanId, port: PortId, mac: MacAddr, address: Ipv6Addr) {
+        if self.takes(vlan, port) && is_host(address) && !self.config.statics.contains_key(&(vlan, address)) {
+            // The packet itself has been counted by the plane.
+            let _ = self.claim(now, (vlan, address), Owner { port, mac }, How::Data, &[]);
+            self.tell();
+        }
+    }
+
+    fn judge(
+        &mut self,
+        now: u64,
+        vlan: VlanId,
+        port: PortId,
+        message: &Message,
+        frame: &[u8],
+    ) -> Result<Fate, NdDrop> {
+        let member = self.config.vlans.get(&vlan).is_some_and(|ports| ports.contains(port));
+        if !member {
+            return Err(NdDrop::NoPort);
+        }
+        if self.trusts(port) {
+            if message.kind == Kind::Advertisement {
+                self.hear((vlan, message.target), now);
+            }
+            return Ok(Fate::Sent(self.flood(vlan, port)));
+        }
+        if message.link_address.is_some_and(|mac| mac != message.mac) {
+            return Err(NdDrop::LinkAddress);
+        }
+        let (key, by) = ((vlan, claimed(message)), Owner { port, mac: message.mac });
+        if message.kind == Kind::RouterSolicitation && message.src.is_unspecified() {
+            return Ok(Fate::Sent(self.flood(vlan, port)));
+        }
+        if !is_host(key.1) {
+            return Err(NdDrop::Malformed);
+        }
+        // An advertisement may come from another address of its sender.
+        if message.kind == Kind::Advertisement
+            && message.src != message.target
+            && self.owner(&(vlan, message.src)) != Some(by)
+        {
+            return Err(NdDrop::NotOwner);
+        }
+        if let Some(owner) = self.config.statics.get(&key) {
+            return if *owner == by { Ok(Fate::Sent(self.flood(vlan, port))) } else { Err(NdDrop::NotOwner) };
+        }
+        let how = match message.kind {
+            Kind::Solicitation if message.src.is_unspecified() => How::Detection,
+            Kind::Advertisement if message.dst.is_multicast() => How::Defence,
+            _ => How::Other,
+        };
+        self.claim(now, key, by, how, frame)
+    }
+
+    /// An advertisement of a host behind a trusted port.
+    fn hear(&mut self, key: Key, now: u64) {
+        match self.entries.get(&key).map(|entry| entry.state) {
+            Some(State::Tentative) => _ = self.remove(key, NdDrop::Duplicate),
+            Some(State::Valid) => self.test(now, key, State::TestingTrusted, None, true),
+            _ => {}
+        }
+    }
+
+    /// A host at a port that is not trusted claims an address, by a message or by a packet of its own.
+    fn claim(&mut self, now: u64, key: Key, by: Owner, how: How, frame: &[u8]) -> Result<Fate, NdDrop> {
+        let Some(entry) = self.entries.get(&key) else { return self.begin(now, key, by, how, frame) };
+        let (state, owner, claimant) = (entry.state, entry.owner, entry.claimant);
+        let detects = how == How::Detection;
+        if by == owner {
+            return self.own(now, key, how, frame);
+        }
+        match state {
+            State::Valid | State::TestingTrusted => {
+                // A claimant at the owner's port takes no further place.
+                if by.port != owner.port {
+                    self.limit(by.port)?;
+                }
+                self.test(now, key, State::TestingClaim, Some(by), !detects);
+            }
+            State::TestingBoth if claimant == Some(by) && !detects => {
+                self.hand_over(now, key)?;
+                return Ok(Fate::Sent(self.flood(key.0, by.port)));
+            }
+            State::TestingClaim | State::TestingBoth if claimant == Some(by) => {}
+            _ => return Err(NdDrop::NotOwner),
+        }
+        // The owner defends its address against the message itself.
+        if detects { Ok(Fate::Sent([owner.port].into_iter().collect())) } else { Err(NdDrop::NotOwner) }
+    }
+
+    /// The first claim of an address.
+    fn begin(&mut self, now: u64, key: Key, by: Owner, how: How, frame: &[u8]) -> Result<Fate, NdDrop> {
+        self.room(by.port)?;
+        self.insert(key, by, State::Tentative, now + TEST_MS);
+        if how == How::Detection {
+            return Ok(Fate::Sent(self.trusted(key.0, by.port)));
+        }
+        self.change(key, |entry| entry.retry_ms = Some(now + RETRY_MS));
+        self.ask(key);
+        self.wait(key, frame)
+    }
+
+    /// A message of the owner of an address.
+    fn own(&mut self, now: u64, key: Key, how: How, frame: &[u8]) -> Result<Fate, NdDrop> {
+        let Some(entry) = self.entries.get(&key) else { return Err(NdDrop::NotOwner) };
+        let (state, owner, claimant) = (entry.state, entry.owner, entry.claimant);
+        let trusted = self.trusted(key.0, owner.port);
+        let claimant: PortSet = claimant.into_iter().map(|claimant| claimant.port).collect();
+        let ports = match (state, how) {
+            (State::Tentative, How::Detection) => return Ok(Fate::Sent(trusted)),
+            (State::Tentative, _) => return self.wait(key, frame),
+            (State::TestingClaim | State::TestingBoth, How::Detection) => {
+                self.change(key, |entry| {
+                    (entry.state, entry.ends_ms, entry.retry_ms) = (State::TestingBoth, now + TEST_MS, None);
+                });
+                return Ok(Fate::Sent(claimant));
+            }
+            (_, How::Detection) => trusted,
+            // The answer to the question of the switch.
+            (State::TestingTrusted, How::Defence) => trusted,
+            (State::TestingClaim | State::TestingBoth, How::Defence) => trusted.union(&claimant),
+            _ => self.flood(key.0, owner.port),
+        };
+        self.change(key, |entry| {
+            (entry.state, entry.claimant, entry.ends_ms, entry.retry_ms) =
+                (State::Valid, None, now + LIFETIME_MS, None);
+        });
+        Ok(Fate::Sent(ports))
+    }
+
+    /// Asks the owner whether it still has the address. `asks`: the switch does so; otherwise the claimant's own message is
+    /// sent to it.
+    fn test(&mut self, now: u64, key: Key, state: State, claimant: Option<Owner>, asks: bool) {
+        self.change(key, |entry| {
+            (entry.state, entry.claimant) = (state, claimant);
+            (entry.ends_ms, entry.retry_ms) = (now + TEST_MS, asks.then_some(now + RETRY_MS));
+        });
+        if asks {
+            self.ask(key);
+        }
+    }
+
+    fn end_state(&mut self, now: u64, key: Key) {
+        let Some(entry) = self.entries.get_mut(&key) else { return };
+        // Only a claim has a message that waits.
+        let (owner, state, waiting) = (entry.owner, entry.state, entry.waiting.take());
+        match state {
+            State::Tentative => {
+                self.change(key, |entry| {
+                    (entry.state, entry.ends_ms, entry.retry_ms) = (State::Valid, now + LIFETIME_MS, None);
+                });
+                self.note(Change::Created, key, owner);
+                if let Some(frame) = waiting {
+                    self.waiting -= 1;
+                    let ports = self.flood(key.0, owner.port);
+                    self.send(key.0, Some(owner.port), ports, frame);
+                }
+            }
+            State::Valid => self.test(now, key, State::TestingTrusted, None, true),
+            State::TestingClaim if self.hand_over(now, key).is_ok() => {}
+            State::TestingTrusted | State::TestingClaim | State::TestingBoth => {
+                self.remove(key, NdDrop::NoPort);
+                self.note(Change::Deleted, key, owner);
+            }
+        }
+    }
+
+    /// The claimant becomes the owner.
+    fn hand_over(&mut self, now: u64, key: Key) -> Result<(), NdDrop> {
+        let Some(entry) = self.entries.get(&key) else { return Err(NdDrop::NotOwner) };
+        let (old, Some(new)) = (entry.owner, entry.claimant) else { return Err(NdDrop::NotOwner) };
+        if new.port != old.port {
+            self.limit(new.port)?;
+        }
+        self.remove(key, NdDrop::NoPort);
+        self.insert(key, new, State::Valid, now + LIFETIME_MS);
+        self.note(Change::Changed, key, new);
+        Ok(())
+    }
+
+    /// Sends a question for duplicate address detection: in the name of a host that claims an address to the trusted ports, in
+    /// a test to the owner.
+    fn ask(&mut self, key: Key) {
+        let Some(entry) = self.entries.get(&key) else { return };
+        let (tentative, port) = (entry.state == State::Tentative, entry.owner.port);
+        let ports = if tentative { self.trusted(key.0, port) } else { [port].into_iter().collect() };
+        if ports.is_empty() {
+            return;
+        }
+        self.counters.probes += 1;
+        let frame = solicitation(self.config.mac, key.1);
+        self.actions.push_back(Action::Send { vlan: key.0, from: None, ports: Box::new(ports), frame });
+    }
+
+    /// Keeps a message until the binding of its sender becomes valid.
+    fn wait(&mut self, key: Key, frame: &[u8]) -> Result<Fate, NdDrop> {
+        let full = self.waiting >= MAX_WAITING;
+        match self.entries.get_mut(&key) {
+            Some(entry) if entry.waiting.is_none() && !full && !frame.is_empty() => {
+                entry.waiting = Some(frame.to_vec());
+                self.waiting += 1;
+                Ok(Fate::Waits)
+            }
+            _ => Err(NdDrop::Tentative),
+        }
+    }
+
+    /// True if bindings are learned at the port, in the VLAN.
+    fn takes(&self, vlan: VlanId, port: PortId) -> bool {
+        let member = self.config.vlans.get(&vlan).is_some_and(|ports| ports.contains(port));
+        member && self.config.ports.get(&port).is_some_and(|port| !port.trusted)
+    }
+    fn trusts(&self, port: PortId) -> bool {
+        self.config.ports.get(&port).is_some_and(|port| port.trusted)
+    }
+    /// The other ports of a VLAN. The hosts of a private VLAN reach the trusted ports only.
+    fn flood(&self, vlan: VlanId, without: PortId) -> PortSet {
+        if self.config.ports.get(&without).is_some_and(|port| port.private) {
+            return self.trusted(vlan, without);
+        }
+        let members = self.config.vlans.get(&vlan);
+        members.into_iter().flat_map(|ports| ports.iter()).filter(|port| *port != without).collect()
+    }
+    /// The trusted ports of a VLAN, without one.
+    fn trusted(&self, vlan: VlanId, without: PortId) -> PortSet {
+        let members = self.config.vlans.get(&vlan).into_iter().flat_map(|ports| ports.iter());
+        members.filter(|port| *port != without && self.trusts(*port)).collect()
+    }
+    /// An error if no further address has room.
+    fn room(&self, port: PortId) -> Result<(), NdDrop> {
+        if self.entries.len() + self.config.statics.len() >= MAX_BINDINGS {
+            return Err(NdDrop::Full);
+        }
+        self.limit(port)
+    }
+    /// An error if the port has as many addresses as it may have.
+    fn limit(&self, port: PortId) -> Result<(), NdDrop> {
+        let limit = self.config.ports.get(&port).map_or(0, |port| port.limit);
+        if self.count(port) < limit { Ok(()) } else { Err(NdDrop::Limit) }
+    }
+    /// The host that has an address.
+    fn owner(&self, key: &Key) -> Option<Owner> {
+        let learned = || self.entries.get(key).filter(|entry| entry.state != State::Tentative);
+        self.config.statics.get(key).copied().or_else(|| Some(learned()?.owner))
+    }
+
+    fn insert(&mut self, key: Key, owner: Owner, state: State, ends_ms: u64) {
+        let entry = Entry { owner, state, claimant: None, ends_ms, retry_ms: None, waiting: None };
+        self.timers.insert((entry.due_ms(), key));
+        self.entries.insert(key, entry);
+        *self.counts.entry(owner.port).or_default() += 1;
+        self.touch(key, owner.port);
+    }
+    /// Removes an entry. A message that waits is dropped for `reason`.
+    fn remove(&mut self, key: Key, reason: NdDrop) -> Option<Entry> {
+        let mut entry = self.entries.remove(&key)?;
+        self.timers.remove(&(entry.due_ms(), key));
+        if let Some(count) = self.counts.get_mut(&entry.owner.port) {
+            *count -= 1;
+        }
+        self.counts.retain(|_, count| *count > 0);
+        self.touch(key, entry.owner.port);
+        if entry.waiting.take().is_some() {
+            self.waiting -= 1;
+            self.drop(neighbour(key, entry.owner), reason, "NDP");
+        }
+        Some(entry)
+    }
+    fn change(&mut self, key: Key, with: impl FnOnce(&mut Entry)) {
+        let Some(entry) = self.entries.get_mut(&key) else { return };
+        let (before, port) = (entry.due_ms(), entry.owner.port);
+        with(entry);
+        let after = entry.due_ms();
+        self.timers.remove(&(before, key));
+        self.timers.insert((after, key));
+        self.touch(key, port);
+    }
+    fn touch(&mut self, (vlan, address): Key, port: PortId) {
+        self.bound.touch(binding(vlan, address, port));
+    }
+
+    fn send(&mut self, vlan: VlanId, from: Option<PortId>, ports: PortSet, frame: Vec<u8>) {
+        self.counters.forwarded += 1;
+        self.actions.push_back(Action::Send { vlan, from, ports: Box::new(ports), frame });
+    }
+    fn drop(&mut self, neighbour: Neighbour, reason: NdDrop, kind: &'static str) {
+        self.counters.dropped[reason as usize] += 1;
+        self.actions.push_back(Action::NdDropped { neighbour, reason, kind });
+    }
+    fn note(&mut self, change: Change, key: Key, owner: Owner) {
+        self.actions.push_back(Action::Neighbour(change, neighbour(key, owner)));
+    }
+
+    /// Tells the plane which bindings have changed.
+    fn tell(&mut self) {
+        let (entries, statics) = (&self.entries, &self.config.statics);
+        let changes = self.bound.changes(|key| {
+            let IpAddr::V6(address) = key.address else { return None };
+            let at = (key.vlan, address);
+            let learned = || entries.get(&at).filter(|entry| entry.state != State::Tentative);
+            let owner = statics.get(&at).copied().or_else(|| Some(learned()?.owner));
+            owner.filter(|owner| owner.port == key.port).map(|owner| owner.mac)
+        });
+        self.version += changes.len() as u64;
+        self.actions.extend(changes.into_iter().map(|(key, mac)| Action::Bind(key, mac)));
+    }
+}
+
+/// The address that the sender of a message claims.
+fn claimed(message: &Message) -> Ipv6Addr {
+    match message.kind {
+        Kind::Solicitation if !message.src.is_unspecified() => message.src,
+        _ => message.target,
+    }
+}
+
+/// True for an address that a host may have.
+const fn is_host(address: Ipv6Addr) -> bool {
+    !address.is_unspecified() && !address.is_loopback() && !address.is_multicast()
+}
+
+const fn neighbour((vlan, address): Key, owner: Owner) -> Neighbour {
+    Neighbour { vlan, address, owner }
+}
+
+const fn binding(vlan: VlanId, address: Ipv6Addr, port: PortId) -> BindingKey {
+    BindingKey { port, vlan, address: IpAddr::V6(address) }
+}
+
+#[cfg(test)]
+#[path = "inspector_tests.rs"]
+mod tests;
