@@ -10,7 +10,7 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 35
+#define LY_ABI 36
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
@@ -40,7 +40,14 @@ enum ly_form { LY_UNTAGGED = 0, LY_DOT1Q = 1, LY_DOT1AD = 2, LY_FORMS = 4 };
 /* The slots of the journal for bytes: the forms above, received frames copied for monitor sessions as they arrived, and the same
  * without their tag, and the head of a frame that is sampled. From LY_JOURNAL_OWN on: copies that an output policy has marked, one
  * in each slot; those beyond the last slot are not kept. */
-enum { LY_MIRRORED = 4, LY_MIRRORED_BARE = 5, LY_SAMPLED = 6, LY_JOURNAL_OWN = 16, LY_JOURNAL_FORMS = 64 };
+enum {
+	LY_MIRRORED = 4,
+	LY_MIRRORED_BARE = 5,
+	LY_SAMPLED = 6,
+	LY_MIRRORED_NAMED = 7, /* as they arrived, behind a tag with their VLAN */
+	LY_JOURNAL_OWN = 16,
+	LY_JOURNAL_FORMS = 64
+};
 #define LY_MIRRORED_REMOTE 0x08 /* of a slot: with the tag of an RSPAN VLAN instead */
 #define LY_MIRRORED_SENT 0x80 /* ly_journal.egress_form: what a monitor session copies of a frame that is sent */
 

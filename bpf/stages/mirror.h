@@ -18,6 +18,7 @@ enum { DROP_MIRROR_DESTINATION = 44 };
 #define LY_MIRROR_TX 0x02
 #define LY_MIRROR_KEEP_TAG 0x04
 #define LY_MIRROR_ALL 0x08 /* frames of every VLAN, and of none */
+#define LY_MIRROR_NAME_VLAN 0x10 /* ERSPAN: before their own tag they have another one, with the frame's VLAN or 0 */
 
 struct ly_mirror {
 	__u16 to; /* the port that sends the copies */
@@ -29,8 +30,12 @@ _Static_assert(sizeof(struct ly_mirror) == 8 + LY_VLANS / 8, "ly_mirror");
 TABLE(mirror, struct ly_mirror, LY_MIRRORS * LY_PORTS, BPF_F_MMAPABLE);
 
 /* The slot of the journal for a copy. */
-static __always_inline __u8 mirror_slot(__u32 direction, __u32 form, bool strip)
+static __always_inline __u8 mirror_slot(__u32 direction, __u32 form, bool strip, bool name_vlan)
 {
+	if (name_vlan && direction == LY_MIRROR_RX)
+		return LY_MIRRORED_NAMED;
+	if (name_vlan) /* frames that are sent without a tag, in either form, share the other slots with RSPAN */
+		return (form == LY_UNTAGGED || form == LY_RESTORED ? 0x06 | (form & 1) : form) | LY_MIRRORED_REMOTE | LY_MIRRORED_SENT;
 	if (direction == LY_MIRROR_RX)
 		return strip ? LY_MIRRORED_BARE : LY_MIRRORED;
 	return (strip ? LY_UNTAGGED : form) | LY_MIRRORED_SENT;
@@ -51,14 +56,15 @@ static __always_inline void mirror_send(struct __sk_buff *skb, __u32 id, __u32 b
 		count_tx_dropped(id);
 }
 
-/* Sends a copy with the tag of an RSPAN VLAN. Returns < 0 when the tag could not be removed again. */
-__noinline int mirror_remote(struct __sk_buff *skb, __u32 id, __u32 bare_len, __u32 vlan, __u32 slot)
+/* Sends a copy with one more tag: of an RSPAN VLAN, or of the frame's VLAN. Returns < 0 when the tag could not be removed
+ * again. */
+__noinline int mirror_tagged(struct __sk_buff *skb, __u32 id, __u32 len, __u32 vlan, __u32 slot)
 {
-	if (bpf_skb_vlan_push(skb, bpf_htons(0x8100), vlan)) {
+	if (bpf_skb_vlan_push(skb, bpf_htons(0x8100), vlan & VID_MASK)) {
 		count_tx_dropped(id);
 		return 0;
 	}
-	mirror_send(skb, id, bare_len, 4, slot | LY_MIRRORED_REMOTE);
+	mirror_send(skb, id, len, 4, slot);
 	return bpf_skb_vlan_pop(skb);
 }
 
@@ -82,16 +88,20 @@ __noinline int tc_mirror(struct __sk_buff *skb, __u32 port, __u32 direction, __u
 		__u32 remote = m->remote;
 		if (remote && (port_vlan(id, remote) & member) != member)
 			continue;
-		bool strip = tagged && (remote || !(m->how & LY_MIRROR_KEEP_TAG));
+		bool name_vlan = m->how & LY_MIRROR_NAME_VLAN;
+		bool strip = tagged && !name_vlan && (remote || !(m->how & LY_MIRROR_KEEP_TAG));
 		struct ly_port *to = ROW(ports, id);
 		if (!(to->flags & LY_PORT_ENABLED) || !egress_fits(bare_len, skb->gso_size, to) ||
 		    (strip && tc_retag(skb, form, LY_UNTAGGED, 0) < 0)) {
 			count_tx_dropped(id);
 			continue;
 		}
-		if (!remote)
-			mirror_send(skb, id, bare_len, tagged && !strip ? 4 : 0, mirror_slot(direction, form, strip));
-		else if (mirror_remote(skb, id, bare_len, remote, mirror_slot(direction, form, strip)) < 0)
+		__u32 tag_len = tagged && !strip ? 4 : 0;
+		__u8 slot = mirror_slot(direction, form, strip, name_vlan);
+		if (!remote && !name_vlan)
+			mirror_send(skb, id, bare_len, tag_len, slot);
+		else if (mirror_tagged(skb, id, bare_len + tag_len, name_vlan ? vlan % (LY_VLANS - 1) : remote,
+				       remote ? slot | LY_MIRRORED_REMOTE : slot) < 0)
 			return -1;
 		if (strip && tc_retag(skb, LY_UNTAGGED, form, tag & 0xffff) < 0)
 			return -1;

@@ -18,6 +18,7 @@ mod control_plane;
 mod dhcp;
 mod discovery;
 mod dot1x;
+mod erspan;
 mod etherchannel;
 mod fdb;
 mod figures;

@@ -434,6 +434,8 @@ pub trait Services {
     fn dhcp_relay(&mut self, family: Family) -> view::Relay;
     /// `show fpm ...`.
     fn fpm(&mut self) -> view::Fpm;
+    /// `show monitor`: the sending side of an ERSPAN session.
+    fn erspan(&mut self, session: u16) -> view::ErspanState;
     /// `show sflow`.
     fn sflow(&mut self) -> view::SflowView;
 }

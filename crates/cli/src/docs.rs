@@ -82,6 +82,14 @@ pub fn pages() -> Vec<Page> {
             "",
             &own(trees.tacacs_server),
         ),
+        page("erspan.md", "ERSPAN session configuration", ERSPAN, "", &own(trees.erspan_source)),
+        page(
+            "erspan-destination.md",
+            "Destination of an ERSPAN session",
+            ERSPAN_DESTINATION,
+            "",
+            &own(trees.erspan_destination),
+        ),
         page("session.md", "Configuration sessions", SESSION, "", &session),
     ];
     modes.into_iter().chain(commands::FEATURES.iter().map(feature_page)).collect()
@@ -99,6 +107,10 @@ const RADIUS_SERVER: &str = "Prompt `HOSTNAME(config-radius-server)#`; entered b
     [access-control.md](../access-control.md) describes access control of ports.";
 const TACACS_SERVER: &str = "Prompt `HOSTNAME(config-server-tacacs)#`; entered by `tacacs server NAME`. \
     [access.md](../access.md) describes logins.";
+const ERSPAN: &str = "Prompt `HOSTNAME(config-mon-erspan-src)#`; entered by `monitor session N type erspan-source`. \
+    [edge.md](../edge.md) describes monitor sessions.";
+const ERSPAN_DESTINATION: &str = "Prompt `HOSTNAME(config-mon-erspan-src-dst)#`; entered by `destination` in an ERSPAN session. \
+    [edge.md](../edge.md) describes monitor sessions.";
 const SHOW: &str = "Every command here takes `| json`, `| include RE`, `| exclude RE`, `| begin RE`, `| section RE` \
     and `| count [RE]`. [json.md](json.md) describes the JSON. \
     Some features have a page of their own, which is named after their command.";

@@ -62,6 +62,10 @@ pub enum ConfigMode {
     RadiusServer(String),
     /// `tacacs server`, by name.
     TacacsServer(String),
+    /// `monitor session N type erspan-source`, by number.
+    ErspanSource(u16),
+    /// `destination` in an ERSPAN source session.
+    ErspanDestination(u16),
 }
 
 /// A session's mode.
@@ -111,6 +115,8 @@ impl ConfigMode {
             Self::SshKeys(Some(_)) => "-ssh-pubkey-user",
             Self::RadiusServer(_) => "-radius-server",
             Self::TacacsServer(_) => "-server-tacacs",
+            Self::ErspanSource(_) => "-mon-erspan-src",
+            Self::ErspanDestination(_) => "-mon-erspan-src-dst",
         }
     }
     /// The mode to which `exit` leads.
@@ -121,6 +127,7 @@ impl ConfigMode {
             Self::SshKeys(Some(_)) => Self::SshKeys(None),
             Self::PolicyClass(policy, _) => Self::PolicyMap(policy),
             Self::Policer(policy, class) => Self::PolicyClass(policy, class),
+            Self::ErspanDestination(number) => Self::ErspanSource(number),
             _ => Self::Global,
         }
     }
@@ -165,6 +172,9 @@ impl ConfigMode {
             Self::SshKeys(_) => Some("ip ssh pubkey-chain".into()),
             Self::RadiusServer(name) => Some(format!("radius server {name}")),
             Self::TacacsServer(name) => Some(format!("tacacs server {name}")),
+            Self::ErspanSource(number) | Self::ErspanDestination(number) => {
+                Some(format!("monitor session {number} type erspan-source"))
+            }
         }
     }
 }

@@ -286,6 +286,7 @@ const MODES: &[&str] = &[
     "ipv6 router",
     "ipv6 source-guard policy",
     "key chain",
+    "monitor session N type erspan-destination",
     "policy-map type control",
     "policy-map type inspect",
     "redundancy",
@@ -428,14 +429,19 @@ const OWN_MODES: &[&str] = &[
     "class-map",
     "policy-map",
     "class",
+    "monitor session N type erspan-source",
 ];
 
 /// The number of words of the line that belong to the command, each in full or an abbreviation of at least
-/// three letters.
+/// three letters; `N` stands for a number.
 pub(crate) fn begins(command: &str, words: &[Word<'_>]) -> Option<usize> {
     let mut count = 0;
     for keyword in command.split(' ') {
         let word = words.get(count)?.text.to_ascii_lowercase();
+        if keyword == "N" && word.bytes().all(|byte| byte.is_ascii_digit()) {
+            count += 1;
+            continue;
+        }
         if !keyword.starts_with(&word) || word.len() < keyword.len().min(3) {
             return None;
         }

@@ -40,6 +40,8 @@ fn lead(n: usize) -> (&'static str, ConfigMode) {
             "policy-map v.3\n class class-default",
             ConfigMode::PolicyClass("v.3".into(), "class-default".into()),
         ),
+        21 => ("monitor session 7 type erspan-source", ConfigMode::ErspanSource(7)),
+        22 => ("monitor session 7 type erspan-source\n destination", ConfigMode::ErspanDestination(7)),
         13 => ("spanning-tree mst configuration", ConfigMode::Mst),
         _ => ("", ConfigMode::Global),
     }
@@ -56,7 +58,7 @@ fn config() -> impl Strategy<Value = Config> {
             "vrf definition blue-2".to_owned(),
         ];
         for _ in 0..sections {
-            let (head, mode) = lead(pick(27));
+            let (head, mode) = lead(pick(29));
             lines.push(head.to_owned());
             for _ in 0..pick(12) {
                 let no = ["", "", "", "", "no ", "default "][pick(6)];

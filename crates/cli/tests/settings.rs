@@ -50,6 +50,14 @@ fn modes() -> Vec<(ConfigMode, &'static [&'static str])> {
         (ConfigMode::Line(LineRange::Console), &["line console 0", "line vty 3 9"]),
         (ConfigMode::Vrf { name: "red".into(), family: None }, &["vrf definition red"]),
         (
+            ConfigMode::ErspanSource(7),
+            &[
+                "monitor session 7 type erspan-source",
+                "monitor session 7 type erspan-source\n filter vlan 20",
+            ],
+        ),
+        (ConfigMode::ErspanDestination(7), &["monitor session 7 type erspan-source\n destination"]),
+        (
             ConfigMode::Track(1),
             &["track 1 interface eth0 line-protocol", "track 1 ip route 10.0.0.0/8 reachability"],
         ),

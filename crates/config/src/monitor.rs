@@ -1,8 +1,10 @@
-//! `monitor session ...`: the model. A session copies the frames of its sources to its destination ports (SPAN).
+//! `monitor session ...`: the model. A session copies the frames of its sources to its destination ports (SPAN), into an RSPAN
+//! VLAN, or to an IPv4 address (ERSPAN).
 
 use crate::{Config, InterfaceName};
 use lanyard_types::{VlanId, VlanSet};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 
 /// The highest number of a session.
 pub const MAX_MONITOR_SESSION: u16 = 66;
@@ -24,6 +26,77 @@ pub struct MonitorSession {
     pub destinations: BTreeSet<InterfaceName>,
     /// `destination ... encapsulation replicate`: the copies keep their tags.
     pub keep_tag: bool,
+    /// `type erspan-source`: the copies leave in packets. A session has no destination ports and no RSPAN VLANs then.
+    pub erspan: Option<ErspanSource>,
+}
+
+/// The highest identifier of an ERSPAN session: 10 bits of the header, of which IOS keeps 0.
+pub const MAX_ERSPAN_ID: u16 = 1023;
+/// The shortest and the longest packets that `mtu` allows for copies, in bytes with the IPv4 header.
+pub const ERSPAN_MTU: (u16, u16) = (176, 9000);
+
+/// `monitor session N type erspan-source`: where and how the copies are sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ErspanSource {
+    /// `no shutdown`.
+    pub enabled: bool,
+    /// `erspan-id`, 1 to [`MAX_ERSPAN_ID`].
+    pub id: Option<u16>,
+    /// `ip address`: the collector.
+    pub destination: Option<Ipv4Addr>,
+    /// `origin ip address`: the source address of the packets, an address of the switch.
+    pub origin: Option<Ipv4Addr>,
+    /// `ip ttl`, 1 to 255.
+    pub ttl: u8,
+    /// `ip dscp`, 0 to 63.
+    pub dscp: u8,
+    /// `mtu`: the longest packet in bytes, within [`ERSPAN_MTU`]; longer copies are truncated.
+    pub mtu: u16,
+}
+
+impl Default for ErspanSource {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            id: None,
+            destination: None,
+            origin: None,
+            ttl: 255,
+            dscp: 0,
+            mtu: ERSPAN_MTU.1,
+        }
+    }
+}
+
+/// The settings of an ERSPAN session that lacks none and is not shut down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ErspanTunnel {
+    /// `erspan-id`.
+    pub id: u16,
+    /// The collector.
+    pub destination: Ipv4Addr,
+    /// The source address.
+    pub origin: Ipv4Addr,
+    /// Time to live.
+    pub ttl: u8,
+    /// DSCP.
+    pub dscp: u8,
+    /// The longest packet in bytes.
+    pub mtu: u16,
+}
+
+impl ErspanSource {
+    /// What the session sends; `None` while it is shut down or lacks a setting.
+    #[must_use]
+    pub fn tunnel(&self) -> Option<ErspanTunnel> {
+        let Self {
+            enabled: true, id: Some(id), destination: Some(destination), origin: Some(origin), ..
+        } = *self
+        else {
+            return None;
+        };
+        Some(ErspanTunnel { id, destination, origin, ttl: self.ttl, dscp: self.dscp, mtu: self.mtu })
+    }
 }
 
 impl Config {
@@ -31,6 +104,13 @@ impl Config {
     #[must_use]
     pub fn is_monitor_destination(&self, name: &InterfaceName) -> bool {
         self.monitor.values().any(|session| session.destinations.contains(name))
+    }
+
+    /// The ERSPAN sessions that send copies, by number.
+    pub fn erspan_tunnels(&self) -> impl Iterator<Item = (u16, ErspanTunnel)> + '_ {
+        let tunnel =
+            |(number, session): (&u16, &MonitorSession)| Some((*number, session.erspan.as_ref()?.tunnel()?));
+        self.monitor.iter().filter_map(tunnel)
     }
 }
 

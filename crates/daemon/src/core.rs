@@ -18,6 +18,7 @@ use crate::confirm::Confirmation;
 use crate::context::{Context, Module};
 use crate::discovery::LinkDiscovery;
 use crate::err_disable::{self, ErrDisabling};
+use crate::erspan::Erspan;
 use crate::fpm::{self, Fpm};
 use crate::group_socket::GroupSocket;
 use crate::guard::Guard;
@@ -72,6 +73,7 @@ pub(crate) struct Core {
     pub(crate) storm_control: StormControl,
     pub(crate) queues: Queues,
     pub(crate) sflow: Sflow,
+    pub(crate) erspan: Erspan,
     pub(crate) port_security: PortSecurity,
     pub(crate) access_control: AccessControl,
     pub(crate) tacacs: Tacacs,
@@ -162,6 +164,7 @@ impl Core {
             storm_control: StormControl::default(),
             queues: Queues::default(),
             sflow: Sflow::default(),
+            erspan: Erspan::default(),
             resources: Resources::default(),
             readiness: Readiness::default(),
             ports: PortNotes::default(),
@@ -203,6 +206,7 @@ impl Core {
         self.storm_control.configure(&mut self.ctx);
         self.queues.configure(&mut self.ctx);
         self.sflow.configure(&mut self.ctx);
+        self.erspan.configure(&mut self.ctx);
         self.port_security.configure(&mut self.ctx);
         self.access_control.configure(&mut self.ctx);
         self.tacacs.configure(&mut self.ctx);
@@ -478,6 +482,7 @@ impl Core {
             self.control_access(outcome);
         }
         self.sflow.tick(&mut self.ctx);
+        self.erspan.tick(&mut self.ctx);
         self.queues.tick(&mut self.ctx);
         let mut over = self.storm_control.look(&mut self.ctx);
         over.extend(self.guard.look(&mut self.ctx));
@@ -534,6 +539,7 @@ impl Core {
             self.storm_control.next_ms(ctx),
             self.queues.next_ms(ctx),
             self.sflow.next_ms(ctx),
+            self.erspan.next_ms(ctx),
             self.guard.next_ms(ctx),
             self.port_security.next_ms(ctx),
             self.access_control.next_ms(ctx),

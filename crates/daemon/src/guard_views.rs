@@ -5,7 +5,7 @@ use crate::guard::port_of;
 use lanyard_cli::backend::{self, SnoopedFilter};
 use lanyard_cli::view;
 use lanyard_guard::{Counters, Drop, Lease, NdDrop, Neighbour, State};
-use lanyard_pipeline::state::PortKind;
+use lanyard_pipeline::state::{PortKind, PortState};
 use lanyard_types::{ArpLimit, DropReason, MAX_BINDINGS, PortId, Stage, VerifySource, VlanSet};
 use std::collections::BTreeMap;
 
@@ -129,7 +129,9 @@ impl Core {
     }
 
     fn guarded_ports(&mut self) -> Vec<view::GuardPort> {
-        let bridges = self.ctx.plane.state().ports.iter().filter(|(_, port)| port.kind == PortKind::Netdev);
+        // What the destination of a monitor session receives is dropped in any case.
+        let is_bridge = |port: &PortState| port.kind == PortKind::Netdev && !port.stages.mirror.destination;
+        let bridges = self.ctx.plane.state().ports.iter().filter(|(_, port)| is_bridge(port));
         let ports: Vec<_> = bridges.map(|(id, port)| (*id, port.name.clone(), port.stages.guard)).collect();
         let mut shown: Vec<view::GuardPort> = Vec::new();
         for (id, interface, guard) in ports {

@@ -34,6 +34,7 @@ mod core;
 mod discovery;
 mod discovery_views;
 mod err_disable;
+mod erspan;
 mod event_loop;
 mod faults;
 mod fdb_views;

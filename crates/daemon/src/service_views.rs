@@ -18,6 +18,9 @@ impl Services for Core {
     fn fpm(&mut self) -> view::Fpm {
         self.fpm.view(&self.ctx)
     }
+    fn erspan(&mut self, session: u16) -> view::ErspanState {
+        self.erspan.view(&mut self.ctx, session)
+    }
     fn sflow(&mut self) -> view::SflowView {
         self.sflow.view(&self.ctx)
     }

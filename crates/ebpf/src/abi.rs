@@ -58,7 +58,7 @@ pub(crate) struct Structure {
 
 constants! {
     /// LY_ABI: the layout of the maps. Pins with another number cannot be adopted.
-    ABI: u32 = 35;
+    ABI: u32 = 36;
     PORTS: usize = 1024;
     PORT_WORDS: usize = PORTS / 64;
     VLANS: usize = 4096;
@@ -91,6 +91,7 @@ constants! {
     MIRRORED: u8 = 4;
     MIRRORED_BARE: u8 = 5;
     SAMPLED: u8 = 6;
+    MIRRORED_NAMED: u8 = 7;
     MIRRORED_REMOTE: u8 = 0x08;
     MIRRORED_SENT: u8 = 0x80;
     PORT_ENABLED: u32 = 0x01;

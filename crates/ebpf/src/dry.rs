@@ -217,7 +217,7 @@ fn read_journal(
     let slots = journal.egress_form.iter().zip(&journal.egress_slot);
     for (port, (form, slot)) in journal.egress_port.iter().zip(slots).take(count) {
         let kind = match *form & !abi::MIRRORED_REMOTE {
-            abi::MIRRORED | abi::MIRRORED_BARE => EmissionKind::MirroredReceived,
+            abi::MIRRORED | abi::MIRRORED_BARE | abi::MIRRORED_NAMED => EmissionKind::MirroredReceived,
             form if form & abi::MIRRORED_SENT != 0 => EmissionKind::MirroredSent,
             _ => EmissionKind::Copy,
         };

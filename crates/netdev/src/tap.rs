@@ -2,8 +2,8 @@
 //! that are written here are received by the host.
 //!
 //! Frames are plain: whole, with checksums, tags in line, at most as long as the MTU allows, because no offload is announced.
-//! Invariant: a [`Tap`] is persistent: the netdev stays, with its addresses, when the descriptor is closed, without carrier
-//! until it is opened again.
+//! Invariant: a [`Tap`] of [`Tap::open`] is persistent: the netdev stays, with its addresses, when the descriptor is closed,
+//! without carrier until it is opened again. One of [`Tap::temporary`] ends with its descriptor.
 
 #![allow(unsafe_code)]
 
@@ -28,6 +28,19 @@ impl Tap {
     /// # Errors
     /// When the name is not valid or another kind of netdev has it, when somebody has it open, or without CAP_NET_ADMIN.
     pub fn open(name: &str) -> Result<Self> {
+        let tap = Self::temporary(name)?;
+        // SAFETY: the argument is a number.
+        if unsafe { libc::ioctl(tap.file.as_raw_fd(), libc::TUNSETPERSIST, 1) } != 0 {
+            return Err(Error::last_os_error());
+        }
+        Ok(tap)
+    }
+
+    /// As [`Tap::open`], but a netdev that this call makes is removed when the value is dropped or the process ends.
+    ///
+    /// # Errors
+    /// As [`Tap::open`].
+    pub fn temporary(name: &str) -> Result<Self> {
         if !is_valid_name(name) {
             return Err(Error::new(ErrorKind::InvalidInput, format!("{name:?} is no name of a netdev")));
         }
@@ -46,10 +59,6 @@ impl Tap {
         request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
         // SAFETY: the request lives through the call; the name in it is shorter than its field.
         if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) } != 0 {
-            return Err(Error::last_os_error());
-        }
-        // SAFETY: the argument is a number.
-        if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETPERSIST, 1) } != 0 {
             return Err(Error::last_os_error());
         }
         Ok(Self { file })

@@ -1,15 +1,19 @@
-//! Monitor sessions (SPAN, RSPAN): what `monitor session` means for the plane.
+//! Monitor sessions (SPAN, RSPAN, ERSPAN): what `monitor session` means for the plane.
 //!
 //! Invariants: a destination is in no VLAN and in no tree, and is no source. A session copies nothing while it lacks sources or
-//! destinations. A source or destination that is no port is left out until it becomes one.
+//! destinations. A source or destination that is no port is left out until it becomes one. The destination of an ERSPAN session
+//! is a port without a line of the configuration: a netdev of the daemon's, which is given to no other use.
 
+use crate::actions::{Action, LinkSettings};
+use crate::facts::{Facts, LinkFacts};
 use crate::membership::membership;
+pub use crate::names::erspan_netdev;
 use crate::ports::PortIds;
 use crate::refused::Refused;
 use lanyard_config::{
     Config, Interface, InterfaceName, MonitorDirection, MonitorSession, Role, SwitchportMode,
 };
-use lanyard_pipeline::state::{Aggregation, PlaneState, PortKind};
+use lanyard_pipeline::state::{Aggregation, Delivery, PlaneState, PortKind, PortState};
 use lanyard_types::{MirrorCopy, PortId, PortMirror, VlanId, VlanSet};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,8 +25,42 @@ pub(crate) fn destinations(config: &Config) -> impl Iterator<Item = &InterfaceNa
     config.monitor.values().flat_map(|session| &session.destinations).filter(is_port)
 }
 
+/// The longest layer-3 packet of a frame for an ERSPAN session in bytes: the most that a TAP takes.
+const ERSPAN_NETDEV_MTU: u32 = 65_521;
+
+/// The change that makes a session's netdev take copies: up, for frames of any length, and the kernel's stack sends nothing on
+/// it.
+#[must_use]
+pub fn prepare_erspan(found: &LinkFacts) -> Action {
+    let from = LinkSettings::of(found);
+    let to = LinkSettings { up: true, mtu: ERSPAN_NETDEV_MTU, host: found.host.silenced(), ..from.clone() };
+    Action::Link { name: found.name.clone(), from, to }
+}
+
+/// Adds the ports of ERSPAN sessions.
+fn add_erspan_ports(config: &Config, facts: &Facts, ids: &PortIds, state: &mut PlaneState) {
+    for (number, _) in config.erspan_tunnels() {
+        let name = erspan_netdev(number);
+        let Some(id) = ids.get(&name) else { continue };
+        let link = facts.usable(&name);
+        let mut port = PortState {
+            enabled: link.is_some_and(LinkFacts::forwards),
+            learning: false,
+            flood_unicast: false,
+            flood_multicast: false,
+            mtu: link.map_or(1500, |link| link.mtu).clamp(68, 65_535),
+            delivery: Delivery::Device,
+            ..PortState::new(&name, link.map_or(0, |link| link.ifindex))
+        };
+        (port.pvid, port.tagged, port.untagged) = (None, VlanSet::EMPTY, VlanSet::EMPTY);
+        port.stages.mirror.destination = true;
+        state.ports.insert(id, port);
+    }
+}
+
 /// Makes the ports of `state` sources and destinations.
-pub(crate) fn overlay(config: &Config, ids: &PortIds, state: &mut PlaneState) {
+pub(crate) fn overlay(config: &Config, facts: &Facts, ids: &PortIds, state: &mut PlaneState) {
+    add_erspan_ports(config, facts, ids, state);
     for name in destinations(config) {
         let Some(port) = ids.get(&name.to_string()).and_then(|id| state.ports.get_mut(&id)) else { continue };
         let sessions = config.monitor.values();
@@ -31,8 +69,8 @@ pub(crate) fn overlay(config: &Config, ids: &PortIds, state: &mut PlaneState) {
         (port.pvid, port.tagged, port.untagged) = (None, VlanSet::EMPTY, remote.into_iter().collect());
         port.stages.mirror.destination = true;
     }
-    for session in config.monitor.values() {
-        for (id, copies) in copies(config, session, ids, state) {
+    for (number, session) in &config.monitor {
+        for (id, copies) in copies(config, (*number, session), ids, state) {
             if let Some(port) = state.ports.get_mut(&id) {
                 let held = &mut port.stages.mirror.copies;
                 held.extend(copies);
@@ -45,13 +83,15 @@ pub(crate) fn overlay(config: &Config, ids: &PortIds, state: &mut PlaneState) {
 /// The copies of a session, by source.
 fn copies(
     config: &Config,
-    session: &MonitorSession,
+    (number, session): (u16, &MonitorSession),
     ids: &PortIds,
     state: &PlaneState,
 ) -> BTreeMap<PortId, Vec<MirrorCopy>> {
     let id = |name: &InterfaceName| ids.get(&name.to_string()).filter(|id| state.ports.contains_key(id));
     let remote = session.remote_destination;
+    let name_vlan = session.erspan.is_some();
     let to: Vec<PortId> = match remote {
+        None if name_vlan => id(&InterfaceName::Netdev(erspan_netdev(number))).into_iter().collect(),
         None => session.destinations.iter().filter_map(id).collect(),
         Some(vlan) => trunks(config, vlan).filter_map(id).collect(),
     };
@@ -64,6 +104,7 @@ fn copies(
             vlans: vlans.clone(),
             keep_tag,
             remote,
+            name_vlan,
         })
     };
     let mut made: BTreeMap<PortId, Vec<MirrorCopy>> = BTreeMap::new();
@@ -136,6 +177,7 @@ pub(crate) fn check(next: &Config) -> Result<(), Refused> {
             return Err(Refused::MonitorSources { session: *number });
         }
         remote(next, *number, session)?;
+        erspan(next, *number, session)?;
         for name in &session.destinations {
             if let Some(other) = seen.insert(name, *number) {
                 return Err(Refused::MonitorTwice { interface: name.to_string(), session: other });
@@ -172,8 +214,32 @@ fn remote(next: &Config, number: u16, of: &MonitorSession) -> Result<(), Refused
     Ok(())
 }
 
+/// Checks an ERSPAN session.
+fn erspan(next: &Config, number: u16, of: &MonitorSession) -> Result<(), Refused> {
+    let Some(own) = &of.erspan else { return Ok(()) };
+    let name = erspan_netdev(number);
+    let interface = next.interfaces.get(&InterfaceName::Netdev(name.clone()));
+    if interface.is_some_and(|interface| interface.role != Role::Unset) {
+        return Err(Refused::InTheWay(name));
+    }
+    // A collector tells sessions apart by these two.
+    let is_same = |(other, session): &(&u16, &MonitorSession)| {
+        **other < number
+            && session.erspan.as_ref().is_some_and(|it| (it.id, it.destination) == (own.id, own.destination))
+    };
+    match (own.id.zip(own.destination), next.monitor.iter().find(is_same)) {
+        (Some((id, destination)), Some((other, _))) => {
+            Err(Refused::ErspanId { session: number, id, destination, other: *other })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The places to which a session copies each frame.
 fn destinations_of(next: &Config, session: &MonitorSession) -> usize {
+    if let Some(erspan) = &session.erspan {
+        return usize::from(erspan.tunnel().is_some());
+    }
     session.remote_destination.map_or(session.destinations.len(), |vlan| trunks(next, vlan).count())
 }
 
@@ -211,8 +277,9 @@ const DIRECTIONS: [MonitorDirection; 3] =
 mod tests {
     use super::*;
     use crate::compile::{compile, port_names};
+    use crate::facts::HostStack;
     use crate::testing::{config as parse, facts, identity};
-    use lanyard_config::Interface;
+    use lanyard_config::{ErspanSource, Interface};
     use lanyard_types::VlanId;
 
     fn netdev(name: &str) -> InterfaceName {
@@ -234,8 +301,9 @@ mod tests {
     /// The plane state, with a line for each source: `eth1: eth9 rx tx vlans 10 keep`.
     fn state(config: &Config) -> (PlaneState, PortIds, Vec<String>) {
         let ids = PortIds::default().assign(port_names(config)).expect("few ports");
-        let mut state = compile(config, &facts("eth1, eth2, eth3, eth9"), &ids, &identity());
-        overlay(config, &ids, &mut state);
+        let facts = facts("eth1, eth2, eth3, eth9, lyerspan2 mtu 65521");
+        let mut state = compile(config, &facts, &ids, &identity());
+        overlay(config, &facts, &ids, &mut state);
         let mut lines = Vec::new();
         for port in state.ports.values() {
             for copy in &port.stages.mirror.copies {
@@ -247,7 +315,7 @@ mod tests {
                     flag(copy.received, " rx"),
                     flag(copy.sent, " tx"),
                     copy.vlans.as_ref().map_or(String::new(), |vlans| format!(" vlans {vlans}")),
-                    flag(copy.keep_tag, " keep"),
+                    flag(copy.keep_tag, " keep").to_owned() + flag(copy.name_vlan, " named"),
                 ));
             }
         }
@@ -286,6 +354,63 @@ mod tests {
             "eth3: eth9 rx tx vlans 20",
         ];
         assert_eq!(state(&config).2, want, "the destination, which was in VLAN 20, is no source");
+    }
+
+    /// Session 2, an ERSPAN session that lacks nothing.
+    fn erspan(config: &mut Config) -> &mut ErspanSource {
+        let address = |n| Some(std::net::Ipv4Addr::new(10, 0, 0, n));
+        let (id, destination, origin) = (Some(7), address(2), address(1));
+        let erspan = ErspanSource { enabled: true, id, destination, origin, ..ErspanSource::default() };
+        let session = config.monitor.entry(2).or_default();
+        session.interfaces = [(netdev("eth1"), MonitorDirection::Both)].into();
+        session.erspan.insert(erspan)
+    }
+
+    #[test]
+    fn an_erspan_session_copies_to_its_netdev_while_it_lacks_nothing() {
+        let mut config = config();
+        session(&mut config, &[("eth1", MonitorDirection::Rx)]);
+        erspan(&mut config);
+        let (state, ids, lines) = self::state(&config);
+        assert_eq!(lines, ["eth1: eth9 rx", "eth1: lyerspan2 rx tx named"]);
+        let port = &state.ports[&ids.get("lyerspan2").expect("a port")];
+        assert!(port.enabled && port.stages.mirror.destination && !port.learning && port.mtu == 65_521);
+        assert!(port.pvid.is_none() && port.untagged.is_empty() && port.tagged.is_empty());
+        assert_eq!(check(&config), Ok(()));
+        for lacking in [
+            |erspan: &mut ErspanSource| erspan.enabled = false,
+            |erspan: &mut ErspanSource| erspan.id = None,
+            |erspan: &mut ErspanSource| erspan.destination = None,
+            |erspan: &mut ErspanSource| erspan.origin = None,
+        ] {
+            lacking(erspan(&mut config));
+            let (state, ids, lines) = self::state(&config);
+            assert_eq!(lines, ["eth1: eth9 rx"]);
+            assert_eq!((ids.get("lyerspan2"), state.ports.len()), (None, 4), "no netdev");
+        }
+    }
+
+    #[test]
+    fn an_erspan_session_that_cannot_be_told_from_another_is_refused() {
+        let mut config = config();
+        let one = erspan(&mut config).clone();
+        let sessions = &mut config.monitor;
+        sessions.insert(3, MonitorSession { erspan: Some(one), ..MonitorSession::default() });
+        let refused = check(&config).expect_err("the same").to_string();
+        assert!(refused.contains("monitor session 2") && refused.contains("erspan-id 7"), "{refused}");
+        config.monitor.get_mut(&3).and_then(|it| it.erspan.as_mut()).expect("it").id = Some(8);
+        assert_eq!(check(&config), Ok(()));
+        config.interfaces.insert(netdev("lyerspan2"), config.interfaces[&netdev("eth1")].clone());
+        assert!(check(&config).expect_err("the netdev").to_string().contains("lyerspan2"));
+    }
+
+    #[test]
+    fn the_netdev_of_an_erspan_session_is_silent_and_takes_long_frames() {
+        let found = LinkFacts { name: "lyerspan2".into(), mtu: 1500, ..LinkFacts::default() };
+        let from = LinkSettings::of(&found);
+        let host = HostStack { ipv6_disabled: true, arp_ignore: 8, ..found.host };
+        let to = LinkSettings { up: true, mtu: 65_521, host, ..from.clone() };
+        assert_eq!(prepare_erspan(&found), Action::Link { name: "lyerspan2".into(), from, to });
     }
 
     #[test]

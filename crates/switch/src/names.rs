@@ -22,9 +22,16 @@ pub fn pipeline_end(vlan: VlanId) -> String {
 }
 
 /// The names under which the ports of `config` are numbered: switch ports in natural order, then VLAN interfaces, then
-/// routed ports and subinterfaces.
+/// routed ports and subinterfaces, then the netdevs of ERSPAN sessions.
 pub fn port_names(config: &Config) -> impl Iterator<Item = String> + '_ {
-    switched_names(config).chain(routed_names(config))
+    let erspan = config.erspan_tunnels().map(|(session, _)| erspan_netdev(session));
+    switched_names(config).chain(routed_names(config)).chain(erspan)
+}
+
+/// The netdev to which the plane sends the copies of an ERSPAN session: a TAP that the daemon reads.
+#[must_use]
+pub fn erspan_netdev(session: u16) -> String {
+    format!("lyerspan{session}")
 }
 
 fn switched_names(config: &Config) -> impl Iterator<Item = String> + '_ {

@@ -164,6 +164,21 @@ pub enum Refused {
         /// The VLAN.
         vlan: u16,
     },
+    /// An ERSPAN session with the identifier and the collector of another one.
+    #[error(
+        "monitor session {session} has erspan-id {id} and the destination {destination}, like monitor session {other}: enter another \
+         erspan-id"
+    )]
+    ErspanId {
+        /// The session.
+        session: u16,
+        /// The identifier.
+        id: u16,
+        /// The collector.
+        destination: std::net::Ipv4Addr,
+        /// The other session.
+        other: u16,
+    },
     /// A destination of two monitor sessions.
     #[error("{interface} is the destination of monitor session {session} already")]
     MonitorTwice {

@@ -315,7 +315,7 @@ impl Switch {
         if let Some(spanning) = &plan.spanning {
             spanning.overlay(&mut state);
         }
-        monitor::overlay(&plan.config, &plan.ports, &mut state);
+        monitor::overlay(&plan.config, &self.facts, &plan.ports, &mut state);
         sflow::overlay(&plan.config, &plan.ports, &mut state);
         self.err_disabled.overlay(&plan.ports, &mut state);
         let mut secure = self.secure.clone();
@@ -360,7 +360,7 @@ impl Switch {
         if let Some(spanning) = &self.spanning {
             spanning.overlay(&mut state);
         }
-        monitor::overlay(&self.config, &self.ports, &mut state);
+        monitor::overlay(&self.config, &self.facts, &self.ports, &mut state);
         sflow::overlay(&self.config, &self.ports, &mut state);
         self.err_disabled.overlay(&self.ports, &mut state);
         self.secure.overlay(&self.config, &self.ports, &mut state);

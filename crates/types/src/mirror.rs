@@ -30,6 +30,10 @@ pub struct MirrorCopy {
     /// of the VLAN.
     #[serde(default)]
     pub remote: Option<VlanId>,
+    /// ERSPAN: the copies keep the tag that they have, and have one more 802.1Q tag before it, with the frame's VLAN, or 0 for a
+    /// frame of no VLAN.
+    #[serde(default)]
+    pub name_vlan: bool,
 }
 
 impl PortMirror {

@@ -1,5 +1,5 @@
-//! Frame formats: a checked view of an Ethernet frame and operations on its VLAN tag, routing netlink's messages about
-//! routes ([`rtnetlink`]), and the format of packet captures ([`pcapng`]).
+//! Frame formats: a checked view of an Ethernet frame and operations on its VLAN tag, ERSPAN
+//! ([`erspan`]), routing netlink's messages about routes ([`rtnetlink`]), and the format of packet captures ([`pcapng`]).
 //!
 //! Read first: IEEE 802.3-2018, 3.1 (the MAC frame) and IEEE 802.1Q-2018, 9 (the tag). A frame here runs from the
 //! destination address to the end of its payload, with its tags in line and without the FCS.
@@ -7,6 +7,7 @@
 //! Invariant: bytes are checked once, when a view is made; no accessor can panic. The codec of a control protocol's
 //! payload belongs to the protocol's own crate.
 
+pub mod erspan;
 mod frame;
 pub mod group;
 pub mod ip;

@@ -13,6 +13,7 @@ mod class_map;
 mod discovery;
 mod dot1x;
 mod errdisable;
+mod erspan;
 mod exec;
 mod files;
 mod forwarding;
@@ -29,6 +30,7 @@ mod location;
 mod logging;
 mod mac;
 mod monitor;
+mod monitor_sources;
 pub mod nd_inspection;
 mod ntp;
 mod platform;
@@ -135,6 +137,10 @@ pub struct Trees {
     pub radius_server: &'static [Node],
     /// `(config-server-tacacs)#`.
     pub tacacs_server: &'static [Node],
+    /// `(config-mon-erspan-src)#`.
+    pub erspan_source: &'static [Node],
+    /// `(config-mon-erspan-src-dst)#`.
+    pub erspan_destination: &'static [Node],
 }
 
 /// The trees, made from the tables of lines at the first use.
@@ -205,6 +211,8 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         ssh_keys: whole(branch(&[], &[ssh::KEYS]), &[]),
         radius_server: whole(branch(radius::SERVER_GROUPS, &[radius::SERVER]), &[]),
         tacacs_server: whole(branch(tacacs::SERVER_GROUPS, &[tacacs::SERVER]), &[]),
+        erspan_source: whole(Branch::root(), erspan::TREE),
+        erspan_destination: whole(branch(erspan::GROUPS, &[erspan::LINES]), &[]),
     }
 });
 
@@ -291,6 +299,8 @@ fn own_tree(at: &ConfigMode) -> Option<&'static [Node]> {
         ConfigMode::SshKeys(_) => Some(TREES.ssh_keys),
         ConfigMode::RadiusServer(_) => Some(TREES.radius_server),
         ConfigMode::TacacsServer(_) => Some(TREES.tacacs_server),
+        ConfigMode::ErspanSource(_) => Some(TREES.erspan_source),
+        ConfigMode::ErspanDestination(_) => Some(TREES.erspan_destination),
     }
 }
 

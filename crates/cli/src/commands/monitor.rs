@@ -1,17 +1,21 @@
-//! Monitor sessions (SPAN, RSPAN): `monitor session ...`, `show monitor`.
+//! Monitor sessions (SPAN, RSPAN, ERSPAN): `monitor session ...`, `show monitor`. `erspan.rs` has the modes of ERSPAN sessions.
 
-use super::need;
+use super::monitor_sources::{
+    FILTER, SOURCE_INTERFACE, SOURCE_VLAN, direction_words, netdevs, no_sources, session,
+};
+use super::{erspan, need};
 use crate::args::{Args, Form, Kind};
 use crate::backend::Refusal;
 use crate::edit::Edit;
 use crate::exec::Exec;
 use crate::outcome::Outcome;
-use crate::render::ios_name;
 use crate::setting::Line;
 use crate::tree::{Node, arg, kw, number};
-use lanyard_config::{Config, InterfaceName, MAX_MONITOR_SESSION, MonitorDirection, MonitorSession};
+use crate::view::ErspanState;
+use lanyard_config::{Config, MAX_MONITOR_SESSION, MonitorSession};
 use serde::Serialize;
 use std::fmt::Write;
+use std::net::Ipv4Addr;
 
 /// Help for keywords that end no line.
 pub const GROUPS: &[(&str, &str)] = &[("monitor", "Monitor sessions (SPAN)")];
@@ -24,9 +28,8 @@ pub const LINES: &[Line<Config>] = &[Line::own(
         number(1, MAX_MONITOR_SESSION as u64, "SPAN session number").no(remove).then(&[
             SOURCE,
             DESTINATION,
-            kw("filter", "SPAN filter").no(no_filter).then(&[kw("vlan", "SPAN filter VLAN")
-                .no(no_filter)
-                .then(&[arg(Kind::VlanList, "VLAN IDs").run(filter)])]),
+            FILTER,
+            erspan::TYPE,
         ]),
     ]),
     print,
@@ -38,18 +41,8 @@ const SOURCE: Node = kw("source", "SPAN source interface, VLAN").no(no_sources).
         "Remote SPAN source RSPAN VLAN number",
     )
     .run(remote_source)])]),
-    kw("interface", "SPAN source interface").then(&[arg(Kind::InterfaceList, "Interfaces")
-        .run(source_interfaces)
-        .then(&[
-            kw("both", "Monitor received and transmitted traffic").run(source_interfaces),
-            kw("rx", "Monitor received traffic only").run(source_interfaces),
-            kw("tx", "Monitor transmitted traffic only").run(source_interfaces),
-        ])]),
-    kw("vlan", "SPAN source VLAN").then(&[arg(Kind::VlanList, "VLAN IDs").run(source_vlans).then(&[
-        kw("both", "Monitor received and transmitted traffic").run(source_vlans),
-        kw("rx", "Monitor received traffic only").run(source_vlans),
-        kw("tx", "Monitor transmitted traffic only").run(source_vlans),
-    ])]),
+    SOURCE_INTERFACE,
+    SOURCE_VLAN,
 ]);
 
 const DESTINATION: Node =
@@ -65,45 +58,15 @@ const DESTINATION: Node =
             .then(&[arg(Kind::Vlan, "Remote SPAN destination RSPAN VLAN number").run(remote_destination)])]),
     ]);
 
-const DIRECTIONS: &[(&str, MonitorDirection)] =
-    &[("both", MonitorDirection::Both), ("rx", MonitorDirection::Rx), ("tx", MonitorDirection::Tx)];
-
-/// Changes the session that the line names. A session without any setting does not exist.
-fn session(
-    edit: &mut Edit<'_>,
-    args: &Args,
-    change: impl FnOnce(&mut MonitorSession) -> Result<(), Refusal>,
-) -> Result<(), Refusal> {
-    let number = need(args.number().and_then(|number| u16::try_from(number).ok()))?;
-    let mut session = edit.config.monitor.get(&number).cloned().unwrap_or_default();
-    change(&mut session)?;
-    if session == MonitorSession::default() {
-        edit.config.monitor.remove(&number);
-    } else {
-        edit.config.monitor.insert(number, session);
-    }
-    Ok(())
-}
-
 fn remove_all(edit: &mut Edit<'_>, _: &Args) -> Result<(), Refusal> {
     edit.config.monitor.clear();
     Ok(())
 }
 
 fn remove(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    session(edit, args, |session| {
-        *session = MonitorSession::default();
-        Ok(())
-    })
-}
-
-fn no_sources(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    session(edit, args, |session| {
-        session.interfaces.clear();
-        session.vlans.clear();
-        session.remote_source = None;
-        Ok(())
-    })
+    let number = need(args.number().and_then(|number| u16::try_from(number).ok()))?;
+    edit.config.monitor.remove(&number);
+    Ok(())
 }
 
 fn no_destinations(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
@@ -111,34 +74,6 @@ fn no_destinations(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         session.destinations.clear();
         session.keep_tag = false;
         session.remote_destination = None;
-        Ok(())
-    })
-}
-
-fn source_interfaces(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let names = netdevs(args)?;
-    let direction = args.among(DIRECTIONS).unwrap_or_default();
-    session(edit, args, |session| {
-        for name in names {
-            match args.form {
-                Form::Set => _ = session.interfaces.insert(name, direction),
-                Form::No | Form::Default => _ = session.interfaces.remove(&name),
-            }
-        }
-        Ok(())
-    })
-}
-
-fn source_vlans(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let vlans = need(args.vlans())?;
-    let direction = args.among(DIRECTIONS).unwrap_or_default();
-    session(edit, args, |session| {
-        for vlan in vlans.iter() {
-            match args.form {
-                Form::Set => _ = session.vlans.insert(vlan, direction),
-                Form::No | Form::Default => _ = session.vlans.remove(&vlan),
-            }
-        }
         Ok(())
     })
 }
@@ -185,45 +120,15 @@ fn destinations(edit: &mut Edit<'_>, args: &Args, keep_tag: bool) -> Result<(), 
     })
 }
 
-fn netdevs(args: &Args) -> Result<Vec<InterfaceName>, Refusal> {
-    let names = need(args.interfaces())?;
-    match names.iter().find(|name| matches!(name, InterfaceName::Vlan(_))) {
-        Some(name) => {
-            let name = ios_name(name);
-            Err(format!("{name} is no port: enter source vlan to monitor the frames of a VLAN").into())
-        }
-        None => Ok(names),
-    }
-}
-
-fn filter(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let vlans = need(args.vlans())?;
-    session(edit, args, |session| {
-        let held = session.filter.take().unwrap_or(lanyard_types::VlanSet::EMPTY);
-        let next = match args.form {
-            Form::Set => held.union(&vlans),
-            Form::No | Form::Default => held.difference(&vlans),
-        };
-        session.filter = (!next.is_empty()).then_some(next);
-        Ok(())
-    })
-}
-
-fn no_filter(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    session(edit, args, |session| {
-        session.filter = None;
-        Ok(())
-    })
-}
-
 fn print(config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     for (number, session) in &config.monitor {
+        if let Some(source) = &session.erspan {
+            lines.extend(erspan::section(*number, session, source));
+            continue;
+        }
         let mut line = |text: String| lines.push(format!("monitor session {number} {text}"));
-        let direction = |direction: MonitorDirection| match direction {
-            MonitorDirection::Both => String::new(),
-            one => format!(" {}", one.name()),
-        };
+        let direction = direction_words;
         for (name, way) in &session.interfaces {
             line(format!("source interface {name}{}", direction(*way)));
         }
@@ -253,6 +158,7 @@ pub const SHOW: Node = kw("monitor", "SPAN information").exec(show).then(&[kw("s
         kw("all", "All SPAN sessions").exec(show),
         kw("local", "Local SPAN sessions").exec(show),
         kw("remote", "Remote SPAN sessions").exec(show),
+        kw("erspan-source", "ERSPAN source sessions").exec(show),
         number(1, MAX_MONITOR_SESSION as u64, "SPAN session number").exec(show),
     ])]);
 
@@ -278,6 +184,25 @@ struct Session {
     encapsulation: &'static str,
     /// True when frames that a destination receives are forwarded.
     ingress: bool,
+    /// Of a session of type `erspan-source`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    erspan: Option<Erspan>,
+}
+
+#[derive(Debug, Serialize)]
+struct Erspan {
+    /// False while the session is shut down.
+    enabled: bool,
+    /// Null while one is not set.
+    erspan_id: Option<u16>,
+    destination_address: Option<Ipv4Addr>,
+    origin_address: Option<Ipv4Addr>,
+    ttl: u8,
+    dscp: u8,
+    /// Bytes.
+    mtu: u16,
+    #[serde(flatten)]
+    state: ErspanState,
 }
 
 #[derive(Debug, Serialize)]
@@ -295,8 +220,9 @@ struct Destination {
     interface: String,
 }
 
-/// The type of a session without an RSPAN VLAN.
+/// The type of a session without an RSPAN VLAN, and of an ERSPAN session.
 const LOCAL: &str = "local";
+const ERSPAN: &str = "erspan source";
 
 fn show(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     let config = exec.backend.running();
@@ -306,8 +232,18 @@ fn show(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     }
     let chosen = config.monitor.iter().filter(|(held, _)| only.is_none_or(|only| only == u64::from(**held)));
     let mut sessions: Vec<Session> = chosen.map(|(number, session)| view(*number, session)).collect();
-    if let Some(local) = args.among(&[("local", true), ("remote", false)]) {
-        sessions.retain(|session| (session.kind == LOCAL) == local);
+    let kinds: [(&str, &[&str]); 3] = [
+        ("local", &[LOCAL]),
+        ("remote", &["remote source", "remote destination"]),
+        ("erspan-source", &[ERSPAN]),
+    ];
+    if let Some(kinds) = args.among(&kinds) {
+        sessions.retain(|session| kinds.contains(&session.kind));
+    }
+    for session in &mut sessions {
+        if let Some(erspan) = &mut session.erspan {
+            erspan.state = exec.backend.erspan(session.session);
+        }
     }
     let view = Sessions { sessions };
     Ok(exec.present(&view, text))
@@ -328,6 +264,7 @@ fn view(session: u16, from: &MonitorSession) -> Session {
     Session {
         session,
         kind: match (from.remote_source, from.remote_destination) {
+            _ if from.erspan.is_some() => ERSPAN,
             (Some(_), _) => "remote destination",
             (None, Some(_)) => "remote source",
             (None, None) => LOCAL,
@@ -337,8 +274,18 @@ fn view(session: u16, from: &MonitorSession) -> Session {
         sources: interfaces.chain(vlans).collect(),
         filter_vlans: from.filter.as_ref().map(ToString::to_string),
         destinations: destinations.collect(),
-        encapsulation: if from.keep_tag { "replicate" } else { "native" },
+        encapsulation: if from.keep_tag || from.erspan.is_some() { "replicate" } else { "native" },
         ingress: false,
+        erspan: from.erspan.as_ref().map(|source| Erspan {
+            enabled: source.enabled,
+            erspan_id: source.id,
+            destination_address: source.destination,
+            origin_address: source.origin,
+            ttl: source.ttl,
+            dscp: source.dscp,
+            mtu: source.mtu,
+            state: ErspanState::default(),
+        }),
     }
 }
 
@@ -351,9 +298,18 @@ fn text(view: &Sessions) -> String {
         let kind = match session.kind {
             "remote source" => "Remote Source Session",
             "remote destination" => "Remote Destination Session",
+            ERSPAN => "ERSPAN Source Session",
             _ => "Local Session",
         };
         line("Type", kind);
+        if let Some(erspan) = &session.erspan {
+            let status = match erspan {
+                Erspan { enabled: false, .. } => "Admin Disabled",
+                Erspan { state: ErspanState { running: true, .. }, .. } => "Admin Enabled",
+                _ => "Admin Enabled, not sending",
+            };
+            line("Status", status);
+        }
         for (head, of) in
             [("Source Ports", source_port as fn(&Source) -> Option<String>), ("Source VLANs", source_vlan)]
         {
@@ -392,12 +348,39 @@ fn text(view: &Sessions) -> String {
             );
             line("          Ingress", "Disabled");
         }
+        if let Some(erspan) = &session.erspan {
+            erspan_text(erspan, &mut line);
+        }
         out.push('\n');
     }
     if view.sessions.is_empty() {
         out.push_str("No SPAN configuration is present in the system.\n");
     }
     out.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// The lines of an ERSPAN session behind its sources.
+fn erspan_text(erspan: &Erspan, line: &mut impl FnMut(&str, &str)) {
+    if let Some(address) = erspan.destination_address {
+        line("Destination IP Address", &address.to_string());
+    }
+    line("MTU", &erspan.mtu.to_string());
+    if let Some(id) = erspan.erspan_id {
+        line("Destination ERSPAN ID", &id.to_string());
+    }
+    if let Some(address) = erspan.origin_address {
+        line("Origin IP Address", &address.to_string());
+    }
+    line("IP TTL", &erspan.ttl.to_string());
+    line("IP DSCP", &erspan.dscp.to_string());
+    let state = &erspan.state;
+    if let Some(error) = &state.error {
+        line("Error", error);
+    }
+    line("Copies sent", &format!("{} ({} truncated)", state.sent, state.truncated));
+    let drops = state.dropped.each().into_iter().filter(|(_, count)| *count > 0);
+    let drops: Vec<String> = drops.map(|(reason, count)| format!("{count} {reason}")).collect();
+    line("Copies dropped", &if drops.is_empty() { "0".to_owned() } else { drops.join(", ") });
 }
 
 fn source_port(source: &Source) -> Option<String> {

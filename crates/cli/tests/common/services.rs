@@ -8,6 +8,10 @@ use lanyard_types::MacAddr;
 use std::net::IpAddr;
 
 impl Services for Fake {
+    fn erspan(&mut self, _: u16) -> view::ErspanState {
+        let dropped = view::ErspanDrops { no_route: 3, ..view::ErspanDrops::default() };
+        view::ErspanState { running: true, error: None, sent: 1200, truncated: 4, dropped }
+    }
     fn sflow(&mut self) -> view::SflowView {
         let sflow = &self.config.sflow;
         let sampled = self.config.interfaces.iter().filter(|(_, interface)| interface.sflow);

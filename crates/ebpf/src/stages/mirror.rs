@@ -14,6 +14,7 @@ constants! {
     MIRROR_TX: u32 = 0x02;
     MIRROR_KEEP_TAG: u32 = 0x04;
     MIRROR_ALL: u32 = 0x08;
+    MIRROR_NAME_VLAN: u32 = 0x10;
 }
 
 structures! {
@@ -49,7 +50,8 @@ fn row(copy: &MirrorCopy) -> Row {
     let how = flag(copy.received, MIRROR_RX)
         | flag(copy.sent, MIRROR_TX)
         | flag(copy.keep_tag, MIRROR_KEEP_TAG)
-        | flag(copy.vlans.is_none(), MIRROR_ALL);
+        | flag(copy.vlans.is_none(), MIRROR_ALL)
+        | flag(copy.name_vlan, MIRROR_NAME_VLAN);
     Row {
         to: copy.to.get(),
         remote: copy.remote.map_or(0, |vlan| vlan.get()),

@@ -9,9 +9,15 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// Opens a socket that is bound to no netdev and receives nothing.
 pub(super) fn open() -> Result<OwnedFd> {
+    // Protocol 0: nothing is received yet.
+    open_raw(libc::AF_PACKET, 0)
+}
+
+/// Opens a raw socket that never blocks.
+pub(crate) fn open_raw(family: i32, protocol: i32) -> Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: plain system call; the result is checked and owned at once. Protocol 0: nothing is received yet.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+    // SAFETY: plain system call; the result is checked and owned at once.
+    let fd = unsafe { libc::socket(family, kind, protocol) };
     if fd < 0 {
         return Err(Error::last_os_error());
     }
@@ -45,7 +51,7 @@ pub(super) fn set_promiscuous(socket: &OwnedFd, ifindex: u32) -> Result<()> {
 }
 
 /// Sets an option whose value is plain data.
-pub(super) fn set<T: Copy>(socket: &OwnedFd, level: i32, option: i32, value: &T) -> Result<()> {
+pub(crate) fn set<T: Copy>(socket: &OwnedFd, level: i32, option: i32, value: &T) -> Result<()> {
     let (fd, len) = (socket.as_raw_fd(), size_of::<T>() as libc::socklen_t);
     // SAFETY: `value` is a live T and `len` its size; the kernel only reads it.
     let done = unsafe { libc::setsockopt(fd, level, option, std::ptr::from_ref(value).cast(), len) };

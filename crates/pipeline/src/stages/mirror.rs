@@ -21,8 +21,8 @@ pub struct Copy {
     pub to: PortId,
     /// It leaves without the tag that the frame has.
     pub strip: bool,
-    /// It leaves with a tag of this VLAN.
-    pub tag: Option<VlanId>,
+    /// It leaves with a tag of this VLAN, or with VLAN ID 0.
+    pub tag: Option<u16>,
     /// The port is down, or the frame exceeds its MTU: the copy is counted there as dropped.
     pub lost: bool,
 }
@@ -70,8 +70,11 @@ pub(super) fn copies(
     let sends = |copy: &&MirrorCopy| copy.remote.is_none_or(|vlan| carries(tables, copy.to, vlan));
     let copy = |copy: &MirrorCopy| Copy {
         to: copy.to,
-        strip: tagged && (!copy.keep_tag || copy.remote.is_some()),
-        tag: copy.remote,
+        strip: tagged && !copy.name_vlan && (!copy.keep_tag || copy.remote.is_some()),
+        tag: match copy.name_vlan {
+            true => Some(vlan.map_or(0, VlanId::get)),
+            false => copy.remote.map(VlanId::get),
+        },
         lost: !fits(copy.to),
     };
     taken.filter(sends).map(copy).collect()
@@ -90,15 +93,14 @@ pub(crate) fn emit(copy: Copy, frame: &[u8], send: &mut dyn FnMut(Copy, &[u8])) 
         return send(copy, frame);
     }
     let mut bytes = frame.to_vec();
-    let tag = |vlan: VlanId| Tag { vid: vlan.get(), ..Tag::default() };
     // The frame is long enough for both: it has a tag, and it has addresses.
     let popped = !copy.strip || pop(&mut bytes).is_ok();
-    if popped && copy.tag.is_none_or(|vlan| push(&mut bytes, DOT1Q, tag(vlan)).is_ok()) {
+    if popped && copy.tag.is_none_or(|vid| push(&mut bytes, DOT1Q, Tag { vid, ..Tag::default() }).is_ok()) {
         send(copy, &bytes);
     }
 }
 
-/// The TPID of the tags of RSPAN VLANs.
+/// The TPID of the tags of RSPAN VLANs, and of those that name a frame's VLAN.
 const DOT1Q: u16 = 0x8100;
 
 /// Makes ports of a generated state sources and destinations, in a third of all cases.
@@ -119,8 +121,10 @@ pub(super) fn randomise(rng: &mut Rng, plane: &mut PlaneState) {
             let (received, sent) =
                 rng.pick(&[(true, false), (false, true), (true, true)]).unwrap_or_default();
             let vlans = rng.percent(30).then(|| vlans.iter().copied().filter(|_| rng.percent(50)).collect());
-            let remote = remote.filter(|_| rng.percent(30));
-            copies.push(MirrorCopy { to, received, sent, vlans, keep_tag: rng.percent(50), remote });
+            let name_vlan = rng.percent(30);
+            let remote = remote.filter(|_| !name_vlan && rng.percent(30));
+            let keep_tag = rng.percent(50);
+            copies.push(MirrorCopy { to, received, sent, vlans, keep_tag, remote, name_vlan });
         }
         port.stages.mirror = PortMirror { destination, copies };
     }
@@ -143,7 +147,15 @@ mod tests {
     }
 
     fn copy(to: u16) -> MirrorCopy {
-        MirrorCopy { to: port(to), received: false, sent: false, vlans: None, keep_tag: false, remote: None }
+        MirrorCopy {
+            to: port(to),
+            received: false,
+            sent: false,
+            vlans: None,
+            keep_tag: false,
+            remote: None,
+            name_vlan: false,
+        }
     }
 
     /// Port 1 is a trunk of VLANs 10 and 20 with `mirror`, port 2 an access port of VLAN 10, port 3 the destination.
@@ -252,6 +264,25 @@ mod tests {
         two.ports.get_mut(&port(4)).expect("it").stages.mirror = fourth;
         let (_, sent, _) = run(&two, 1, &frame(10));
         assert_eq!(sent, [(2, frame(0)), (3, frame(0)), (4, frame(10))]);
+    }
+
+    #[test]
+    fn a_copy_that_names_its_vlan_keeps_the_tag_behind_that_name() {
+        let named = |vid: u16, bytes: &[u8]| {
+            let mut bytes = bytes.to_vec();
+            lanyard_wire::push(&mut bytes, 0x8100, Tag { vid, ..Tag::default() }).expect("a frame");
+            (3, bytes)
+        };
+        let received = state(vec![MirrorCopy { received: true, name_vlan: true, ..copy(3) }]);
+        assert_eq!(run(&received, 1, &frame(10)).1, [(2, frame(0)), named(10, &frame(10))]);
+        assert_eq!(run(&received, 1, &frame(0)).1, [named(0, &frame(0))], "of no VLAN");
+        assert_eq!(run(&received, 1, &frame(4095)).1, [named(0, &frame(4095))], "a VLAN ID that no VLAN has");
+        let mut access = received.clone();
+        access.ports.get_mut(&port(2)).expect("it").stages.mirror =
+            access.ports[&port(1)].stages.mirror.clone();
+        assert_eq!(run(&access, 2, &frame(0)).1, [(1, frame(10)), named(10, &frame(0))], "of an access port");
+        let sent = state(vec![MirrorCopy { sent: true, name_vlan: true, ..copy(3) }]);
+        assert_eq!(run(&sent, 2, &frame(0)).1, [(1, frame(10)), named(10, &frame(10))]);
     }
 
     #[test]

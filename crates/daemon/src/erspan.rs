@@ -1,0 +1,305 @@
+//! ERSPAN: sends the copies of monitor sessions in packets.
+//!
+//! The plane sends the copies of a session to a TAP of the session's own, as it does to the destination port of another session,
+//! each behind a tag with the frame's VLAN. A thread for each session reads them there, makes the payload of the packets
+//! ([`lanyard_wire::erspan`]) and sends these by a raw socket, so that the kernel routes them like packets of its own.
+//!
+//! Invariants: no copy holds ERSPAN, so none can be copied again without end. Nothing here waits except for copies: the netdev's
+//! queue is bounded, and a copy that cannot be sent at once is counted and lost.
+
+use crate::context::{Context, Module};
+use lanyard_cli::view::{ErspanDrops, ErspanState};
+use lanyard_config::ErspanTunnel;
+use lanyard_netdev::{GreSocket, Tap};
+use lanyard_switch::monitor::{erspan_netdev, prepare_erspan};
+use lanyard_wire::erspan::{self, Header};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// The maximum number of copies that are sent before the thread looks at its settings again.
+const BATCH: usize = 64;
+/// The time after which a session that could not be started is tried again.
+const RETRY_MS: u64 = 5_000;
+
+/// The sessions.
+#[derive(Debug, Default)]
+pub(crate) struct Erspan {
+    sessions: BTreeMap<u16, Session>,
+    /// Why sessions are not running.
+    errors: BTreeMap<u16, String>,
+    /// When these are tried again.
+    retry_ms: Option<u64>,
+}
+
+/// A session that sends. When it is dropped, its thread ends and its netdev is removed.
+#[derive(Debug)]
+struct Session {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What a session's thread and management share.
+#[derive(Debug)]
+struct Shared {
+    tunnel: Mutex<ErspanTunnel>,
+    socket: GreSocket,
+    bell: EventFd,
+    has_ended: AtomicBool,
+    /// Why the thread has stopped.
+    error: Mutex<Option<String>>,
+    counts: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    sent: AtomicU64,
+    truncated: AtomicU64,
+    no_route: AtomicU64,
+    no_origin: AtomicU64,
+    erspan: AtomicU64,
+    queue_full: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Module for Erspan {
+    type Event<'a> = ();
+
+    fn configure(&mut self, ctx: &mut Context) {
+        let wanted: BTreeMap<u16, ErspanTunnel> = ctx.switch.config().erspan_tunnels().collect();
+        self.errors.retain(|number, _| wanted.contains_key(number));
+        // A thread that has stopped lost its netdev: it is made again.
+        self.sessions.retain(|number, session| wanted.contains_key(number) && session.is_alive());
+        for (number, tunnel) in wanted {
+            let result = match self.sessions.get(&number) {
+                Some(session) => session.set(tunnel),
+                None => start(ctx, number, tunnel).map(|session| _ = self.sessions.insert(number, session)),
+            };
+            match result {
+                Ok(()) => _ = self.errors.remove(&number),
+                Err(reason) => {
+                    if self.errors.get(&number) != Some(&reason) {
+                        let text = format!("Monitor session {number} sends nothing: {reason}");
+                        ctx.log("MONITOR", 3, "ERSPAN", &text);
+                    }
+                    self.errors.insert(number, reason);
+                }
+            }
+        }
+        self.retry_ms = (!self.errors.is_empty()).then(|| ctx.clock.now_ms() + RETRY_MS);
+    }
+
+    fn handle(&mut self, _: &mut Context, (): ()) -> usize {
+        0
+    }
+
+    fn next_ms(&self, _ctx: &Context) -> Option<u64> {
+        self.retry_ms
+    }
+
+    fn tick(&mut self, ctx: &mut Context) {
+        if self.retry_ms.is_some_and(|at_ms| at_ms <= ctx.clock.now_ms()) {
+            self.configure(ctx);
+        }
+    }
+}
+
+impl Erspan {
+    /// The state of a session, for `show monitor`.
+    pub(crate) fn view(&self, ctx: &mut Context, number: u16) -> ErspanState {
+        let error = self.errors.get(&number).cloned();
+        let Some(session) = self.sessions.get(&number) else {
+            return ErspanState { error, ..ErspanState::default() };
+        };
+        let name = erspan_netdev(number);
+        let counts = &session.shared.counts;
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let port = ctx.switch.ports().get(&name);
+        let is_enabled = port
+            .and_then(|port| ctx.plane.state().ports.get(&port))
+            .is_some_and(|port| port.enabled && port.ifindex != 0);
+        let dropped = ErspanDrops {
+            no_route: read(&counts.no_route),
+            no_origin: read(&counts.no_origin),
+            erspan: read(&counts.erspan),
+            queue_full: read(&counts.queue_full),
+            overflow: ctx.kernel.link(None, &name).map_or(0, |link| link.stats.tx.dropped),
+            not_running: port.map_or(0, |port| ctx.plane.port_counters(port).tx_dropped),
+            refused: read(&counts.refused),
+        };
+        ErspanState {
+            running: session.is_alive() && is_enabled,
+            error: error.or_else(|| session.shared.error.lock().ok().and_then(|text| text.clone())),
+            sent: read(&counts.sent),
+            truncated: read(&counts.truncated),
+            dropped,
+        }
+    }
+}
+
+/// Makes a session's netdev and starts its thread.
+fn start(ctx: &mut Context, number: u16, tunnel: ErspanTunnel) -> Result<Session, String> {
+    let name = erspan_netdev(number);
+    let doing = |what: &str| {
+        let what = format!("{what} {name}");
+        move |error: io::Error| format!("{what}: {error}")
+    };
+    let tap = Tap::temporary(&name).map_err(doing("making the netdev"))?;
+    let link = ctx.kernel.link(None, &name).map_err(|error| error.to_string())?;
+    let found = ctx.kernel.link_facts(None, &link);
+    ctx.switch.facts_mut().set(found);
+    ctx.kernel.learn_hosts(std::slice::from_ref(&name), ctx.switch.facts_mut());
+    if let Some(found) = ctx.facts().get(&name) {
+        let action = prepare_erspan(found);
+        let results = ctx.kernel.act(std::slice::from_ref(&action));
+        results.into_iter().collect::<Result<(), _>>().map_err(|error| error.to_string())?;
+    }
+    let socket = GreSocket::open().map_err(doing("opening the socket for the packets of"))?;
+    let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
+        .map_err(|error| doing("preparing the thread of")(error.into()))?;
+    let shared = Arc::new(Shared {
+        tunnel: Mutex::new(tunnel),
+        socket,
+        bell,
+        has_ended: AtomicBool::new(false),
+        error: Mutex::new(None),
+        counts: Counts::default(),
+    });
+    let own = shared.clone();
+    let thread = std::thread::Builder::new()
+        .name("lanyard-erspan".into())
+        .spawn(move || own.work(&tap))
+        .map_err(doing("starting the thread of"))?;
+    let session = Session { shared, thread: Some(thread) };
+    session.set(tunnel)?;
+    Ok(session)
+}
+
+impl Session {
+    fn is_alive(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+    /// Sends with these settings from now on.
+    fn set(&self, tunnel: ErspanTunnel) -> Result<(), String> {
+        let shared = &self.shared;
+        *shared.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = tunnel;
+        shared
+            .socket
+            .set(tunnel.ttl, tunnel.dscp)
+            .map_err(|error| format!("setting TTL {} and DSCP {}: {error}", tunnel.ttl, tunnel.dscp))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.shared.has_ended.store(true, Ordering::Release);
+        let _ = self.shared.bell.write(1);
+        // The thread is in no call that waits for anything else, and the netdev's name is free when it has ended.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// A session's thread while it runs.
+struct Sender {
+    /// The sequence number of the next packet.
+    sequence: u32,
+    frame: Vec<u8>,
+    packet: Vec<u8>,
+}
+
+impl Shared {
+    /// Sends what the plane gives to the netdev until the session ends.
+    fn work(&self, tap: &Tap) {
+        let (mut sender, mut buffer) =
+            (Sender { sequence: 0, frame: Vec::new(), packet: Vec::new() }, Vec::new());
+        while !self.has_ended.load(Ordering::Acquire) {
+            let tunnel = *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner);
+            for _ in 0..BATCH {
+                match tap.receive(&mut buffer) {
+                    Ok(Some(copy)) => sender.copy(self, tunnel, copy),
+                    Ok(None) => {
+                        let watch = |fd| PollFd::new(fd, PollFlags::POLLIN);
+                        let mut both = [watch(tap.as_fd()), watch(self.bell.as_fd())];
+                        let _ = poll(&mut both, PollTimeout::NONE);
+                        break;
+                    }
+                    Err(error) => {
+                        let text = format!("reading the session's netdev: {error}");
+                        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Sender {
+    /// Sends one copy.
+    fn copy(&mut self, shared: &Shared, tunnel: ErspanTunnel, copy: &[u8]) {
+        let counts = &shared.counts;
+        let add = |count: &AtomicU64| _ = count.fetch_add(1, Ordering::Relaxed);
+        // What has no mark does not come from the plane, but from a program on this machine.
+        let Some(vlan) = erspan::unmark(copy, &mut self.frame) else { return };
+        if erspan::is_erspan(&self.frame) {
+            return add(&counts.erspan);
+        }
+        let room = usize::from(tunnel.mtu).saturating_sub(erspan::IPV4_LEN + erspan::OVERHEAD);
+        let header = Header { sequence: self.sequence, session: tunnel.id, vlan };
+        erspan::payload(header, &self.frame, room, &mut self.packet);
+        match shared.socket.send(tunnel.origin, tunnel.destination, &self.packet) {
+            Ok(()) => {
+                self.sequence = self.sequence.wrapping_add(1);
+                if self.frame.len() > room {
+                    add(&counts.truncated);
+                }
+                add(&counts.sent);
+            }
+            Err(error) => add(counts.of(&error, tunnel.origin)),
+        }
+    }
+}
+
+impl Counts {
+    /// The count of copies from `origin` that were not sent because of this error.
+    fn of(&self, error: &io::Error, origin: Ipv4Addr) -> &AtomicU64 {
+        match error.raw_os_error().map(Errno::from_raw) {
+            // The kernel finds no route from an address that is not its own, either.
+            Some(Errno::ENETUNREACH) if UdpSocket::bind((origin, 0)).is_err() => &self.no_origin,
+            Some(Errno::ENETUNREACH | Errno::EHOSTUNREACH | Errno::ENETDOWN) => &self.no_route,
+            Some(Errno::EINVAL | Errno::EADDRNOTAVAIL) => &self.no_origin,
+            Some(Errno::EAGAIN | Errno::ENOBUFS) => &self.queue_full,
+            _ => &self.refused,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_error_has_its_count() {
+        let counts = Counts::default();
+        let (own, other) = (Ipv4Addr::LOCALHOST, Ipv4Addr::new(192, 0, 2, 99));
+        for (errno, origin, count) in [
+            (libc::ENETUNREACH, own, &counts.no_route),
+            (libc::ENETUNREACH, other, &counts.no_origin),
+            (libc::EHOSTUNREACH, own, &counts.no_route),
+            (libc::EINVAL, other, &counts.no_origin),
+            (libc::ENOBUFS, own, &counts.queue_full),
+            (libc::EAGAIN, own, &counts.queue_full),
+            (libc::EPERM, own, &counts.refused),
+        ] {
+            let found = counts.of(&io::Error::from_raw_os_error(errno), origin);
+            assert!(std::ptr::eq(found, count), "{errno} from {origin}");
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! ERSPAN type II: copies of frames in GRE over IPv4, draft-foschiano-erspan-03, 4.2; RFC 2784 and RFC 2890 for GRE.
+//!
+//! Invariant: the packet that [`payload`] makes is one that [`is_erspan`] recognises, so that a sender which asks before it
+//! copies never sends a copy of a copy.
+
+use crate::TAG_LEN;
+
+/// The IP protocol number of GRE.
+pub const GRE: u8 = 47;
+/// The bytes of the headers of [`payload`]: GRE with a sequence number, and ERSPAN.
+pub const OVERHEAD: usize = GRE_LEN + ERSPAN_LEN;
+/// The bytes of an IPv4 header without options.
+pub const IPV4_LEN: usize = 20;
+
+const GRE_LEN: usize = 8;
+const ERSPAN_LEN: usize = 8;
+/// GRE's protocol types: of ERSPAN type II (and I), and of type III.
+const TYPE_II: u16 = 0x88be;
+const TYPE_III: u16 = 0x22eb;
+/// GRE: a sequence number is present (RFC 2890, 2).
+const SEQUENCE: u16 = 0x1000;
+/// The header's version for type II.
+const VERSION: u16 = 1;
+/// The field En: the frame had no tag; its tag is preserved in the frame.
+const NO_TAG: u16 = 0b00;
+const TAG_PRESERVED: u16 = 0b11;
+/// The EtherTypes of tags.
+const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
+
+/// The fields of a header that the frame does not tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// GRE's sequence number.
+    pub sequence: u32,
+    /// The session's identifier, 10 bits.
+    pub session: u16,
+    /// The frame's VLAN, 12 bits; 0 for none.
+    pub vlan: u16,
+}
+
+/// Replaces `out` by the payload of the IPv4 packet that carries `frame`: the headers and at most `room` bytes of the frame.
+pub fn payload(header: Header, frame: &[u8], room: usize, out: &mut Vec<u8>) {
+    let kept = frame.get(..room).unwrap_or(frame);
+    let (cos, tag) = match frame.get(12..16) {
+        Some([a, b, tci, _]) if TAGS.contains(&u16::from_be_bytes([*a, *b])) => {
+            (u16::from(tci >> 5), TAG_PRESERVED)
+        }
+        _ => (0, NO_TAG),
+    };
+    let truncated = u16::from(kept.len() < frame.len());
+    out.clear();
+    out.extend_from_slice(&SEQUENCE.to_be_bytes());
+    out.extend_from_slice(&TYPE_II.to_be_bytes());
+    out.extend_from_slice(&header.sequence.to_be_bytes());
+    out.extend_from_slice(&(VERSION << 12 | header.vlan & 0x0fff).to_be_bytes());
+    out.extend_from_slice(&(cos << 13 | tag << 11 | truncated << 10 | header.session & 0x03ff).to_be_bytes());
+    // Reserved, and an index whose meaning is the platform's own: 0.
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(kept);
+}
+
+/// Splits a copy that the plane has marked: returns the VLAN ID of the tag at its front, and replaces `out` by the frame without
+/// that tag. `None` for a frame without a mark.
+pub fn unmark(copy: &[u8], out: &mut Vec<u8>) -> Option<u16> {
+    let (addresses, rest) = copy.split_at_checked(12)?;
+    let (tag, rest) = rest.split_at_checked(TAG_LEN)?;
+    let [0x81, 0x00, high, low] = *tag else { return None };
+    out.clear();
+    out.extend_from_slice(addresses);
+    out.extend_from_slice(rest);
+    Some(u16::from_be_bytes([high, low]) & 0x0fff)
+}
+
+/// True for a frame with ERSPAN in GRE, over IPv4 or IPv6, behind up to four VLAN tags; for fragments of GRE packets behind
+/// the first, which do not tell; and for an ICMP error about such a packet, with which a host may answer each of them.
+#[must_use]
+pub fn is_erspan(frame: &[u8]) -> bool {
+    let mut at = 12;
+    for _ in 0..4 {
+        match two(frame, at) {
+            Some(tag) if TAGS.contains(&tag) => at += TAG_LEN,
+            _ => break,
+        }
+    }
+    let Some(packet) = frame.get(at + 2..) else { return false };
+    match two(frame, at) {
+        Some(0x0800) => {
+            ipv4(packet) || quoted(packet, 9, ICMP, |packet| usize::from(packet[0] & 0x0f) * 4, ipv4)
+        }
+        Some(0x86dd) => ipv6(packet) || quoted(packet, 6, ICMPV6, |_| 40, ipv6),
+        _ => false,
+    }
+}
+
+/// ICMP, and the types of its errors (RFC 792); ICMPv6 (RFC 4443), whose errors have types below 128.
+const ICMP: u8 = 1;
+const ICMP_ERRORS: [u8; 5] = [3, 4, 5, 11, 12];
+const ICMPV6: u8 = 58;
+
+/// True if the packet, whose protocol is at `at`, is an error of `icmp` about a packet for which `is` holds.
+fn quoted(packet: &[u8], at: usize, icmp: u8, header: fn(&[u8]) -> usize, is: fn(&[u8]) -> bool) -> bool {
+    if packet.get(at) != Some(&icmp) {
+        return false;
+    }
+    let Some(message) = packet.get(header(packet)..) else { return false };
+    let is_error = match message.first() {
+        Some(kind) if icmp == ICMP => ICMP_ERRORS.contains(kind),
+        Some(kind) => *kind < 128,
+        None => false,
+    };
+    is_error && message.get(8..).is_some_and(is)
+}
+
+fn ipv4(packet: &[u8]) -> bool {
+    let (Some(first), Some(fragment), Some(protocol)) = (packet.first(), two(packet, 6), packet.get(9))
+    else {
+        return false;
+    };
+    *protocol == GRE && (fragment & 0x1fff != 0 || carries(packet, usize::from(first & 0x0f) * 4))
+}
+
+fn ipv6(packet: &[u8]) -> bool {
+    /// The headers that may stand before GRE: hop-by-hop options, routing, destination options (RFC 8200, 4).
+    const OPTIONS: [u8; 3] = [0, 43, 60];
+    const FRAGMENT: u8 = 44;
+    let Some(mut next) = packet.get(6).copied() else { return false };
+    let mut at = 40;
+    for _ in 0..8 {
+        match next {
+            GRE => return carries(packet, at),
+            FRAGMENT => {
+                let (Some(inner), Some(offset)) = (packet.get(at), two(packet, at + 2)) else { return false };
+                if *inner == GRE && offset & 0xfff8 != 0 {
+                    return true;
+                }
+                (next, at) = (*inner, at + 8);
+            }
+            header if OPTIONS.contains(&header) => {
+                let (Some(inner), Some(len)) = (packet.get(at), packet.get(at + 1)) else { return false };
+                (next, at) = (*inner, at + (usize::from(*len) + 1) * 8);
+            }
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// True if GRE's header at `at` announces ERSPAN.
+fn carries(packet: &[u8], at: usize) -> bool {
+    matches!(two(packet, at + 2), Some(TYPE_II | TYPE_III))
+}
+
+fn two(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..at + 2).and_then(|bytes| bytes.try_into().ok()).map(u16::from_be_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Builder, Tag, push};
+    use lanyard_types::MacAddr;
+
+    fn frame(ether_type: u16, payload: &[u8]) -> Vec<u8> {
+        let builder = Builder::new(MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2]));
+        builder.ethertype(ether_type).payload(payload).build()
+    }
+
+    fn made(vlan: u16, frame: &[u8], room: usize) -> Vec<u8> {
+        let mut out = vec![9; 3];
+        payload(Header { sequence: 0x0102_0304, session: 0x3ff, vlan }, frame, room, &mut out);
+        out
+    }
+
+    #[test]
+    fn every_field_has_its_place() {
+        let plain = frame(0x88b5, &[7; 46]);
+        let head = |second: u16| {
+            let mut head = vec![0x10, 0x00, 0x88, 0xbe, 1, 2, 3, 4, 0x1f, 0xfe];
+            head.extend_from_slice(&second.to_be_bytes());
+            head.extend_from_slice(&[0; 4]);
+            head
+        };
+        assert_eq!(made(4094, &plain, 9000), [head(0x03ff), plain.clone()].concat());
+        assert_eq!(head(0).len(), OVERHEAD);
+        let mut tagged = plain.clone();
+        push(&mut tagged, 0x88a8, Tag { pcp: 5, dei: false, vid: 4094 }).expect("long enough");
+        assert_eq!(made(4094, &tagged, 9000), [head(5 << 13 | 0b11 << 11 | 0x3ff), tagged.clone()].concat());
+        // Truncated: the tag's priority is told even where the tag itself is cut off.
+        for room in [0, 13, tagged.len() - 1] {
+            let want = [head(5 << 13 | 0b11 << 11 | 1 << 10 | 0x3ff), tagged[..room].to_vec()].concat();
+            assert_eq!(made(4094, &tagged, room), want);
+        }
+        assert_eq!(made(4094, &plain, plain.len()), [head(0x03ff), plain].concat(), "it fits exactly");
+    }
+
+    #[test]
+    fn a_mark_is_removed_and_its_vlan_returned() {
+        let plain = frame(0x0800, &[0; 46]);
+        for vid in [0, 1, 4094] {
+            let mut marked = plain.clone();
+            push(&mut marked, 0x8100, Tag { vid, ..Tag::default() }).expect("long enough");
+            let mut out = vec![9; 100];
+            assert_eq!((unmark(&marked, &mut out), &out), (Some(vid), &plain));
+        }
+        for len in 0..plain.len() {
+            assert_eq!(unmark(&plain[..len], &mut Vec::new()), None);
+        }
+    }
+
+    /// An IPv4 packet with GRE and this fragment offset.
+    fn gre4(protocol: u16, offset: u16, options: usize) -> Vec<u8> {
+        let mut packet = vec![0; 20 + options];
+        packet[0] = 0x45 + (options / 4) as u8;
+        packet[6..8].copy_from_slice(&offset.to_be_bytes());
+        packet[9] = GRE;
+        packet.extend_from_slice(&[0x10, 0]);
+        packet.extend_from_slice(&protocol.to_be_bytes());
+        packet.extend_from_slice(&[0; 40]);
+        packet
+    }
+
+    /// An IPv6 packet with GRE behind these headers, each of which is given without its first byte.
+    fn gre6(protocol: u16, headers: &[(u8, &[u8])]) -> Vec<u8> {
+        let mut packet = vec![0; 40];
+        packet[0] = 0x60;
+        packet[6] = headers.first().map_or(GRE, |(kind, _)| *kind);
+        for (n, (_, rest)) in headers.iter().enumerate() {
+            packet.push(headers.get(n + 1).map_or(GRE, |(kind, _)| *kind));
+            packet.extend_from_slice(rest);
+        }
+        packet.extend_from_slice(&[0, 0]);
+        packet.extend_from_slice(&protocol.to_be_bytes());
+        packet
+    }
+
+    /// ICMP of this type that quotes a packet.
+    fn icmp4(kind: u8, quoted: &[u8]) -> Vec<u8> {
+        let mut packet = vec![0; 20];
+        (packet[0], packet[9]) = (0x45, ICMP);
+        packet.extend_from_slice(&[kind, 0, 0, 0, 0, 0, 0, 0]);
+        packet.extend_from_slice(quoted);
+        packet
+    }
+
+    fn icmp6(kind: u8, quoted: &[u8]) -> Vec<u8> {
+        let mut packet = vec![0; 40];
+        (packet[0], packet[6]) = (0x60, ICMPV6);
+        packet.extend_from_slice(&[kind, 0, 0, 0, 0, 0, 0, 0]);
+        packet.extend_from_slice(quoted);
+        packet
+    }
+
+    #[test]
+    fn erspan_is_recognised_and_other_packets_are_not() {
+        let other_gre = |fragment| frame(0x0800, &gre4(0x0800, fragment, 0));
+        let mut tcp = gre4(TYPE_II, 0, 0);
+        tcp[9] = 6;
+        let mut own = gre4(0, 0, 0)[..20].to_vec();
+        own.extend(made(10, &frame(0x0800, &[0; 46]), 9000));
+        // Options of two units of eight bytes, and of one.
+        let (long, short): (&[u8], &[u8]) = (&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[0; 7]);
+        let fragment = |offset: u8| [0, 0, offset, 0, 0, 0, 0];
+        for (frame, want) in [
+            (frame(0x0800, &own), true),
+            (frame(0x0800, &gre4(TYPE_II, 0, 0)), true),
+            (frame(0x0800, &gre4(TYPE_III, 0x2000, 8)), true),
+            (other_gre(0), false),
+            // A first fragment tells; one behind it does not.
+            (other_gre(0x2000), false),
+            (other_gre(0x0001), true),
+            (frame(0x0800, &tcp), false),
+            (frame(0x86dd, &gre6(TYPE_II, &[])), true),
+            (frame(0x86dd, &gre6(TYPE_III, &[(0, long), (60, short), (44, &fragment(0))])), true),
+            (frame(0x86dd, &gre6(0x0800, &[(44, &fragment(0))])), false),
+            (frame(0x86dd, &gre6(0x0800, &[(44, &fragment(8))])), true),
+            (frame(0x88b5, &gre4(TYPE_II, 0, 0)), false),
+            (frame(0x0800, &icmp4(3, &gre4(TYPE_II, 0, 0))), true),
+            (frame(0x0800, &icmp4(3, &gre4(0x0800, 0, 0))), false),
+            (frame(0x0800, &icmp4(8, &gre4(TYPE_II, 0, 0))), false),
+            (frame(0x86dd, &icmp6(1, &gre6(TYPE_II, &[]))), true),
+            (frame(0x86dd, &icmp6(128, &gre6(TYPE_II, &[]))), false),
+        ] {
+            assert_eq!(is_erspan(&frame), want, "{frame:02x?}");
+            let mut tagged = frame.clone();
+            for (tpid, vid) in [(0x8100, 10), (0x88a8, 20), (0x9100, 30)] {
+                push(&mut tagged, tpid, Tag { vid, ..Tag::default() }).expect("long enough");
+                assert_eq!(is_erspan(&tagged), want, "{tagged:02x?}");
+            }
+            for len in 0..frame.len() {
+                let _ = is_erspan(&frame[..len]);
+            }
+        }
+    }
+}
