@@ -36,7 +36,7 @@ pub struct Access {
     pub ssh_keys: BTreeMap<String, Vec<PublicKey>>,
     /// `aaa authentication login default`: who verifies names and secrets, in order; at least one.
     pub login_methods: Vec<LoginMethod>,
-    /// `aaa authorization exec default`: who gives a user the privilege level, in order; none: whoever has verified the login.
+    /// The methods of `aaa authorization exec default`, in order. Without one, a user keeps the privilege level of the login.
     pub exec_methods: Vec<ExecMethod>,
     /// `aaa authorization console`: these methods decide about consoles, too.
     pub console_authorization: bool,

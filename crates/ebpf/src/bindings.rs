@@ -1,8 +1,8 @@
 //! First-hop security in the tables (`bpf/stages/guard.h`): what is checked in each VLAN, and the bindings of addresses to
 //! ports and MAC addresses.
 //!
-//! Each family has a map. Invariant: a binding is one element of a hash map of the kernel, so a program sees either the old MAC address or the new
-//! one. The kernel refuses an element for which the map has no room.
+//! Each family has a map. Invariant: a binding is one element of a hash map of the kernel, so a program sees either the old MAC
+//! address or the new one. The kernel refuses an element for which the map has no room.
 
 use crate::abi;
 use crate::error::system;

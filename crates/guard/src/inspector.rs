@@ -439,8 +439,7 @@ impl Inspector {
     }
     /// The host that has an address.
     fn owner(&self, key: &Key) -> Option<Owner> {
-        let learned = || self.entries.get(key).filter(|entry| entry.state != State::Tentative);
-        self.config.statics.get(key).copied().or_else(|| Some(learned()?.owner))
+        owner(&self.config, &self.entries, key)
     }
 
     fn insert(&mut self, key: Key, owner: Owner, state: State, ends_ms: u64) {
@@ -454,10 +453,10 @@ impl Inspector {
     fn remove(&mut self, key: Key, reason: NdDrop) -> Option<Entry> {
         let mut entry = self.entries.remove(&key)?;
         self.timers.remove(&(entry.due_ms(), key));
-        if let Some(count) = self.counts.get_mut(&entry.owner.port) {
-            *count -= 1;
+        match self.counts.get_mut(&entry.owner.port) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => _ = self.counts.remove(&entry.owner.port),
         }
-        self.counts.retain(|_, count| *count > 0);
         self.touch(key, entry.owner.port);
         if entry.waiting.take().is_some() {
             self.waiting -= 1;
@@ -492,17 +491,21 @@ impl Inspector {
 
     /// Tells the plane which bindings have changed.
     fn tell(&mut self) {
-        let (entries, statics) = (&self.entries, &self.config.statics);
+        let (config, entries) = (&self.config, &self.entries);
         let changes = self.bound.changes(|key| {
             let IpAddr::V6(address) = key.address else { return None };
-            let at = (key.vlan, address);
-            let learned = || entries.get(&at).filter(|entry| entry.state != State::Tentative);
-            let owner = statics.get(&at).copied().or_else(|| Some(learned()?.owner));
+            let owner = owner(config, entries, &(key.vlan, address));
             owner.filter(|owner| owner.port == key.port).map(|owner| owner.mac)
         });
         self.version += changes.len() as u64;
         self.actions.extend(changes.into_iter().map(|(key, mac)| Action::Bind(key, mac)));
     }
+}
+
+/// The host that has an address: that of a static binding, or one whose claim has been verified.
+fn owner(config: &NdConfig, entries: &BTreeMap<Key, Entry>, key: &Key) -> Option<Owner> {
+    let learned = || entries.get(key).filter(|entry| entry.state != State::Tentative);
+    config.statics.get(key).copied().or_else(|| Some(learned()?.owner))
 }
 
 /// The address that the sender of a message claims.

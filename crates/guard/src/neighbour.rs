@@ -1,4 +1,4 @@
-//! The words of ND inspection: hosts, the states of their addresses, and why messages are dropped.
+//! The types of ND inspection: hosts, the states of their addresses, and why messages are dropped.
 
 use lanyard_types::{MacAddr, PortId, VlanId};
 use std::net::Ipv6Addr;
@@ -82,7 +82,7 @@ pub enum NdDrop {
     Duplicate = 4,
     /// The port has as many addresses as it may have.
     Limit = 5,
-    /// The switch has.
+    /// The switch has as many bindings as it can hold.
     Full = 6,
     /// The VLAN is not inspected any more, or the port not in it.
     NoPort = 7,

@@ -185,7 +185,7 @@ mod tests {
         let mut tagged = plain.clone();
         push(&mut tagged, 0x88a8, Tag { pcp: 5, dei: false, vid: 4094 }).expect("long enough");
         assert_eq!(made(4094, &tagged, 9000), [head(5 << 13 | 0b11 << 11 | 0x3ff), tagged.clone()].concat());
-        // Truncated: the tag's priority is told even where the tag itself is cut off.
+        // The header carries the tag's priority although the copy is truncated within the tag.
         for room in [0, 13, tagged.len() - 1] {
             let want = [head(5 << 13 | 0b11 << 11 | 1 << 10 | 0x3ff), tagged[..room].to_vec()].concat();
             assert_eq!(made(4094, &tagged, room), want);

@@ -18,7 +18,8 @@ use crate::view::{
 };
 use lanyard_config::text::{chunks, reference};
 use lanyard_config::{Config, Interface, InterfaceName, StaticBinding};
-use lanyard_types::{ArpLimit, ArpValidation, MAX_BINDINGS, VerifySource, VlanSet};
+use lanyard_types::{ArpLimit, ArpValidation, MAX_BINDINGS, VerifySource, VlanId, VlanSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// The highest rate of a port, in frames per second, as in IOS.
@@ -270,32 +271,42 @@ fn verify_lines(interface: &Interface) -> Vec<String> {
 }
 
 fn binding(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let (mac, vlan, interface) = (need(args.mac())?, need(args.vlan())?, need(args.interface())?);
     let Some(IpAddr::V4(address)) = args.addresses().first().copied() else {
         return Err("Incomplete command.".into());
     };
+    let nobody =
+        address.is_unspecified() || address.is_multicast() || address.is_broadcast() || address.is_loopback();
+    change_bindings("ip source binding", &mut edit.config.guard.bindings, args, address, !nobody)
+}
+
+/// Enters or removes the static binding of an address, in the table that `line` writes. `is_host`: a host may have the address.
+pub(super) fn change_bindings<A: Copy + Ord + std::fmt::Display>(
+    line: &str,
+    bindings: &mut BTreeMap<(VlanId, A), StaticBinding>,
+    args: &Args,
+    address: A,
+    is_host: bool,
+) -> Result<(), Refusal> {
+    let (mac, vlan, interface) = (need(args.mac())?, need(args.vlan())?, need(args.interface())?);
     if mac.is_group() || mac.is_zero() {
         return Err(format!("{mac} is not the address of a host: enter a unicast MAC address").into());
     }
-    if address.is_unspecified() || address.is_multicast() || address.is_broadcast() || address.is_loopback() {
+    if !is_host {
         return Err(format!("{address} is not the address of a host: enter a unicast address").into());
     }
     if let InterfaceName::Vlan(vlan) = &interface {
         return Err(format!("Vlan{vlan} is not a port: enter the port behind which the host is").into());
     }
-    let bindings = &mut edit.config.guard.bindings;
-    let made = StaticBinding { mac, interface };
+    let (key, made) = ((vlan, address), StaticBinding { mac, interface });
     match args.form {
-        Form::Set if bindings.len() >= MAX_BINDINGS && !bindings.contains_key(&(vlan, address)) => {
+        Form::Set if bindings.len() >= MAX_BINDINGS && !bindings.contains_key(&key) => {
             let text = format!(
-                "the switch has {MAX_BINDINGS} bindings, as many as it can hold: remove some with no ip source binding"
+                "the switch has {MAX_BINDINGS} bindings, as many as it can hold: remove some with no {line}"
             );
             return Err(text.into());
         }
-        Form::Set => _ = bindings.insert((vlan, address), made),
-        Form::No | Form::Default if bindings.get(&(vlan, address)) == Some(&made) => {
-            bindings.remove(&(vlan, address));
-        }
+        Form::Set => _ = bindings.insert(key, made),
+        Form::No | Form::Default if bindings.get(&key) == Some(&made) => _ = bindings.remove(&key),
         Form::No | Form::Default => {}
     }
     Ok(())

@@ -1,10 +1,9 @@
 //! ND inspection and IPv6 source guard: `ipv6 nd inspection ...`, `ipv6 neighbor binding`, `ipv6 source-guard`; the commands that
 //! show and clear what they know.
 
-use super::guard::{FILTERS, change_vlans, vlan_lines};
+use super::guard::{FILTERS, change_bindings, change_vlans, vlan_lines};
 use super::interface::port;
-use super::need;
-use crate::args::{Args, Form, Kind};
+use crate::args::{Args, Kind};
 use crate::backend::{Refusal, SnoopedFilter};
 use crate::edit::Edit;
 use crate::exec::Exec;
@@ -15,7 +14,7 @@ use crate::setting::{Flag, Line, Number, Setting};
 use crate::tree::{Node, arg, kw};
 use crate::view::{NdInspection, NeighborBindings};
 use lanyard_config::text::reference;
-use lanyard_config::{Config, Interface, InterfaceName, StaticBinding};
+use lanyard_config::{Config, Interface};
 use lanyard_types::MAX_BINDINGS;
 use std::net::IpAddr;
 
@@ -88,35 +87,11 @@ fn vlans(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
 }
 
 fn binding(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let (mac, vlan, interface) = (need(args.mac())?, need(args.vlan())?, need(args.interface())?);
     let Some(IpAddr::V6(address)) = args.addresses().first().copied() else {
         return Err("Incomplete command.".into());
     };
-    if mac.is_group() || mac.is_zero() {
-        return Err(format!("{mac} is not the address of a host: enter a unicast MAC address").into());
-    }
-    if address.is_unspecified() || address.is_multicast() || address.is_loopback() {
-        return Err(format!("{address} is not the address of a host: enter a unicast address").into());
-    }
-    if let InterfaceName::Vlan(vlan) = &interface {
-        return Err(format!("Vlan{vlan} is not a port: enter the port behind which the host is").into());
-    }
-    let bindings = &mut edit.config.guard.neighbors;
-    let made = StaticBinding { mac, interface };
-    match args.form {
-        Form::Set if bindings.len() >= MAX_BINDINGS && !bindings.contains_key(&(vlan, address)) => {
-            let text = format!(
-                "the switch has {MAX_BINDINGS} bindings, as many as it can hold: remove some with no ipv6 neighbor binding"
-            );
-            return Err(text.into());
-        }
-        Form::Set => _ = bindings.insert((vlan, address), made),
-        Form::No | Form::Default if bindings.get(&(vlan, address)) == Some(&made) => {
-            bindings.remove(&(vlan, address));
-        }
-        Form::No | Form::Default => {}
-    }
-    Ok(())
+    let nobody = address.is_unspecified() || address.is_multicast() || address.is_loopback();
+    change_bindings("ipv6 neighbor binding", &mut edit.config.guard.neighbors, args, address, !nobody)
 }
 
 fn binding_lines(config: &Config) -> Vec<String> {

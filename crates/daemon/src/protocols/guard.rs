@@ -1,5 +1,6 @@
-//! First-hop security on the protocol thread: DHCP messages in VLANs with DHCP snooping and messages of neighbour discovery in VLANs
-//! with ND inspection are inspected and sent on, leases and neighbours become bindings in the plane, and what planes and inspection drop is reported for the log.
+//! First-hop security on the protocol thread: DHCP messages in VLANs with DHCP snooping and messages of neighbour discovery in
+//! VLANs with ND inspection are inspected and sent on, leases and neighbours become bindings in the plane, and what planes and
+//! inspection drop is reported for the log.
 //!
 //! Invariants: a message that does not pass inspection is sent nowhere. Hosts cause at most one report for each port and kind of
 //! frame in [`REPORT_EVERY_MS`]. Leases and neighbours are in two files, which threads of their own write: one in the run directory, for a
@@ -11,6 +12,7 @@ use crate::clock::Clock;
 use lanyard_guard::{
     Action, Config, Denied, Denied6, Inspector, Lease, NdConfig, Neighbour, Owner, Snooper, State, describe,
 };
+use lanyard_pipeline::tables::bindings::family;
 use lanyard_switch::snooping::Classifier;
 use lanyard_types::{PortId, TrapGroup, TrapReason, VlanId};
 use lanyard_wire::{Frame, pop};
@@ -299,7 +301,7 @@ impl Guard {
             }
             Action::Bind(key, mac) => {
                 let reason = io.plane.bind(key, mac).err()?;
-                self.refused[usize::from(key.address.is_ipv6())] += 1;
+                self.refused[family(&key.address)] += 1;
                 let frames = self.due(now, key.port, INSPECTED + 1)?;
                 Some(Event::Refused { key, reason, frames })
             }

@@ -5,6 +5,7 @@ use crate::bed::Bed;
 use anyhow::{Context, Result, anyhow, ensure};
 use lanyard_tester::os::{Pinned, wait_until};
 use lanyard_tester::traffic::Generator;
+use lanyard_wire::ip::ones_complement_sum;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -116,9 +117,7 @@ impl Attack {
 
 /// The checksum of RFC 1071 over an even number of bytes.
 pub(super) fn checksum(bytes: &[u8]) -> [u8; 2] {
-    let sum: u32 = bytes.chunks_exact(2).map(|two| u32::from(two[0]) << 8 | u32::from(two[1])).sum();
-    let sum = (sum & 0xffff) + (sum >> 16);
-    (!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes()
+    (!ones_complement_sum(bytes)).to_be_bytes()
 }
 
 /// Sends the flood.

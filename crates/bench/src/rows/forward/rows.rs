@@ -121,28 +121,18 @@ const XDP: Kind = Kind::Lanyard(Hook::Xdp);
 const AUTO: Kind = Kind::Lanyard(Hook::Auto);
 
 fn frames(stream: Stream, count_at: CountAt, outputs: u16, ports: PortMode) -> Load {
-    Load::Frames(FrameLoad {
-        stream,
-        count_at,
-        outputs,
-        ports,
-        source: Source::Xdp,
-        sinks: Sinks::Early,
-        attack: None,
-    })
+    Load::Frames(frame_load(stream, count_at, outputs, ports))
+}
+
+/// Frames of the generator, to sinks that are ready, without a flood beside them.
+const fn frame_load(stream: Stream, count_at: CountAt, outputs: u16, ports: PortMode) -> FrameLoad {
+    FrameLoad { stream, count_at, outputs, ports, source: Source::Xdp, sinks: Sinks::Early, attack: None }
 }
 
 /// Jumbo frames, which XDP receives in several buffers.
 fn jumbo() -> Load {
-    Load::Frames(FrameLoad {
-        stream: Stream::new().size(9018),
-        count_at: CountAt::Xdp,
-        outputs: 1,
-        ports: PortMode::Access,
-        source: Source::Socket,
-        sinks: Sinks::Early,
-        attack: None,
-    })
+    let load = frame_load(Stream::new().size(9018), CountAt::Xdp, 1, PortMode::Access);
+    Load::Frames(FrameLoad { source: Source::Socket, ..load })
 }
 
 fn arm(kind: Kind, load: Load) -> Arm {
@@ -201,15 +191,8 @@ fn limits() -> Vec<RowPlan> {
 /// The default configuration, with hosts as `ip link` makes them.
 fn defaults() -> Vec<RowPlan> {
     let tc = |hosts| frames(Stream::among(hosts), CountAt::Tc, 1, PortMode::Access);
-    let late = FrameLoad {
-        stream: Stream::new(),
-        count_at: CountAt::Xdp,
-        outputs: 1,
-        ports: PortMode::Access,
-        source: Source::Xdp,
-        sinks: Sinks::Late,
-        attack: None,
-    };
+    let early = frame_load(Stream::new(), CountAt::Xdp, 1, PortMode::Access);
+    let late = FrameLoad { sinks: Sinks::Late, ..early };
     let title = "64 B known unicast, default configuration";
     let many = "64 B, random pairs of 2048 hosts, default configuration";
     let tcp = Load::Tcp { offload: false };
@@ -346,15 +329,8 @@ fn floods() -> Vec<RowPlan> {
         }
         // The same with frames from a packet socket, as hosts make them. docs/performance.md explains why
         // flooding is slower with frames that take a page each.
-        let load = FrameLoad {
-            stream,
-            count_at: CountAt::Tc,
-            outputs,
-            ports: PortMode::Access,
-            source: Source::Socket,
-            sinks: Sinks::Early,
-            attack: None,
-        };
+        let load = frame_load(stream, CountAt::Tc, outputs, PortMode::Access);
+        let load = FrameLoad { source: Source::Socket, ..load };
         rows.push(RowPlan::versus(
             &format!("flood-{outputs}-socket"),
             &format!("64 B flood to {outputs}, frames from a socket"),
@@ -407,15 +383,7 @@ fn attacked() -> Vec<RowPlan> {
     for (hook, kind, count_at) in [("xdp", XDP, CountAt::Xdp), ("tc", PEER, CountAt::Tc)] {
         for attack in Attack::ALL {
             let (name, note) = attack.names();
-            let load = |attack| FrameLoad {
-                stream,
-                count_at,
-                outputs: 2,
-                ports: PortMode::Attacked,
-                source: Source::Xdp,
-                sinks: Sinks::Early,
-                attack,
-            };
+            let load = |attack| FrameLoad { attack, ..frame_load(stream, count_at, 2, PortMode::Attacked) };
             rows.push(RowPlan {
                 id: format!("control-{hook}-{name}"),
                 place: None,
@@ -434,24 +402,22 @@ fn attacked() -> Vec<RowPlan> {
 
 /// This build of Lanyard beside another one.
 fn against() -> Vec<RowPlan> {
-    let row = |name: &str, kind: Kind, count_at, hosts| {
-        let Load::Frames(load) = frames(Stream::among(hosts), count_at, 1, PortMode::Access) else {
-            return None;
-        };
-        Some(RowPlan {
+    const HOSTS: u32 = 2048;
+    let row = |name: &str, kind: Kind, count_at| {
+        let load = frame_load(Stream::among(HOSTS), count_at, 1, PortMode::Access);
+        RowPlan {
             id: format!("against-{name}"),
             place: None,
-            title: format!("64 B, random pairs of {hosts} hosts, this build against the one of --against"),
+            title: format!("64 B, random pairs of {HOSTS} hosts, this build against the one of --against"),
             unit: Unit::FramesPerSecond,
             arms: vec![
                 Arm { note: "this build", ..arm(kind, Load::Frames(load)) },
                 Arm { note: "the other", ..arm(kind, Load::Against(load)) },
             ],
             target: Target::None,
-        })
+        }
     };
-    let rows = [row("xdp", XDP, CountAt::Xdp, 2048), row("tc", PEER, CountAt::Tc, 2048)];
-    rows.into_iter().flatten().collect()
+    vec![row("xdp", XDP, CountAt::Xdp), row("tc", PEER, CountAt::Tc)]
 }
 
 /// Random pairs of hosts and a list of 1,000 rules at each port, which decide about them.
