@@ -334,6 +334,9 @@ struct ly_trap_group {
 	__u64 port_interval_ns, port_tolerance_ns; /* the share of one port; its clocks are trap_ports[] */
 };
 
+/* The time in which a group wakes the control plane at most once. */
+#define LY_TRAP_WAKE_NS 500000
+
 /* trap_ports[LY_TRAP_PORT(group, port)]: arrival_ns of the port's share of a group */
 #define LY_TRAP_PORT(group, port) ((group) * LY_PORTS + (port))
 

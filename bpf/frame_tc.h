@@ -169,11 +169,29 @@ static __always_inline bool tc_head(struct __sk_buff *skb, void *to, __u32 len, 
 	}                                                         \
 	r->header = header;                                       \
 	if (tc_head(skb, r->byte, len, (most_))) {                \
-		bpf_ringbuf_submit(r, 0);                         \
+		bpf_ringbuf_submit(r, trap_wake(group));          \
 	} else {                                                  \
 		bpf_ringbuf_discard(r, 0);                        \
 		trap_lost(group);                                 \
 	}
+
+/* When a frame of each group last woke the control plane. */
+TABLE(trap_woken, __u64, LY_GROUPS, 0);
+
+/* Whether a record is to wake the control plane: the flags of bpf_ringbuf_submit. A wake-up is an interrupt, which costs a virtual
+ * machine as much as ten frames. Groups that may have thousands of frames a second therefore wake it once in LY_TRAP_WAKE_NS;
+ * after each record it looks at the ring again when that time has passed (crates/daemon/src/protocols). */
+static __always_inline __u64 trap_wake(__u32 group)
+{
+	__u64 *woken = LOOKUP(trap_woken, group), now = bpf_ktime_get_ns();
+
+	if (!woken || group <= GROUP_DISCOVERY || group == GROUP_EAPOL)
+		return 0;
+	if (now - *(volatile __u64 *)woken < LY_TRAP_WAKE_NS)
+		return BPF_RB_NO_WAKEUP;
+	*(volatile __u64 *)woken = now;
+	return 0;
+}
 
 /* Sends the frame to the control plane. A frame that the ring has no room for is counted as lost. */
 __noinline int tc_trap(struct __sk_buff *skb, __u32 port, __u32 reason, __u32 group)

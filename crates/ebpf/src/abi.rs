@@ -73,6 +73,7 @@ constants! {
     DROPS: usize = 64;
     GROUPS: usize = 16;
     TRAP_BYTES: usize = 2048;
+    TRAP_WAKE_NS: u64 = lanyard_plane::TRAP_WAKE.as_nanos() as u64;
     JOURNAL_BYTES: usize = 16384;
     HASH_A: u64 = 0x9e37_79b9_7f4a_7c15;
     HASH_B: u64 = 0xd6e8_feb8_6659_fd93;

@@ -12,7 +12,7 @@ pub use chip::{
     TablePolicy,
 };
 
-pub use protocols::{ProtocolPlane, Trapped, TreeStates};
+pub use protocols::{ProtocolPlane, TRAP_WAKE, Trapped, TreeStates};
 
 pub use change::{ApplyChange, Change, changes, transact};
 pub use lanyard_pipeline::qos::{ClassCounters, Direction};

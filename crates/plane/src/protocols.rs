@@ -35,11 +35,15 @@ pub struct Trapped {
     pub frame: Vec<u8>,
 }
 
+/// The time in which frames that come in great numbers end a wait at most once.
+pub const TRAP_WAKE: Duration = Duration::from_micros(500);
+
 /// The part of a plane that protocols use; [`Plane::protocols`](crate::Plane::protocols) returns
 /// it.
 pub trait ProtocolPlane: Send {
     /// A descriptor that is readable while [`ProtocolPlane::poll_traps`] has something; it stays
-    /// open as long as this value.
+    /// open as long as this value. It may become readable without ending a wait for it that has begun, if the last wait ended less
+    /// than [`TRAP_WAKE`] ago. So after frames, poll once more when that time has passed.
     fn event_fd(&self) -> RawFd;
     /// Passes a bounded number of trapped frames to `handle`, in the order of their arrival,
     /// without waiting; returns their number.

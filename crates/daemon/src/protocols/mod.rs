@@ -27,7 +27,7 @@ use aggregation::Aggregation;
 use discovery::LinkDiscovery;
 use guard::Guard;
 use lanyard_netdev::Netdev;
-use lanyard_plane::{Plane, PlaneError, ProtocolPlane, Trapped};
+use lanyard_plane::{Plane, PlaneError, ProtocolPlane, TRAP_WAKE, Trapped};
 use lanyard_types::PortId;
 use link_watch::LinkWatch;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -39,7 +39,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trees::Trees;
 use work::{Io, Protocol, Reports};
 
@@ -379,7 +379,9 @@ fn run(mut engine: Engine, jobs: &Receiver<Job>, wake: &EventFd) {
     let _ = os::make_real_time(os::PROTOCOLS);
     let traps = os::duplicate(engine.plane.event_fd());
     let mut is_readable = false;
+    let mut again: Option<Instant> = None; // when to look for frames that end no wait
     loop {
+        again = again.filter(|at| *at > Instant::now());
         let _ = wake.read();
         loop {
             match jobs.try_recv() {
@@ -390,19 +392,22 @@ fn run(mut engine: Engine, jobs: &Receiver<Job>, wake: &EventFd) {
         }
         if engine.turn() > 0 {
             is_readable = false;
+            again = Some(Instant::now() + TRAP_WAKE);
             continue;
         }
         // A descriptor that is readable although there was no frame (an error or a hang-up, or a record that is not complete)
         // would end every wait at once, and this thread goes before all others: wait without it once.
-        is_readable = wait(&engine, wake, traps.as_ref().ok().filter(|_| !is_readable));
+        is_readable = wait(&engine, wake, traps.as_ref().ok().filter(|_| !is_readable), again);
     }
 }
 
-/// Waits until a job, a frame or a deadline comes. Returns true if the descriptor of the frames is readable. Without that
-/// descriptor, a wait ends after [`LOOK`] at the latest, so that frames are polled for.
-fn wait(engine: &Engine, wake: &EventFd, traps: Option<&OwnedFd>) -> bool {
-    let left = engine.next_ms().map(|at| Duration::from_millis(at.saturating_sub(engine.clock.boot_ms())));
-    let left = if traps.is_none() { Some(left.unwrap_or(LOOK).min(LOOK)) } else { left };
+/// Waits until a job, a frame, a deadline or the time `again` comes. Returns true if the descriptor of the frames is readable.
+/// Without that descriptor, a wait ends after [`LOOK`] at the latest, so that frames are polled for.
+fn wait(engine: &Engine, wake: &EventFd, traps: Option<&OwnedFd>, again: Option<Instant>) -> bool {
+    let due = engine.next_ms().map(|at| Duration::from_millis(at.saturating_sub(engine.clock.boot_ms())));
+    let look = traps.is_none().then_some(LOOK);
+    let again = again.map(|_| MILLISECOND);
+    let left = [due, look, again].into_iter().flatten().min();
     let timeout =
         left.map_or(PollTimeout::NONE, |left| PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX));
     let mut fds = vec![PollFd::new(wake.as_fd(), PollFlags::POLLIN)];
@@ -412,6 +417,9 @@ fn wait(engine: &Engine, wake: &EventFd, traps: Option<&OwnedFd>) -> bool {
     fds.get(1).is_some_and(|traps| traps.any().unwrap_or(true))
 }
 
+/// The shortest timeout of a wait, which is longer than [`TRAP_WAKE`].
+const MILLISECOND: Duration = Duration::from_millis(1);
+const _: () = assert!(TRAP_WAKE.as_nanos() < MILLISECOND.as_nanos());
 /// The interval of polling for frames without a descriptor.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -419,6 +427,8 @@ const LOOK: Duration = Duration::from_millis(20);
 mod tests {
     use super::Place;
     use crate::testing::Bench;
+    use lanyard_plane::Trapped;
+    use lanyard_types::TrapReason;
     use nix::sys::signal::Signal;
     use std::os::unix::process::ExitStatusExt;
     use std::process::Command;
@@ -456,6 +466,30 @@ mod tests {
         // Of each two polls, one comes after a wait of this length.
         assert!(begin.elapsed() >= 3 * super::LOOK, "8 polls in {:?}", begin.elapsed());
         drop(core);
+    }
+
+    /// After a frame the thread looks once more for frames, although nothing ends its wait.
+    #[test]
+    fn frames_that_end_no_wait_are_looked_for() {
+        let bench = Bench::new();
+        let (reader, writer) = nix::unistd::pipe().expect("a pipe");
+        *bench.plane.trap_fd.lock() = Some(reader);
+        let mut core = bench.core();
+        core.ctx.protocols.start().expect("a thread");
+        let polls = || bench.plane.polls.load(Ordering::Relaxed);
+        core.ctx.protocols.with(|_| ());
+        let port = lanyard_types::PortId::new(1).expect("a port");
+        let frame = Trapped { port, reason: TrapReason::Igmp, frame: vec![0; 60] };
+        *bench.plane.trapped.lock() = vec![frame];
+        let before = polls();
+        core.ctx.protocols.with(|_| ());
+        // One poll takes the frame, one finds nothing, and one comes after the time in which a frame ends no wait.
+        let begin = Instant::now();
+        while polls() < before + 3 {
+            assert!(begin.elapsed() < Duration::from_secs(60), "{} polls", polls() - before);
+            std::thread::yield_now();
+        }
+        drop((core, writer));
     }
 
     fn current_name() -> Option<String> {
