@@ -213,7 +213,16 @@ static __always_inline struct fdb_hit fdb_find(struct fdb_masks masks, __u64 key
  * in registers. */
 __noinline __u64 fdb_far_word(__u64 key)
 {
-	return fdb_find(fdb_masks(), key).word;
+	struct fdb_masks masks = fdb_masks();
+
+	if (masks.was != masks.now)
+		return fdb_find(masks, key).word;
+	/* As fdb_locate, but without a further call. */
+	__u64 hash = fdb_hash(key);
+	struct fdb_choice choice = fdb_buckets(hash, masks.now);
+	__u64 word = fdb_find_in(choice.first, fdb_tag(hash, false)).word;
+
+	return word ? word : fdb_find_in(choice.second, fdb_tag(hash, true)).word;
 }
 
 static __always_inline __u64 fdb_near_word(__u32 bucket, __u64 tag)

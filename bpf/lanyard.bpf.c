@@ -161,8 +161,8 @@ static __always_inline bool xdp_leaves(struct frame *f)
 	return (f->dst & ~SSTP_OR_DISCOVERY) == CISCO_DISCOVERY || (f->dst & 0xf0ffffffffffULL) == RESERVED_BLOCK || f->dst == TUNNEL;
 }
 
-/* Ends a frame that an access list denies at XDP. `in` is the port that received it. */
-static __always_inline int xdp_denied(struct ly_port *in, struct frame *f, int end)
+/* Ends a frame that an access list, storm control or a policer of the control plane drops at XDP. `in` is the port that received it. */
+static __always_inline int xdp_dropped(struct ly_port *in, struct frame *f, int end)
 {
 	xdp_sample_ends(in, f);
 	xdp_acl_counts(f);
@@ -188,8 +188,12 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 		stage_count(&f, 0);
 		return f.action;
 	}
-	if (xdp_leaves(&f))
-		return XDP_PASS;
+	if (xdp_leaves(&f)) {
+		__u32 tag = (__u32)f.outer << 16 | f.tci;
+		if (in->flags & (LY_PORT_XDP_ENDED | LY_PORT_MIRROR_RX | LY_PORT_MIRROR_TO) || !trap_refused(f.dst, f.src, f.port_id, tag, f.len))
+			return XDP_PASS;
+		return xdp_dropped(in, &f, DROP(DROP_TRAP_POLICED));
+	}
 	if (stage_parse(&f) || f.port->flags & (LY_PORT_XDP_ENDED | LY_PORT_MIRROR_RX | LY_PORT_MIRROR_TO))
 		return XDP_PASS;
 	if (f.port->flags & LY_PORT_PARTIAL && checksum_missing(ctx, &f)) /* a property of the netdev, not of a port-channel */
@@ -200,7 +204,7 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 		if (f.port->flags & LY_PORT_SUB)
 			return XDP_PASS;
 		if ((end = xdp_acl_ingress(&f, ctx)))
-			return xdp_denied(in, &f, end);
+			return xdp_dropped(in, &f, end);
 		f.now_s = now_s();
 		port_rif(&f);
 	} else {
@@ -211,7 +215,9 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 		if (f.rif && f.port->flags & LY_PORT_ACL_IN) /* the lists of its new VLAN are asked at TC, so that all are */
 			return XDP_PASS;
 		if ((end = xdp_acl_ingress(&f, ctx)))
-			return xdp_denied(in, &f, end);
+			return xdp_dropped(in, &f, end);
+		if (f.port->flags & LY_PORT_STORM && !f.rif && storm_refuses(f.dst, f.shared, f.port_id, f.len))
+			return xdp_dropped(in, &f, DROP(DROP_STORM));
 		if (!stage_learn_fast(&f))
 			return XDP_PASS;
 		if (f.dst & GROUP_BIT && (f.port->flags & LY_PORT_STORM || !stage_snoop_fast(&f, ctx)))

@@ -24,7 +24,8 @@ struct memo {
 	__u64 seen_dst, seen_src; /* the last frame that the memo did not hold */
 	__u64 src_word, dst_word; /* the FDB entries */
 	struct memo_row in, out;
-	__u32 src_at, dst_at; /* their places in fdb_near: bucket and way */
+	__u64 masks;          /* the part of the FDB in use when the memo was made */
+	__u32 src_at, dst_at; /* the places of the entries: bucket and way */
 	__u32 tag;            /* the outer EtherType and the two bytes after it */
 	__u16 port_id, out_id, vlan;
 	__u8 form, pv, out_pv;
@@ -58,12 +59,14 @@ static __always_inline __u32 memo_at(struct fdb_hit hit)
 
 static __always_inline __u64 memo_word(__u32 at)
 {
-	return *(volatile __u64 *)&ROW(fdb_near, at / LY_FDB_WAYS)->way[at & (LY_FDB_WAYS - 1)];
+	struct ly_fdb_bucket *b = fdb_bucket(at / LY_FDB_WAYS);
+
+	return b ? *(volatile __u64 *)&b->way[at & (LY_FDB_WAYS - 1)] : 0;
 }
 
-static __always_inline bool memo_near(void)
+static __always_inline __u64 memo_masks(void)
 {
-	return *(volatile __u64 *)&ROW(fdb_state, 0)->masks == LY_FDB_MASKS(LY_FDB_NEAR - 1, LY_FDB_NEAR - 1);
+	return *(volatile __u64 *)&ROW(fdb_state, 0)->masks;
 }
 
 /* Stores the decision of the stages about this frame if it may be remembered. The stages run again on
@@ -76,9 +79,12 @@ __noinline int memo_take(__u64 dst, __u64 src, __u32 port_id, __u32 tag, __u32 l
 	const __u32 excluded = LY_PORT_LAYER3 | LY_PORT_XDP_ENDED | LY_PORT_ACL_IN | LY_PORT_MEMBER |
 			       LY_PORT_MIRROR_RX | LY_PORT_MIRROR_TO | LY_PORT_PRIVATE | LY_PORT_GUARD;
 
-	if (!m || !memo_near())
+	if (!m)
 		return 0;
 	m->dst = 0;
+	__u64 masks = memo_masks();
+	if ((__u32)masks != masks >> 32) /* entries move to other buckets */
+		return 0;
 	f.outer = tag >> 16;
 	f.tci = tag;
 	f.port = ROW(ports, f.port_id);
@@ -86,7 +92,7 @@ __noinline int memo_take(__u64 dst, __u64 src, __u32 port_id, __u32 tag, __u32 l
 	if (f.port->flags & excluded || f.port->qos || stage_parse(&f) || stage_port(&f) || stage_vlan_ingress(&f) || f.pv & LY_PV_ROUTES)
 		return 0;
 	struct fdb_hit from = fdb_find(fdb_masks(), fdb_key(src, f.shared)), to = fdb_find(fdb_masks(), fdb_key(dst, f.shared));
-	if (!learn_is_known(&f, from.word) || !(f.pv & LY_PV_FORWARD) || from.bucket >= LY_FDB_NEAR || to.bucket >= LY_FDB_NEAR)
+	if (!learn_is_known(&f, from.word) || !(f.pv & LY_PV_FORWARD))
 		return 0;
 	if (!to.word || stage_bridge(&f) || !f.out_id || f.out_id != fdb_port(to.word))
 		return 0;
@@ -100,6 +106,7 @@ __noinline int memo_take(__u64 dst, __u64 src, __u32 port_id, __u32 tag, __u32 l
 		.src = src,
 		.src_word = from.word,
 		.dst_word = to.word,
+		.masks = masks,
 		.in = in,
 		.out = out,
 		.src_at = memo_at(from),
@@ -139,7 +146,7 @@ static __always_inline bool memo_holds(struct frame *f)
 	f->out = ROW(ports, m->out_id);
 	f->bare_len = f->len - (m->form != LY_UNTAGGED ? 4 : 0);
 	if (f->several || !xdp_fits(f->bare_len, f->out->max_len) || fdb_seen(m->src_word) != f->now_s % LY_FDB_CYCLE ||
-	    memo_word(m->src_at) != m->src_word || memo_word(m->dst_at) != m->dst_word || !memo_near() ||
+	    memo_word(m->src_at) != m->src_word || memo_word(m->dst_at) != m->dst_word || memo_masks() != m->masks ||
 	    !memo_same(m->in, f->port) || !memo_same(m->out, f->out) || port_vlan(f->port_id, m->vlan) != m->pv ||
 	    port_vlan(m->out_id, m->vlan) != m->out_pv) {
 		m->dst = 0;

@@ -130,6 +130,30 @@ static __always_inline void learn_known(struct frame *f, __u64 key, __u64 word)
 	learn_journal(LY_SRC_KNOWN, fdb_port(word));
 }
 
+/* Counts a refusal, and returns true, if the table, or the limit of the port or of the VLAN, is full. So a flood of new sources
+ * costs little more than known ones as soon as it has filled the table. A global function, because it is seldom called. */
+__noinline int learn_refused(__u32 port, __u32 vlan)
+{
+	const __u32 slots[] = { LY_USAGE_TABLE, LY_USAGE_PORT(port & (LY_PORTS - 1)), LY_USAGE_VLAN(vlan & (LY_VLANS - 1)) };
+
+	if (dry)
+		return false;
+	for (int at = 0; at < 3; at++) {
+		struct ly_usage *u = LOOKUP(fdb_usage, slots[at]);
+		if (u && usage_full(slots[at])) {
+			__sync_fetch_and_add(&u->refused, 1);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* True if the frame's source, whose entry's word this is, is new and refused. */
+static __always_inline bool learn_is_refused(struct frame *f, __u64 word)
+{
+	return !word && f->pv & LY_PV_LEARN && !(f->port->flags & LY_PORT_SECURE) && learn_refused(f->port_id, f->shared);
+}
+
 static __always_inline int stage_learn(struct frame *f)
 {
 	struct fdb_masks masks = fdb_masks();
@@ -144,7 +168,7 @@ static __always_inline int stage_learn(struct frame *f)
 		return DROP(DROP_SOURCE_BLACKHOLE);
 	if (learn_is_known(f, word)) {
 		learn_known(f, key, word);
-	} else {
+	} else if (!learn_is_refused(f, word)) {
 		union ly_fdb_value want = { .updated_s = f->now_s, .port = f->port_id, .kind = LY_FDB_DYNAMIC };
 		if (!learn_slow(key, want.raw, f->pv & LY_PV_LEARN) && f->port->flags & LY_PORT_SECURE) {
 			learn_violation(key, f->port_id);
@@ -165,8 +189,10 @@ static __always_inline bool stage_learn_fast(struct frame *f)
 	f->now_s = now_s();
 	__u64 word = fdb_word_of(masks, key);
 
-	if (!learn_is_known(f, word) || !(f->pv & LY_PV_FORWARD))
+	if (!(f->pv & LY_PV_FORWARD))
 		return false;
+	if (!learn_is_known(f, word))
+		return learn_is_refused(f, word);
 	learn_known(f, key, word);
 	return true;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /* storm: limits the rate of broadcast, multicast and unknown unicast frames that each port receives (storm control).
  *
- * A frame over the rate is dropped before `learn`: in a loop its source address is not a station behind this port. XDP passes
- * floods from ports with a rate to TC. A frame for a router interface (f->rif) has a known destination, whatever the FDB holds.
+ * A frame over the rate is dropped before `learn`: in a loop its source address is not a station behind this port. XDP drops
+ * frames over the rate, too, and passes other floods from ports with a rate to TC. A frame for a router interface (f->rif) has a known destination, whatever the FDB holds.
  */
 enum { DROP_STORM = 31 };
 #define LY_PORT_STORM 0x400 /* ly_port.flags: has a rate */
@@ -26,22 +26,52 @@ struct ly_storm {
 };
 TABLE(storm, struct ly_storm, LY_STORM_KINDS * LY_PORTS, BPF_F_MMAPABLE);
 
+/* The clock of a frame's bucket. */
+struct storm_now {
+	struct ly_storm *row; /* NULL: there is no rate for the frame */
+	__u64 now, interval;
+};
+
+static __always_inline struct storm_now storm_clock(__u64 dst, __u32 port, __u32 len)
+{
+	__u32 kind = dst == BROADCAST ? LY_STORM_BROADCAST : dst & GROUP_BIT ? LY_STORM_MULTICAST : LY_STORM_UNICAST;
+	struct storm_now s = { .row = LOOKUP(storm, LY_STORM(kind, port)), .now = now_ns() };
+
+	if (!s.row)
+		return s;
+	s.interval = s.row->interval_ns;
+	if (s.row->byte_cost) {
+		s.now <<= LY_STORM_TIME_SHIFT;
+		s.interval = len * s.row->byte_cost >> (LY_STORM_COST_SHIFT - LY_STORM_TIME_SHIFT);
+	}
+	return s;
+}
+
+/* True for unicast that is not flooded, which has no rate. */
+static __always_inline bool storm_exempts(__u64 dst, __u32 vlan)
+{
+	return !(dst & GROUP_BIT) && fdb_find(fdb_masks(), fdb_key(dst, vlan)).word;
+}
+
 /* A global function, so that ports without a rate pay only for the branch on their flags. */
 __noinline int storm_admits(__u64 dst, __u32 vlan, __u32 port, __u32 len)
 {
-	__u32 kind = dst == BROADCAST ? LY_STORM_BROADCAST : dst & GROUP_BIT ? LY_STORM_MULTICAST : LY_STORM_UNICAST;
-	struct ly_storm *s = LOOKUP(storm, LY_STORM(kind, port));
+	if (storm_exempts(dst, vlan) || !leaves_marks(LY_DRY_POLICE))
+		return true;
+	struct storm_now s = storm_clock(dst, port, len);
 
-	if (!s || (kind == LY_STORM_UNICAST && fdb_find(fdb_masks(), fdb_key(dst, vlan)).word))
-		return true;
-	if (!leaves_marks(LY_DRY_POLICE))
-		return true;
-	__u64 now = now_ns(), interval = s->interval_ns;
-	if (s->byte_cost) {
-		now <<= LY_STORM_TIME_SHIFT;
-		interval = len * s->byte_cost >> (LY_STORM_COST_SHIFT - LY_STORM_TIME_SHIFT);
-	}
-	return trap_take(&s->arrival_ns, interval, s->tolerance_ns, now);
+	return !s.row || trap_take(&s.row->arrival_ns, s.interval, s.row->tolerance_ns, s.now);
+}
+
+/* For XDP: true if the bucket is empty, so that the stage below would drop the frame. It takes nothing from the bucket: a frame
+ * that it does not refuse is passed to TC. */
+__noinline int storm_refuses(__u64 dst, __u32 vlan, __u32 port, __u32 len)
+{
+	if (dry)
+		return false;
+	struct storm_now s = storm_clock(dst, port, len);
+
+	return s.row && trap_empty(&s.row->arrival_ns, s.interval, s.row->tolerance_ns, s.now) && !storm_exempts(dst, vlan);
 }
 
 static __always_inline int stage_storm(struct frame *f)

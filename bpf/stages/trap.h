@@ -72,14 +72,40 @@ static __always_inline int trap_frame(struct frame *f, struct __sk_buff *skb, in
 	return TRAPPED(reason);
 }
 
+/* The reason for which a frame to a group address is trapped, with its trap group; minus the reason for which it is dropped; 0: the
+ * next stage decides. */
+static __always_inline int trap_why(struct frame *f, __u32 *group)
+{
+	struct ly_global *g = ROW(global, 0);
+
+	if (f->dst == SSTP && traps_pvst(g, f)) {
+		*group = GROUP_STP;
+		return TRAP_PVST_BPDU;
+	}
+	*group = GROUP_DISCOVERY;
+	if (f->dst == CISCO_DISCOVERY && g->trap_cdp)
+		return TRAP_CDP;
+	if ((f->dst & 0xf0ffffffffffULL) != RESERVED_BLOCK)
+		return 0;
+	__u32 last = f->dst >> 40 & 0x0f;
+	if (last == 1)
+		return -DROP_PAUSE;
+	__u8 action = g->reserved[last];
+	if (action == 0)
+		return -DROP_RESERVED_ADDRESS;
+	if (action == 1)
+		return 0;
+	*group = last == 0 ? GROUP_STP : last == 2 ? GROUP_SLOW : last == 3 ? GROUP_EAPOL : GROUP_DISCOVERY;
+	return last == 0 ? TRAP_BPDU : last == 2 ? TRAP_SLOW_PROTOCOL : last == 3 ? TRAP_EAPOL : last == 14 ? TRAP_LLDP : TRAP_RESERVED;
+}
+
 static __always_inline int stage_trap(struct frame *f, struct __sk_buff *skb)
 {
+	__u32 group;
+
 	/* One comparison for most frames: all addresses that trap begin with 01. */
 	if (!(f->dst & GROUP_BIT))
 		return 0;
-	struct ly_global *g = ROW(global, 0);
-	int reason = 0;
-	__u32 group = GROUP_DISCOVERY;
 	if (is_tunnel(f->port)) {
 		if (f->dst == TUNNEL)
 			return DROP(DROP_TUNNEL_ADDRESS);
@@ -90,24 +116,41 @@ static __always_inline int stage_trap(struct frame *f, struct __sk_buff *skb)
 			return 0;
 		}
 	}
-	if (f->dst == SSTP && traps_pvst(g, f)) {
-		reason = TRAP_PVST_BPDU;
-		group = GROUP_STP;
-	} else if (f->dst == CISCO_DISCOVERY && g->trap_cdp) {
-		reason = TRAP_CDP;
-	} else if ((f->dst & 0xf0ffffffffffULL) == RESERVED_BLOCK) {
-		__u32 last = f->dst >> 40 & 0x0f;
-		if (last == 1)
-			return DROP(DROP_PAUSE);
-		__u8 action = g->reserved[last];
-		if (action == 0)
-			return DROP(DROP_RESERVED_ADDRESS);
-		if (action == 1)
-			return 0;
-		reason = last == 0 ? TRAP_BPDU : last == 2 ? TRAP_SLOW_PROTOCOL : last == 3 ? TRAP_EAPOL : last == 14 ? TRAP_LLDP : TRAP_RESERVED;
-		group = last == 0 ? GROUP_STP : last == 2 ? GROUP_SLOW : last == 3 ? GROUP_EAPOL : GROUP_DISCOVERY;
-	}
+	int reason = trap_why(f, &group);
+	if (reason < 0)
+		return DROP(-reason);
 	if (!reason || !f->port || !(f->port->flags & LY_PORT_ENABLED))
 		return 0;
 	return trap_frame(f, skb, reason, group);
+}
+
+/* True if a bucket has no token for a frame that arrives now. */
+static __always_inline bool trap_empty(__u64 *clock, __u64 interval_ns, __u64 tolerance_ns, __u64 now)
+{
+	__u64 arrival = *(volatile __u64 *)clock;
+
+	return interval_ns != 1 && (interval_ns == 0 || (arrival > now && arrival - now > tolerance_ns));
+}
+
+/* For XDP: counts the frame as policed, and returns true, if the stage above would drop it because a bucket is empty. It takes no
+ * token: the frame is passed to TC, where the stage takes it. So a flood costs the processor no more than a look at its buckets.
+ * A global function, so that other frames pay only for the comparison of their destination. */
+__noinline int trap_refused(__u64 dst, __u64 src, __u32 port_id, __u32 tag, __u32 len)
+{
+	struct frame f = { .dst = dst, .src = src, .port_id = port_id & (LY_PORTS - 1), .outer = tag >> 16, .tci = tag, .len = len };
+	__u32 group;
+
+	f.port = ROW(ports, f.port_id);
+	if (dry || is_tunnel(f.port) || !(f.port->flags & LY_PORT_ENABLED) || stage_parse(&f) || trap_why(&f, &group) <= 0)
+		return false;
+	struct ly_trap_group *g = LOOKUP(trap_groups, group);
+	__u64 *share = LOOKUP(trap_ports, LY_TRAP_PORT(group, f.port_id));
+	if (!g || !share)
+		return false;
+	__u64 now = now_ns();
+	if (!trap_empty(share, g->port_interval_ns, g->port_tolerance_ns, now) &&
+	    !trap_empty(&g->arrival_ns, g->interval_ns, g->tolerance_ns, now))
+		return false;
+	__sync_fetch_and_add(&g->policed, 1);
+	return true;
 }

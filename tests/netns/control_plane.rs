@@ -42,6 +42,11 @@ fn bpdu(priority: u16, src: Mac, flags: u8) -> Frame {
     Frame(frame)
 }
 
+/// A BPDU that claims nothing: of a bad root, at a port that discards.
+pub fn harmless_bpdu(src: Mac) -> Frame {
+    bpdu(0xf000, src, DISCARDS)
+}
+
 /// Frames of the attacker. Each of them costs the control plane something if it gets there.
 fn attacks() -> Vec<Frame> {
     let mut frames = Vec::new();
@@ -57,7 +62,7 @@ fn attacks() -> Vec<Frame> {
         frames.extend([arp, igmp, frame(mac(3), src), frame(reserved(2), src).ethertype(0x8809)]);
         // A BPDU that claims nothing: the switch would have to believe a better root, and to block a port at which another
         // bridge forwards as well.
-        frames.push(bpdu(0xf000, src, DISCARDS));
+        frames.push(harmless_bpdu(src));
     }
     frames
 }
@@ -119,7 +124,8 @@ fn state(bed: &Bed, port: &str) -> String {
     found.and_then(|row| row["state"].as_str()).unwrap_or("-").to_owned()
 }
 
-fn counted(bed: &Bed, key: &str, group: &str) -> u64 {
+/// A counter of a trap group.
+pub fn counted(bed: &Bed, key: &str, group: &str) -> u64 {
     let view = bed.show("show platform traps");
     let rows = view["traps"].as_array().unwrap();
     rows.iter().find(|row| row["group"] == group).and_then(|row| row[key].as_u64()).unwrap()
@@ -158,7 +164,7 @@ fn a_flood_of_control_frames(plane: Plane) {
         wait_for("the root port", || (tree(&bed).1 == "p4").then_some(()));
         bed.host(2).reaches("10.0.20.5");
         // Its first BPDU makes the attacker's port one that has a neighbour.
-        attacker.send(&bpdu(0xf000, mac(1000), DISCARDS).0).expect("sent");
+        attacker.send(&harmless_bpdu(mac(1000)).0).expect("sent");
         wait_for("the BPDU", || (counted(&bed, "trapped", "stp") > 0).then_some(()));
         wait_for("p1 to forward", || (state(&bed, "p1") == "forwarding").then_some(()));
         stream(&bed);

@@ -3,7 +3,7 @@
 
 use crate::dhcp::{Client, possible, server};
 use crate::harness::{BROADCAST, Bed, Frame, Plane, frame, mac, scenarios, wait_for};
-use crate::hooks::redirected;
+use crate::hooks::{on_xdp, redirected};
 
 scenarios! {
     a_rogue_dhcp_server: ebpf soft;
@@ -302,14 +302,7 @@ fn packets_with_foreign_sources(plane: Plane) {
 /// XDP remembers its decision about frames of the same stations that come in a row (`bpf/memo_xdp.h`). None of them passes the
 /// checks because of that.
 fn frames_in_a_row_on_xdp(plane: Plane) {
-    let bed = Bed::without_switch(plane, 2, 1500);
-    for host in &bed.hosts {
-        // A veth accepts frames from XDP while its other end runs NAPI.
-        host.net.output(std::process::Command::new("ethtool").args(["-K", "eth0", "gro", "on"]));
-    }
-    let config = "interface range p1 - 2\n switchport\n hook xdp\n";
-    std::fs::write(bed.config_file(), config).expect("a startup-config");
-    bed.start();
+    let bed = on_xdp(plane, 2, "interface range p1 - 2\n switchport\n hook xdp\n");
     bed.expect_at(2, &frame(BROADCAST, mac(2)), &[1]);
     bed.expect_at(1, &frame(mac(2), mac(1)), &[2]);
     let say = |last: u8| udp(mac(2), 1, [10, 0, 0, last], [5000, 5001], &[1; 20]);

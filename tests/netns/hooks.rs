@@ -1,10 +1,11 @@
 //! The kernel's hooks: a port forwarded by XDP, and tags that the kernel keeps out of band.
 
-use crate::harness::{BROADCAST, Bed, Frame, Plane, frame, mac, scenarios};
+use crate::harness::{BROADCAST, Bed, Frame, Plane, frame, mac, scenarios, wait_for};
 
 scenarios! {
     xdp_on_veth: ebpf;
     xdp_floods: ebpf;
+    xdp_drops_what_is_too_much: ebpf;
     xdp_and_tc_together: ebpf;
     delivery: ebpf;
     netdev_changes_are_followed: ebpf;
@@ -67,10 +68,66 @@ fn xdp_on_veth(plane: Plane) {
 
 /// The number of frames that the port's driver has redirected for XDP.
 pub fn redirected(bed: &Bed, port: &str) -> u64 {
+    driver_count(bed, port, "_xdp_redirect:")
+}
+
+/// One of the driver's counters, the sum over its queues.
+fn driver_count(bed: &Bed, port: &str, name: &str) -> u64 {
     let output = bed.net.output(std::process::Command::new("ethtool").args(["-S", port]));
     let text = String::from_utf8_lossy(&output.stdout);
-    let counts = text.lines().filter(|line| line.contains("_xdp_redirect:"));
+    let counts = text.lines().filter(|line| line.contains(name));
     counts.filter_map(|line| line.rsplit(' ').next()?.trim().parse::<u64>().ok()).sum()
+}
+
+/// A switch whose hosts take frames from XDP: a veth does while its other end runs NAPI.
+pub fn on_xdp(plane: Plane, ports: usize, config: &str) -> Bed {
+    let bed = Bed::without_switch(plane, ports, 1500);
+    for host in &bed.hosts {
+        host.net.output(std::process::Command::new("ethtool").args(["-K", "eth0", "gro", "on"]));
+    }
+    std::fs::write(bed.config_file(), config).expect("a startup-config");
+    bed.start();
+    bed
+}
+
+/// What a bucket of the control plane or of storm control refuses, and new sources beyond a limit, cost the switch no more than a
+/// look at XDP. The counts are those of TC.
+fn xdp_drops_what_is_too_much(plane: Plane) {
+    let config = "spanning-tree mode rstp\ninterface range p1 - 3\n switchport\n spanning-tree portfast\n hook xdp\n\
+        interface p2\n storm-control broadcast level pps 0\ninterface p3\n mac address-table limit 1\n";
+    let bed = on_xdp(plane, 3, config);
+    bed.exact.set(false); // the switch sends BPDUs
+    let dropped = |port: &str| driver_count(&bed, port, "_xdp_drops:");
+    // A BPDU that claims nothing: a better one would make the switch answer.
+    let bpdu = super::control_plane::harmless_bpdu(mac(9));
+    let stp = |key: &str| super::control_plane::counted(&bed, key, "stp");
+    let mut sent = 0;
+    wait_for("XDP to drop BPDUs", || {
+        for _ in 0..500 {
+            bed.host(1).send(&bpdu);
+        }
+        sent += 500;
+        (dropped("p1") > 0).then_some(())
+    });
+    wait_for("all BPDUs", || (stp("trapped") + stp("policed") >= sent).then_some(()));
+    assert_eq!(stp("trapped") + stp("policed"), sent);
+    assert_eq!(bed.drops(1, "trap_policed"), stp("policed"), "{}", bed.ask("show interfaces counters drops"));
+    assert!(stp("trapped") > 0 && dropped("p1") <= stp("policed"));
+    // Storm control; what it does not limit passes.
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3]);
+    for _ in 0..5 {
+        bed.expect_drop(2, &frame(BROADCAST, mac(2)), "storm");
+    }
+    assert_eq!(dropped("p2"), 5, "XDP has dropped them");
+    bed.expect_at(2, &frame(mac(1), mac(2)), &[1]);
+    // New sources beyond the limit: the frames are forwarded by XDP.
+    bed.expect_at(3, &frame(mac(1), mac(3)), &[1]);
+    let before = redirected(&bed, "p3");
+    for new in 0..5 {
+        bed.expect_at(3, &frame(mac(1), mac(100 + new)), &[1]);
+    }
+    assert_eq!(redirected(&bed, "p3") - before, 5, "XDP has forwarded them");
+    bed.learned(mac(100), 1, None);
 }
 
 /// A flood whose receivers all take frames from XDP does not reach TC: tags, blocked ports and lengths are handled
@@ -79,13 +136,7 @@ fn xdp_floods(plane: Plane) {
     const GROUP: [u8; 6] = [0x01, 0, 0x5e, 1, 2, 3];
     let config =
         format!("{CONFIG}interface p5\n switchport access vlan 10\ninterface range p1 - 5\n hook xdp\n");
-    let bed = Bed::without_switch(plane, 5, 1500);
-    for host in &bed.hosts {
-        // A veth accepts frames from XDP while its other end runs NAPI.
-        host.net.output(std::process::Command::new("ethtool").args(["-K", "eth0", "gro", "on"]));
-    }
-    std::fs::write(bed.config_file(), config).expect("a startup-config");
-    bed.start();
+    let bed = on_xdp(plane, 5, &config);
     // Host 4 is behind the trunk.
     let from_1 = |f: &Frame, ports: &[usize]| {
         let form = |port: &usize| (*port, if *port == 4 { f.vlan(10) } else { f.clone() });

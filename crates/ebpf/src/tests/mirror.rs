@@ -169,6 +169,7 @@ const STRUCTURES_ALONE: &[&str] = &[
     "trap_short_record",
     "udp_ports",
     "watchdog_walk",
+    "storm_now",
 ];
 
 /// Drop reasons that no program has: the soft plane receives by a ring, and that can overrun.
