@@ -342,23 +342,37 @@ impl Drop for Reaped {
     }
 }
 
-/// While this exists, the calling thread runs on one core, with priority over others there.
+/// While this exists, the calling thread runs on one core.
 pub struct Pinned {
     before: CpuSet,
 }
 
 impl Pinned {
-    /// Pins the calling thread to `core`.
+    /// Pins the calling thread to `core`, with priority over other threads there.
     ///
     /// # Errors
     /// When the machine has no such core.
     pub fn to(core: usize) -> Result<Self> {
+        let pinned = Self::pin(core)?;
+        go_first(Pid::from_raw(0));
+        Ok(pinned)
+    }
+
+    /// Pins the calling thread to `core`, as an ordinary thread: for a paced generator, which waits actively between its frames.
+    /// With priority it would keep all other threads off the core, as no NIC does that receives the same frames.
+    ///
+    /// # Errors
+    /// When the machine has no such core.
+    pub fn ordinary(core: usize) -> Result<Self> {
+        Self::pin(core)
+    }
+
+    fn pin(core: usize) -> Result<Self> {
         let this = Pid::from_raw(0);
         let before = sched_getaffinity(this)?;
         let mut only = CpuSet::new();
         only.set(core)?;
         sched_setaffinity(this, &only).with_context(|| format!("core {core} is not available"))?;
-        go_first(this);
         Ok(Self { before })
     }
 }

@@ -89,8 +89,10 @@ pub enum PortMode {
     /// As [`PortMode::Snooped`], while hosts at the second one join 10,000 groups during each measurement.
     Joined,
     /// As [`PortMode::Access`], with an interface in their VLAN: what is broadcast reaches the switch, too. Spanning tree runs,
-    /// with edge ports.
+    /// with edge ports. Snooping runs, as by default.
     Attacked,
+    /// As [`PortMode::Attacked`]; storm control lets the second output port broadcast 1,000 frames a second.
+    Guarded,
     /// As [`PortMode::Access`], with a list of 1,000 rules for received frames: see `dut::filter`.
     Filtered,
     /// Each is an access port of its own VLAN, which has an interface with addresses: the switch
@@ -412,6 +414,10 @@ fn startup_config(bed: &Bed, hook: Hook, ports: PortMode) -> String {
         }
         text.push_str(" permit ip any any\n");
     }
+    let attacked = matches!(ports, PortMode::Attacked | PortMode::Guarded);
+    if attacked {
+        text.push_str("spanning-tree mode rstp\n");
+    }
     for (number, port) in bed.ports().iter().enumerate() {
         let trunk = ports == PortMode::Mixed && number > 0 && number % 2 == 0;
         let mode = if trunk {
@@ -421,12 +427,15 @@ fn startup_config(bed: &Bed, hook: Hook, ports: PortMode) -> String {
         };
         let more = match ports {
             PortMode::Filtered => " ip access-group bench in\n",
-            PortMode::Attacked => " spanning-tree portfast\n",
+            PortMode::Guarded if number == 2 => {
+                " spanning-tree portfast\n storm-control broadcast level pps 1000\n"
+            }
+            PortMode::Attacked | PortMode::Guarded => " spanning-tree portfast\n",
             _ => "",
         };
         let _ = write!(text, "interface {port}\n{mode}{how}{more}");
     }
-    if ports == PortMode::Attacked {
+    if attacked {
         let _ = writeln!(text, "interface vlan {VLAN}\n ip address 10.254.0.254 255.255.255.0");
     }
     text

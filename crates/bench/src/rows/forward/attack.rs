@@ -1,23 +1,27 @@
 //! A flood of a million frames a second at the second output port while a stream between other ports is measured: frames that
-//! cost a control plane something if they reach it. The flood runs on a core of its own.
+//! cost a control plane something if they reach it. The flood runs on the other core, as an ordinary thread: the switch's threads have
+//! that core, too.
 
 use crate::bed::Bed;
 use anyhow::{Context, Result, anyhow, ensure};
 use lanyard_tester::os::{Pinned, wait_until};
-use lanyard_tester::traffic::Generator;
+use lanyard_tester::traffic::{Generator, GeneratorProgress};
 use lanyard_wire::ip::ones_complement_sum;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The rate while the generator sends. Its system calls have pauses of some 25 ms between them, so the average is less by that: at
-/// least [`WANTED_PPS`], if the core is fast enough.
-const RATE_PPS: u32 = 1_100_000;
+/// The rate while the generator has the core. The switch's threads have it, too, so the average is less by their time: at least
+/// [`WANTED_PPS`], if the core is fast enough.
+const RATE_PPS: u32 = 1_200_000;
+/// The same for frames of unknown sources, of which a core receives hardly more than [`WANTED_PPS`] while the FDB fills.
+const RATE_SOURCES_PPS: u32 = 1_500_000;
 /// The rate for which the rows are named.
 pub const WANTED_PPS: f64 = 1_000_000.0;
-/// The length of one system call.
-const SLICE: Duration = Duration::from_secs(1);
+/// The part of a system call in which its speed is found and the measurement has not begun. One call has to cover a measurement,
+/// because the kernel needs tens of milliseconds between calls.
+const LEAD: Duration = Duration::from_millis(500);
 /// The device from which the flood is sent.
 const DEVICE: &str = "rx2";
 
@@ -124,28 +128,45 @@ pub(super) fn checksum(bytes: &[u8]) -> [u8; 2] {
 pub(super) struct Attacker {
     generator: Option<Generator>,
     core: usize,
-    /// The average rate of the last flood.
-    pub(super) rate_pps: f64,
+    /// The length of one system call.
+    slice: Duration,
+    sent: u64,
+    sent_for: Duration,
 }
 
 /// A flood under way.
 pub(super) struct Flood {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<Generator>>,
+    progress: GeneratorProgress,
     sent: u64,
     begin: Instant,
 }
 
 impl Attacker {
-    /// A sender behind the second output port of `bed`, on `core`.
+    /// A sender behind the second output port of `bed`, on `core`, for measurements of the length `window`.
     ///
     /// # Errors
     /// Where `core` is the switch's own, `shared`; when the kernel refuses the generator.
-    pub(super) fn new(bed: &Bed, attack: Attack, core: usize, shared: usize) -> Result<Self> {
+    pub(super) fn new(
+        bed: &Bed,
+        attack: Attack,
+        core: usize,
+        shared: usize,
+        window: Duration,
+    ) -> Result<Self> {
+        let slice = LEAD + window + window / 2;
         ensure!(core != shared, "the flood needs a core of its own; this machine has one core");
         let sources = attack == Attack::Sources;
-        let generator = Generator::of_frames(&bed.sink, DEVICE, &attack.frames(), RATE_PPS, sources)?;
-        Ok(Self { generator: Some(generator.with_slice(SLICE)), core, rate_pps: 0.0 })
+        let rate = if sources { RATE_SOURCES_PPS } else { RATE_PPS };
+        let generator = Generator::of_frames(&bed.sink, DEVICE, &attack.frames(), rate, sources)?;
+        Ok(Self {
+            generator: Some(generator.with_slice(slice)),
+            core,
+            slice,
+            sent: 0,
+            sent_for: Duration::ZERO,
+        })
     }
 
     /// Begins a flood, and returns when it runs at its rate.
@@ -156,16 +177,17 @@ impl Attacker {
         let mut generator = self.generator.take().context("the last flood broke")?;
         let progress = generator.progress()?;
         let before = progress.sent()?;
-        let (stop, core) = (Arc::new(AtomicBool::new(false)), self.core);
+        let (stop, core, slice) = (Arc::new(AtomicBool::new(false)), self.core, self.slice);
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
-            let _core = Pinned::to(core)?;
-            generator.run_while(|_| (!stopped.load(Ordering::Relaxed)).then_some(SLICE))?;
+            let _core = Pinned::ordinary(core)?;
+            generator.run_while(|_| (!stopped.load(Ordering::Relaxed)).then_some(slice))?;
             Ok(generator)
         });
         // The first calls are short: the generator finds its speed.
         wait_until("the flood", Duration::from_secs(10), || Ok(progress.sent()? > before + 200_000))?;
-        Ok(Flood { stop, thread, sent: progress.sent()?, begin: Instant::now() })
+        let sent = progress.sent()?;
+        Ok(Flood { stop, thread, progress, sent, begin: Instant::now() })
     }
 
     /// Ends a flood.
@@ -174,11 +196,16 @@ impl Attacker {
     /// When it broke.
     pub(super) fn end(&mut self, flood: Flood) -> Result<()> {
         flood.stop.store(true, Ordering::Relaxed);
-        let (begin, sent) = (flood.begin, flood.sent);
+        self.sent += flood.progress.sent()? - flood.sent;
+        self.sent_for += flood.begin.elapsed();
         let generator = flood.thread.join().map_err(|_| anyhow!("the thread that floods has panicked"))??;
-        self.rate_pps = (generator.sent()? - sent) as f64 / begin.elapsed().as_secs_f64();
         self.generator = Some(generator);
         Ok(())
+    }
+
+    /// The average rate of all floods so far; NaN before the first one.
+    pub(super) fn rate_pps(&self) -> f64 {
+        self.sent as f64 / self.sent_for.as_secs_f64()
     }
 }
 

@@ -126,7 +126,7 @@ impl FrameRig {
         let joiner = (load.ports == PortMode::Joined).then(|| Joiner::new(&bed)).transpose()?;
         let attacker = load
             .attack
-            .map(|attack| Attacker::new(&bed, attack, settings.other_core, settings.core))
+            .map(|attack| Attacker::new(&bed, attack, settings.other_core, settings.core, settings.window))
             .transpose()?;
         let mut rig = Self {
             device,
@@ -231,12 +231,12 @@ impl Rig for FrameRig {
 
     fn detail(&self) -> String {
         let flood =
-            self.attacker.as_ref().map(|attacker| format!("flood {:.2} Mpps", attacker.rate_pps / 1e6));
+            self.attacker.as_ref().map(|attacker| format!("flood {:.2} Mpps", attacker.rate_pps() / 1e6));
         flood.unwrap_or_else(|| self.device.detail())
     }
 
     fn caveat(&self) -> Option<String> {
-        let rate_pps = self.attacker.as_ref()?.rate_pps;
+        let rate_pps = self.attacker.as_ref()?.rate_pps();
         (rate_pps < WANTED_PPS)
             .then(|| format!("the flood had {rate_pps:.0} frames/s: this core sends no more"))
     }

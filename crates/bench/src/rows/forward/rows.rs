@@ -378,23 +378,38 @@ fn snooped() -> Vec<RowPlan> {
 
 /// A flood of frames for the control plane at one port, beside a stream between two others.
 fn attacked() -> Vec<RowPlan> {
-    let stream = Stream::new();
     let mut rows = Vec::new();
     for (hook, kind, count_at) in [("xdp", XDP, CountAt::Xdp), ("tc", PEER, CountAt::Tc)] {
         for attack in Attack::ALL {
             let (name, note) = attack.names();
-            let load = |attack| FrameLoad { attack, ..frame_load(stream, count_at, 2, PortMode::Attacked) };
-            rows.push(RowPlan {
-                id: format!("control-{hook}-{name}"),
-                place: None,
-                title: format!("64 B known unicast, while another port floods 1 Mpps ({name}), against none"),
-                unit: Unit::FramesPerSecond,
-                arms: vec![
-                    Arm { note, ..arm(kind, Load::Frames(load(Some(attack)))) },
-                    Arm { note: "quiet", ..arm(kind, Load::Frames(load(None))) },
-                ],
-                target: Target::RatioAtLeast(0.95),
-            });
+            // Broadcasts are for every host, so only storm control can keep a flood of them from the other ports.
+            let (ports, how) = match attack {
+                Attack::Arp => (PortMode::Guarded, "storm control at its port"),
+                _ => (PortMode::Attacked, "no settings for it"),
+            };
+            let row = |id: String, ports, how, target| {
+                let load = |attack| {
+                    Load::Frames(FrameLoad { attack, ..frame_load(Stream::new(), count_at, 2, ports) })
+                };
+                RowPlan {
+                    id,
+                    place: None,
+                    title: format!(
+                        "64 B known unicast, while another port floods 1 Mpps ({name}, {how}), against none"
+                    ),
+                    unit: Unit::FramesPerSecond,
+                    arms: vec![
+                        Arm { note, ..arm(kind, load(Some(attack))) },
+                        Arm { note: "quiet", ..arm(kind, load(None)) },
+                    ],
+                    target,
+                }
+            };
+            rows.push(row(format!("control-{hook}-{name}"), ports, how, Target::RatioAtLeast(0.95)));
+            if attack == Attack::Arp {
+                let id = format!("control-{hook}-{name}-open");
+                rows.push(row(id, PortMode::Attacked, "no storm control", Target::None));
+            }
         }
     }
     rows
