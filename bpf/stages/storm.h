@@ -27,15 +27,15 @@ struct ly_storm {
 TABLE(storm, struct ly_storm, LY_STORM_KINDS * LY_PORTS, BPF_F_MMAPABLE);
 
 /* The clock of a frame's bucket. */
-struct storm_now {
+struct rate_clock {
 	struct ly_storm *row; /* NULL: there is no rate for the frame */
 	__u64 now, interval;
 };
 
-static __always_inline struct storm_now storm_clock(__u64 dst, __u32 port, __u32 len)
+static __always_inline struct rate_clock storm_clock(__u64 dst, __u32 port, __u32 len)
 {
 	__u32 kind = dst == BROADCAST ? LY_STORM_BROADCAST : dst & GROUP_BIT ? LY_STORM_MULTICAST : LY_STORM_UNICAST;
-	struct storm_now s = { .row = LOOKUP(storm, LY_STORM(kind, port)), .now = now_ns() };
+	struct rate_clock s = { .row = LOOKUP(storm, LY_STORM(kind, port)), .now = now_ns() };
 
 	if (!s.row)
 		return s;
@@ -58,7 +58,7 @@ __noinline int storm_admits(__u64 dst, __u32 vlan, __u32 port, __u32 len)
 {
 	if (storm_exempts(dst, vlan) || !leaves_marks(LY_DRY_POLICE))
 		return true;
-	struct storm_now s = storm_clock(dst, port, len);
+	struct rate_clock s = storm_clock(dst, port, len);
 
 	return !s.row || trap_take(&s.row->arrival_ns, s.interval, s.row->tolerance_ns, s.now);
 }
@@ -69,7 +69,7 @@ __noinline int storm_refuses(__u64 dst, __u32 vlan, __u32 port, __u32 len)
 {
 	if (dry)
 		return false;
-	struct storm_now s = storm_clock(dst, port, len);
+	struct rate_clock s = storm_clock(dst, port, len);
 
 	return s.row && trap_empty(&s.row->arrival_ns, s.interval, s.row->tolerance_ns, s.now) && !storm_exempts(dst, vlan);
 }

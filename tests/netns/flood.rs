@@ -3,11 +3,13 @@
 
 use crate::harness::frame::{DOT1AD, reserved};
 use crate::harness::{BROADCAST, Bed, Plane, frame, mac, scenarios, wait_for};
+use crate::hooks::{dropped_at_xdp, on_xdp};
 
 scenarios! {
     protected_ports: ebpf soft;
     blocked_floods: ebpf soft;
     storm_control: ebpf soft;
+    storm_control_at_xdp: ebpf;
     storm_levels: ebpf soft;
     storm_actions: ebpf soft;
     reserved_addresses: ebpf soft;
@@ -72,6 +74,21 @@ fn storm_control(plane: Plane) {
     bed.configure("interface p1\nno storm-control broadcast level\nstorm-control unicast level pps 1000");
     bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3, 4]);
     bed.expect_at(1, &frame(mac(99), mac(1)), &[2, 3, 4]);
+}
+
+/// XDP drops frames over the rate, and TC counts the others.
+fn storm_control_at_xdp(plane: Plane) {
+    let config = "interface range p1 - 2\n switchport\n hook xdp\ninterface p1\n storm-control broadcast level pps 0\n";
+    let bed = on_xdp(plane, 2, config);
+    bed.expect_at(2, &frame(BROADCAST, mac(2)), &[1]);
+    for _ in 0..5 {
+        bed.expect_drop(1, &frame(BROADCAST, mac(1)), "storm");
+    }
+    assert_eq!(dropped_at_xdp(&bed, "p1"), 5, "XDP has dropped them");
+    bed.learned(mac(1), 1, None);
+    bed.expect_at(1, &frame(mac(2), mac(1)), &[2]);
+    bed.configure("interface p1\nstorm-control broadcast level pps 1000");
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
 }
 
 /// Levels in bits and in percent.

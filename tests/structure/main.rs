@@ -172,10 +172,19 @@ fn names_stage(text: &str, stage: &str) -> bool {
     forms.iter().any(|form| text.contains(form))
 }
 
-/// Folders in which the word means something else: the random field test, broadcast storms in loops, and configurations of
-/// Catalyst switches, which are data.
-const ELSEWHERE: &[&str] =
-    &["crates/cli/tests/catalyst", "tests/field", "tests/stp", "docs/adding.md", "target", ".git"];
+/// Places in which the word means something else (the random field test, broadcast storms in loops), configurations of Catalyst
+/// switches, which are data, and measurements of a switch that is configured with the feature.
+const ELSEWHERE: &[&str] = &[
+    "crates/bench",
+    "crates/cli/tests/catalyst",
+    "tests/field",
+    "tests/stp",
+    "docs/adding.md",
+    "docs/performance.md",
+    "docs/performance-notes.md",
+    "target",
+    ".git",
+];
 
 /// The files of the example's action (`storm-control action`), which management carries out: they are no part of the stage.
 const ACTION: &[&str] = &[

@@ -161,6 +161,7 @@ const STRUCTURES_ALONE: &[&str] = &[
     "next_hop",
     "nh_word",
     "packet",
+    "rate_clock",
     "reach",
     "sample_count",
     "sample_work",
@@ -169,7 +170,6 @@ const STRUCTURES_ALONE: &[&str] = &[
     "trap_short_record",
     "udp_ports",
     "watchdog_walk",
-    "storm_now",
 ];
 
 /// Drop reasons that no program has: the soft plane receives by a ring, and that can overrun.
