@@ -383,15 +383,63 @@ impl Storm {
             wait_until(Duration::from_millis(200), || self.arrives(b, is_it))
         });
         if arrived.is_none() {
-            let show = |what: &str| self.bed.exec(&[what]);
-            panic!(
-                "nothing from host {a} arrives at host {b} in {tries} tries of {probe:?}: {}\n{}\n{}\n{}\n{}",
-                show("show interfaces counters"),
-                show("show interfaces counters drops"),
-                show("show interfaces status"),
-                show("show ip arp"),
-                show("show mac address-table"),
-            );
+            self.explain(a, b, probe);
+            panic!("nothing from host {a} arrives at host {b} in {tries} tries of {probe:?}");
+        }
+    }
+
+    /// Prints what the switch does with a frame of host `a` that does not arrive at host `b`.
+    fn explain(&self, a: usize, b: usize, probe: &Frame) {
+        let hex: String = probe.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        let drops = "show interfaces counters drops";
+        for command in [
+            "show interfaces counters",
+            drops,
+            "show interfaces status",
+            "show ip arp",
+            "show mac address-table",
+            "show ip cef",
+            "show ip cef summary",
+            "show logging",
+            &format!("show interfaces p{a}"),
+            &format!("show interfaces p{b}"),
+            &format!("show platform packet-trace interface p{a} hex {hex}"),
+        ] {
+            println!("--- {command}\n{}", self.bed.exec(&[command]));
+        }
+        let run = |net: &crate::harness::Net, line: &str| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let output = net.output(Command::new(words[0]).args(&words[1..]));
+            println!("--- {line}\n{}", String::from_utf8_lossy(&output.stdout));
+        };
+        let (from, to) = (self.bed.host(a), self.bed.host(b));
+        run(&to.net, "ip -s link show eth0");
+        let index = to.net.index("eth0");
+        let wire = to.net.run(|| lanyard_netdev::PacketSocket::open(index)).unwrap();
+        let arrived = to.arrived.get();
+        let sent: Vec<String> = (0..20).map(|_| format!("{:?}", from.try_send(probe))).collect();
+        let mut by_another_socket = 0;
+        wait_until(Duration::from_millis(500), || {
+            while let Ok(Some(packet)) = wire.receive() {
+                by_another_socket += usize::from(packet.frame == probe.0);
+            }
+            None::<()>
+        });
+        to.drain();
+        println!("--- 20 more, sent: {sent:?}; another socket receives {by_another_socket}");
+        println!(
+            "--- the host's socket receives {}, and has missed {}",
+            to.arrived.get() - arrived,
+            to.missed()
+        );
+        run(&to.net, "ip -s link show eth0");
+        println!("{}", self.bed.exec(&["show interfaces counters", drops]));
+        for line in ["ip -s link", "ip neigh", "ip route show table all", "nft list ruleset"] {
+            run(&self.bed.net, line);
+        }
+        for at in [a, b] {
+            run(&self.bed.net, &format!("ethtool -S p{at}"));
+            run(&self.bed.host(at).net, "ethtool -k eth0");
         }
     }
 

@@ -12,7 +12,7 @@ use lanyard_types::{MacAddr, QueueStats, QueueTree, RootQueue};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 
 /// The reason why the kernel refused, or could not be asked.
 #[derive(Debug, thiserror::Error)]
@@ -177,7 +177,7 @@ pub trait FilterSource {
 
 impl FilterSource for FilterWatch {
     fn fds(&self) -> Vec<RawFd> {
-        Self::fds(self).collect()
+        Self::fds(self).map(|fd| fd.as_raw_fd()).collect()
     }
     fn events(&mut self, new: &mut BTreeSet<Hook>) -> bool {
         Self::events(self, new)

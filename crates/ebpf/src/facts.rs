@@ -62,6 +62,9 @@ pub(crate) struct Seen {
     pub merges: bool,
     /// Whether [`GRO`] is on; `None` for a port that gains nothing from it: see [`gro_pays`].
     pub gro: Option<bool>,
+    /// What frames pass on their way out through the netdev, and neither in a direct delivery to its far end nor when XDP
+    /// redirects them.
+    pub egress: Option<PassedBy>,
     pub far: Result<Far, NoPeer>,
 }
 
@@ -109,8 +112,8 @@ pub(crate) struct Far {
     pub mac: MacAddr,
     /// It forwards packets, or passes its frames to a device that may.
     pub forwards: bool,
-    /// The program, filter or queue that bpf_redirect_peer would bypass, if any.
-    pub passed_by: Option<PassedBy>,
+    /// It runs an XDP program, which bpf_redirect_peer would bypass.
+    pub runs_xdp: bool,
 }
 
 /// The reason why frames cannot be delivered directly to the far end.
@@ -132,13 +135,12 @@ impl fmt::Display for NoPeer {
     }
 }
 
-/// A program, filter or queue between a port and its far end that bpf_redirect_peer bypasses.
+/// A program, filter or queue at the egress of a port, which bpf_redirect_peer and XDP bypass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PassedBy {
     Qdisc(String),
     EgressFilter,
     EgressProgram,
-    FarXdp,
     /// The kernel did not answer, so there may be one.
     Unknown(String),
 }
@@ -149,7 +151,6 @@ impl fmt::Display for PassedBy {
             Self::Qdisc(kind) => write!(f, "it has the queueing discipline {kind}"),
             Self::EgressFilter => f.write_str("it has a TC egress filter"),
             Self::EgressProgram => f.write_str("it has a TCX egress program"),
-            Self::FarXdp => f.write_str("its other end runs an XDP program"),
             Self::Unknown(why) => write!(f, "its egress hooks cannot be listed: {why}"),
         }
     }
@@ -176,7 +177,10 @@ pub(crate) fn look(netdev: &Netdev, port: &PortState, link: &Link) -> Seen {
     }
     let far = look_at_far_end(netdev, link);
     let gro = gro_pays(kind, &far).then(|| netdev.feature(&link.name, GRO).ok().flatten()).flatten();
-    Seen { kind, mtu: link.mtu, xdp, tags, may_parse, merges, gro, far }
+    // Nobody asks where frames leave through the device in any case.
+    let bypassed = far.is_ok() || xdp.is_some_and(|xdp| xdp.features.has(XdpFeatures::NDO_XMIT));
+    let egress = bypassed.then(|| at_egress(netdev, link)).flatten();
+    Seen { kind, mtu: link.mtu, xdp, tags, may_parse, merges, gro, egress, far }
 }
 
 /// Whether [`GRO`] should be on at a port. A new veth has it off. With it on, the kernel polls the
@@ -204,15 +208,34 @@ fn look_at_far_end(netdev: &Netdev, link: &Link) -> Result<Far, NoPeer> {
     let netnsid = link.peer_netnsid.ok_or(NoPeer::SameNamespace)?;
     let ifindex = link.peer_ifindex.ok_or(NoPeer::Hidden)?;
     let far = netdev.link_in_netns(netnsid, ifindex).map_err(|_| NoPeer::Hidden)?;
-    let passed_by = if !link.qdisc.is_empty() && link.qdisc != "noqueue" {
-        Some(PassedBy::Qdisc(link.qdisc.clone()))
-    } else if far.xdp.is_some() {
-        Some(PassedBy::FarXdp)
-    } else {
-        egress_hooks(netdev, link.ifindex)
-    };
     let forwards = far.forwards || far.master.is_some();
-    Ok(Far { netnsid, ifindex, mac: far.mac, forwards, passed_by })
+    Ok(Far { netnsid, ifindex, mac: far.mac, forwards, runs_xdp: far.xdp.is_some() })
+}
+
+/// The queueing discipline, the program or the filter at the egress of a netdev: the first that there is.
+fn at_egress(netdev: &Netdev, link: &Link) -> Option<PassedBy> {
+    queue(netdev, link).or_else(|| egress_hooks(netdev, link.ifindex))
+}
+
+/// The queueing discipline that an administrator or another program has set.
+fn queue(netdev: &Netdev, link: &Link) -> Option<PassedBy> {
+    let kind = link.qdisc.as_str();
+    if kind.is_empty() || kind == "noqueue" {
+        return None;
+    }
+    if Kind::of(link) != Kind::Veth {
+        // What the kernel gives to a netdev with a queue, and what distributions have it give: they neither limit nor drop what
+        // the device can send. Others may be the kernel's choice, too.
+        if ["noop", "mq", "pfifo_fast", "fq_codel"].contains(&kind) {
+            return None;
+        }
+        match netdev.has_default_queue(link.ifindex) {
+            Ok(true) => return None,
+            Ok(false) => {}
+            Err(error) => return Some(PassedBy::Unknown(error.to_string())),
+        }
+    }
+    Some(PassedBy::Qdisc(kind.to_owned()))
 }
 
 /// Programs and filters at the TC egress hook.
@@ -288,11 +311,18 @@ pub(crate) fn peer(delivery: Delivery, seen: &Seen) -> Result<Peer, String> {
         return Err("it is configured".into());
     }
     let far = seen.far.as_ref().map_err(ToString::to_string)?;
-    match &far.passed_by {
+    match &seen.egress {
         _ if far.mac.is_zero() => Err("its other end has no address".into()),
         Some(passed_by) if delivery == Delivery::Auto => Err(passed_by.to_string()),
+        _ if far.runs_xdp && delivery == Delivery::Auto => Err("its other end runs an XDP program".into()),
         _ => Ok(Peer { mac: far.mac, any: delivery == Delivery::Peer || !far.forwards }),
     }
+}
+
+/// Why XDP must not redirect frames to a port that could take them; `None` if it may. `delivery peer` allows it, as it allows the
+/// direct delivery, whatever that bypasses.
+pub(crate) fn no_redirect(delivery: Delivery, seen: &Seen) -> Option<String> {
+    seen.egress.as_ref().filter(|_| delivery != Delivery::Peer).map(ToString::to_string)
 }
 
 #[cfg(test)]
@@ -311,6 +341,7 @@ mod tests {
             may_parse: false,
             merges: false,
             gro: None,
+            egress: None,
             far: Err(NoPeer::NotVeth),
         }
     }
@@ -359,10 +390,14 @@ mod tests {
     fn the_far_end_gets_frames_where_nothing_is_passed_by() {
         let mac = MacAddr([2, 0, 0, 0, 0, 1]);
         let veth = |far| Seen { far, ..seen(Kind::Veth, 0, Tags::InLine) };
-        let end = |forwards, passed_by| veth(Ok(Far { netnsid: 0, ifindex: 2, mac, forwards, passed_by }));
-        let far = |passed_by| end(false, passed_by);
+        let with = |forwards, runs_xdp, egress| {
+            let far = Ok(Far { netnsid: 0, ifindex: 2, mac, forwards, runs_xdp });
+            Seen { egress, ..veth(far) }
+        };
+        let end = |forwards, egress| with(forwards, false, egress);
+        let far = |egress| end(false, egress);
         let tbf = || Some(PassedBy::Qdisc("tbf".into()));
-        let cases: [(Delivery, Seen, Result<bool, &str>); 12] = [
+        let cases: [(Delivery, Seen, Result<bool, &str>); 13] = [
             (Delivery::Auto, far(None), Ok(true)),
             (Delivery::Auto, end(true, None), Ok(false)),
             (Delivery::Peer, end(true, None), Ok(true)),
@@ -372,7 +407,8 @@ mod tests {
             (Delivery::Peer, far(tbf()), Ok(true)),
             (Delivery::Auto, far(Some(PassedBy::EgressFilter)), Err("egress filter")),
             (Delivery::Auto, far(Some(PassedBy::EgressProgram)), Err("egress program")),
-            (Delivery::Auto, far(Some(PassedBy::FarXdp)), Err("XDP")),
+            (Delivery::Auto, with(false, true, None), Err("XDP")),
+            (Delivery::Peer, with(false, true, tbf()), Ok(true)),
             (Delivery::Auto, far(Some(PassedBy::Unknown("EPERM".into()))), Err("EPERM")),
             (Delivery::Peer, veth(Err(NoPeer::SameNamespace)), Err("same network namespace")),
         ];
@@ -383,5 +419,10 @@ mod tests {
                 (got, want) => unreachable!("{delivery:?} {seen:?}: {got:?} instead of {want:?}"),
             }
         }
+        assert_eq!(no_redirect(Delivery::Device, &far(None)), None);
+        assert!(no_redirect(Delivery::Device, &far(tbf())).is_some_and(|why| why.contains("tbf")));
+        assert_eq!(no_redirect(Delivery::Peer, &far(tbf())), None);
+        // An XDP program of the far end receives what XDP sends.
+        assert_eq!(no_redirect(Delivery::Auto, &with(false, true, None)), None);
     }
 }

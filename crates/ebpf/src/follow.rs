@@ -2,7 +2,7 @@
 //! time, and with them the best way of forwarding that is safe.
 //!
 //! Read `facts` first, which makes the decisions. This module finds the ports whose netdev, or whose far end, may have
-//! changed, by the kernel's notifications (`lanyard_netdev::Watch`) and by a timer. Each of these ports is examined
+//! changed, by the kernel's notifications (`lanyard_netdev::Watch`, `chains`) and by a timer. Each of these ports is examined
 //! again as if it had just become a port.
 //!
 //! Invariant: after a notification, or after [`AUDIT`] at the latest for programs at TCX, no port is forwarded in a way
@@ -11,6 +11,7 @@
 //! wrong.
 
 use crate::abi;
+use crate::chains::Chains;
 use crate::clock::now_s;
 use crate::error::{Doing, Result};
 use crate::events::Events;
@@ -68,10 +69,14 @@ impl Follower {
         tables: &Tables,
         state: &PlaneState,
         facts: &BTreeMap<PortId, PortFacts>,
+        chains: &mut Chains,
     ) -> (BTreeSet<PortId>, bool) {
         let mut dirty = changed_ports(&mut self.watch, state, facts);
         // The timer does not block; an error means that the audit is not due.
         let due = self.timer.wait().is_ok();
+        if chains.follow(due) {
+            dirty.extend(state.ports.keys());
+        }
         if due {
             vouch(tables);
             audit(&mut self.last, state, facts, &mut dirty);

@@ -21,6 +21,7 @@ mod bindings;
 #[allow(unsafe_code)]
 mod bound;
 mod bpffs;
+mod chains;
 mod clock;
 mod cpuport;
 #[allow(unsafe_code)]

@@ -30,8 +30,12 @@ pub(crate) struct PortFacts {
     pub peer: Result<Peer, String>,
     /// The far end: the id of its namespace, and its index there.
     pub far: Option<(i32, u32)>,
-    /// True if it accepts frames that XDP redirects.
+    /// True if XDP may redirect frames to it.
     pub xdp_tx: bool,
+    /// Why it may not, although the port could take them.
+    pub no_redirect: Option<String>,
+    /// An nftables chain at the netdev, which forwarded frames do not pass.
+    pub unfiltered: Option<String>,
     /// True if it accepts frames of several buffers that XDP redirects.
     pub xdp_sg: bool,
     /// True if it accepts frames that XDP redirects only as long as its far end, which others own,
@@ -49,10 +53,14 @@ impl PortFacts {
     /// Derives the facts for `port` from the kernel's report and the attached hooks.
     pub(crate) fn of(port: &PortState, seen: &Seen, held: Held) -> Self {
         let scattered = XdpFeatures(XdpFeatures::NDO_XMIT.0 | XdpFeatures::NDO_XMIT_SG.0);
+        let no_redirect = facts::no_redirect(port.delivery, seen);
+        let takes = seen.xdp.is_some_and(|xdp| xdp.features.has(XdpFeatures::NDO_XMIT));
         Self {
             peer: facts::peer(port.delivery, seen),
             far: seen.far.as_ref().ok().map(|far| (far.netnsid, far.ifindex)),
-            xdp_tx: seen.xdp.is_some_and(|xdp| xdp.features.has(XdpFeatures::NDO_XMIT)),
+            xdp_tx: takes && no_redirect.is_none(),
+            no_redirect: no_redirect.filter(|_| takes),
+            unfiltered: None,
             xdp_sg: seen.xdp.is_some_and(|xdp| xdp.features.has(scattered)),
             leased: seen.kind == Kind::Veth,
             leased_tags: held.xdp == Some(XdpForm::Plain) && seen.may_parse,
@@ -74,6 +82,9 @@ impl PortFacts {
             (Err(why), Some(_)) => notes.push(format!("Frames leave through the device: {why}")),
             (Err(_), None) => {}
         }
+        if let Some(chain) = &self.unfiltered {
+            notes.push(format!("Forwarded frames do not pass the {chain}: use an access list"));
+        }
         if self.partial {
             notes.push("Frames whose checksum the host has left to the device are forwarded by TC".into());
         }
@@ -88,6 +99,8 @@ impl Default for PortFacts {
             peer: Err("it has no netdev".into()),
             far: None,
             xdp_tx: false,
+            no_redirect: None,
+            unfiltered: None,
             xdp_sg: false,
             leased: false,
             leased_tags: false,

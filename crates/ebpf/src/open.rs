@@ -8,6 +8,7 @@ use crate::acl::Acls;
 use crate::attach::{Attaching, Hooks};
 use crate::bindings::Bindings;
 use crate::bpffs::{self, Pins};
+use crate::chains::Chains;
 use crate::clock;
 use crate::dry::Dry;
 use crate::error::{Doing, PLANE, Result, system};
@@ -115,7 +116,8 @@ impl EbpfPlane {
             notes.push("this kernel has no TCX (Linux 6.6): TC runs as a clsact filter".into());
         }
         let netdev = Netdev::open().doing(|| "opening netlink".into())?;
-        let kept = Kept { pins: pins.clone(), file, hooks: Hooks::new(pins, tcx), netdev };
+        let hooks = Hooks::new(pins.clone(), tcx);
+        let kept = Kept { pins, file, hooks, netdev, chains: Chains::open() };
         let mut plane = Self::build(found.tables, found.programs, Some(kept), notes)?;
         plane.take_over(found.saved, found.update)?;
         vouch(&plane.tables);
@@ -169,7 +171,13 @@ impl EbpfPlane {
     fn build(tables: Tables, programs: Programs, kept: Option<Kept>, mut notes: Vec<String>) -> Result<Self> {
         clock::set(&programs.clock_read)?;
         let events = Events::open(&tables)?;
-        let follower = kept.as_ref().map(|_| Follower::open(&events, &mut notes)).transpose()?;
+        let follower = kept
+            .as_ref()
+            .map(|kept| {
+                kept.chains.wake(&events)?;
+                Follower::open(&events, &mut notes)
+            })
+            .transpose()?;
         let routing = Routing::open(&tables)?;
         let tables = Arc::new(tables);
         let pairs = Arc::new(Pairs::new(tables.clone(), kept.is_none()));

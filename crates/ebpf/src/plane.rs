@@ -6,6 +6,7 @@ use crate::acl_layout::ACLS;
 use crate::attach::Hooks;
 use crate::bindings::{self, Bindings};
 use crate::bpffs::Pins;
+use crate::chains::Chains;
 use crate::clock::{now_ns, now_s, of_monotonic};
 use crate::dry::{Dry, DryFrame, DryMode, DryRun};
 use crate::error::{Doing, Result, system};
@@ -95,6 +96,7 @@ pub(crate) struct Kept {
     pub file: StateFile,
     pub hooks: Hooks,
     pub netdev: Netdev,
+    pub chains: Chains,
 }
 
 impl EbpfPlane {

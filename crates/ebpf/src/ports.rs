@@ -9,7 +9,7 @@ use crate::facts;
 use crate::lower::PortFacts;
 use crate::plane::{EbpfPlane, Kept};
 use crate::watchdog;
-use lanyard_pipeline::state::{Delivery, HookChoice, PortState};
+use lanyard_pipeline::state::{Delivery, HookChoice, PortKind, PortState};
 use lanyard_plane::{PlaneError, PlaneEvent};
 use lanyard_types::PortId;
 use std::sync::atomic::Ordering::SeqCst;
@@ -19,7 +19,7 @@ impl EbpfPlane {
     /// Attaches a port's netdev and reads its facts. Returns the reason if the port does not run the hook
     /// that it could have. With `strict` that is an error if the port's configuration asks for the hook.
     pub(crate) fn hook(&mut self, id: PortId, port: &PortState, strict: bool) -> Result<Option<String>> {
-        let Some(Kept { hooks, netdev, .. }) = &mut self.kept else { return Ok(None) };
+        let Some(Kept { hooks, netdev, chains, .. }) = &mut self.kept else { return Ok(None) };
         if port.ifindex == 0 {
             self.facts.remove(&id);
             return Ok(None);
@@ -52,7 +52,11 @@ impl EbpfPlane {
         if captured {
             facts.peer = Err("a packet capture runs".into());
             facts.xdp_tx = false;
+            facts.no_redirect = Some("a packet capture runs".into());
         }
+        // Where a chain is at a router interface, the kernel routes.
+        let switched = port.kind == PortKind::Netdev;
+        facts.unfiltered = chains.at(&link.name).filter(|_| switched).map(str::to_owned);
         self.facts.insert(id, facts);
         Ok(refused)
     }
@@ -110,11 +114,18 @@ impl EbpfPlane {
             _ => {}
         }
         match (before.xdp_tx, facts.xdp_tx) {
-            (true, false) if self.captures.contains_key(&id) => {
-                news.push("takes no more frames from XDP: a packet capture runs".into());
+            (true, false) => {
+                let why = facts.no_redirect.as_deref().unwrap_or("its other end runs no NAPI");
+                news.push(format!("takes no more frames from XDP: {why}"));
             }
-            (true, false) => news.push("takes no more frames from XDP: its other end runs no NAPI".into()),
             (false, true) => news.push("takes frames from XDP".into()),
+            _ => {}
+        }
+        match (&before.unfiltered, &facts.unfiltered) {
+            (was, Some(chain)) if was.as_ref() != Some(chain) => {
+                news.push(format!("forwarded frames do not pass the {chain}"));
+            }
+            (Some(_), None) => news.push("no nftables chain is at its netdev any more".into()),
             _ => {}
         }
         Ok((!news.is_empty()).then(|| news.join("; ")))
@@ -123,7 +134,8 @@ impl EbpfPlane {
     /// Updates the ports whose netdevs have changed.
     pub(crate) fn follow(&mut self, handle: &mut dyn FnMut(PlaneEvent)) {
         let Some(follower) = &mut self.follower else { return };
-        let (dirty, due) = follower.dirty(&self.tables, &self.state, &self.facts);
+        let Some(Kept { chains, .. }) = &mut self.kept else { return };
+        let (dirty, due) = follower.dirty(&self.tables, &self.state, &self.facts, chains);
         for port in dirty {
             match self.refresh_port(port) {
                 Ok(None) => {}

@@ -21,6 +21,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
 use std::time::Instant;
 
+/// The verdict of an XDP program that passes a frame on.
+const XDP_PASS: i32 = 2;
+
 /// Handles the plane's events, as a daemon does, until one about `n` contains `text`.
 fn until(guarded: &mut Guarded, n: u16, text: &str) {
     let began = Instant::now();
@@ -190,6 +193,106 @@ fn a_qdisc_or_an_egress_program_is_not_passed_by() {
     });
 }
 
+/// Runs nft(8) with one command.
+fn nft(command: &str) {
+    let output = Command::new("nft").arg(command).output().expect("nft");
+    assert!(output.status.success(), "nft {command}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The kernel lets frames that TC has redirected pass no nftables chain at a netdev, which is said as long as there is one.
+#[test]
+fn an_nftables_chain_at_a_port_is_reported() {
+    if Command::new("nft").arg("--version").output().is_err() {
+        return println!("skipped: no nft");
+    }
+    in_switch(|| {
+        let (a, b, mut guarded, _) = pair(HookChoice::Auto);
+        let notes = |guarded: &mut Guarded| guarded.plane().port_notes(port(2)).join("\n");
+        nft("add table netdev other");
+        nft("add chain netdev other out { type filter hook egress device sw2 priority 0 ; policy drop ; }");
+        until(&mut guarded, 2, "forwarded frames do not pass the nftables chain netdev other out");
+        assert!(
+            notes(&mut guarded)
+                .contains("do not pass the nftables chain netdev other out: use an access list")
+        );
+        assert!(arrives(&a.socket(), &b.socket(), "not dropped", PATIENCE), "the message is wrong");
+        guarded.restart().expect("adopted");
+        assert!(notes(&mut guarded).contains("nftables chain"), "a restart has forgotten the chain");
+        nft("add table netdev other { flags dormant ; }");
+        until(&mut guarded, 2, "no nftables chain is at its netdev any more");
+        nft("delete table netdev other");
+        nft("add table inet another");
+        nft("add chain inet another in { type filter hook ingress device sw2 priority 0 ; policy drop ; }");
+        until(&mut guarded, 2, "do not pass the nftables chain inet another in");
+        assert!(arrives(&b.socket(), &a.socket(), "not dropped", PATIENCE), "the message is wrong");
+        nft("delete table inet another");
+        until(&mut guarded, 2, "no nftables chain");
+        assert_eq!(notes(&mut guarded).lines().count(), 1, "the delivery alone: {}", notes(&mut guarded));
+    });
+}
+
+/// Frames that XDP redirects pass neither the queueing discipline nor the programs at the egress of a port, so XDP sends to no
+/// port that has some.
+#[test]
+fn xdp_does_not_pass_by_what_is_at_a_ports_egress() {
+    in_switch(|| {
+        let Some((a, b, mut guarded, _)) = xdp_pair("1500") else { return };
+        let (at_a, at_b) = (a.socket(), b.socket());
+        let by_xdp = |guarded: &mut Guarded, what: &str, wanted: bool| {
+            guarded.plane().poll_events(&mut |_| {});
+            let before = redirected(&a);
+            assert!(arrives(&at_a, &at_b, what, PATIENCE), "{what}");
+            assert_eq!(redirected(&a) != before, wanted, "{what}");
+        };
+        by_xdp(&mut guarded, "nothing", true);
+        tc("qdisc add dev sw2 root tbf rate 50mbit burst 100k latency 10ms");
+        until(&mut guarded, 2, "no more frames from XDP: it has the queueing discipline tbf");
+        by_xdp(&mut guarded, "tbf", false);
+        tc("qdisc del dev sw2 root");
+        until(&mut guarded, 2, "takes frames from XDP");
+        by_xdp(&mut guarded, "nothing again", true);
+        match egress_program(b.port.ifindex) {
+            Err(why) => println!("skipped: no TCX: {why}"),
+            Ok(link) => {
+                until(&mut guarded, 2, "no more frames from XDP: it has a TCX egress program");
+                by_xdp(&mut guarded, "program", false);
+                drop(link);
+                until(&mut guarded, 2, "takes frames from XDP");
+            }
+        }
+        by_xdp(&mut guarded, "nothing at last", true);
+        assert_conserved(guarded.plane());
+    });
+}
+
+/// An XDP program that is attached to a host by a link while its NAPI runs is found as soon on a switch with many ports as on
+/// one with few.
+#[test]
+fn an_xdp_program_of_a_host_is_found_within_a_second() {
+    in_switch(|| {
+        let hosts: Vec<Host> = (1..=20).map(Host::new).collect();
+        hosts.iter().for_each(|host| host.set_feature("rx-gro", true));
+        let mut guarded = Guarded::open(options());
+        let ports: Vec<(&Host, u16)> = hosts.iter().map(|host| (host, 10)).collect();
+        guarded.plane().apply(&access_state(&ports)).expect("applied");
+        for n in [10, 20, 1] {
+            let far = &hosts[usize::from(n) - 1];
+            let link = far.enter(|| {
+                let eth0 = Netdev::open().expect("netlink").link("eth0").expect("eth0");
+                another_program(libbpf_sys::BPF_PROG_TYPE_XDP, eth0.ifindex, libbpf_sys::BPF_XDP, XDP_PASS)
+            });
+            let link = match link {
+                Err(why) => return println!("skipped: no XDP by links: {why}"),
+                Ok(link) => link,
+            };
+            let began = Instant::now();
+            until(&mut guarded, n, "its other end runs an XDP program");
+            assert!(began.elapsed().as_millis() < 1000, "it took {:?}", began.elapsed());
+            drop(link);
+        }
+    });
+}
+
 /// Attaches a program that passes every frame to the TCX egress of a netdev. It is detached when the returned
 /// value is dropped.
 fn egress_program(ifindex: u32) -> std::io::Result<OwnedFd> {
@@ -198,6 +301,11 @@ fn egress_program(ifindex: u32) -> std::io::Result<OwnedFd> {
 
 /// Attaches a program that returns `verdict` after the existing ones.
 fn tcx_program(ifindex: u32, hook: u32, verdict: i32) -> std::io::Result<OwnedFd> {
+    another_program(libbpf_sys::BPF_PROG_TYPE_SCHED_CLS, ifindex, hook, verdict)
+}
+
+/// Attaches a program of `kind` that returns `verdict`.
+fn another_program(kind: u32, ifindex: u32, hook: u32, verdict: i32) -> std::io::Result<OwnedFd> {
     let insn = |code: u32, imm: i32| libbpf_sys::bpf_insn { code: code as u8, imm, ..Default::default() };
     let insns = [
         insn(libbpf_sys::BPF_ALU64 | libbpf_sys::BPF_MOV | libbpf_sys::BPF_K, verdict),
@@ -213,7 +321,7 @@ fn tcx_program(ifindex: u32, hook: u32, verdict: i32) -> std::io::Result<OwnedFd
     // SAFETY: terminated strings and the stated number of instructions.
     let program = owned(unsafe {
         libbpf_sys::bpf_prog_load(
-            libbpf_sys::BPF_PROG_TYPE_SCHED_CLS,
+            kind,
             c"another_tool".as_ptr(),
             c"GPL".as_ptr(),
             insns.as_ptr(),
@@ -485,6 +593,8 @@ fn xdp_pair(mtu: &str) -> Option<(Host, Host, Guarded, PlaneState)> {
     }
     assert!(arrives(&a.socket(), &b.socket(), "hello", PATIENCE));
     assert!(arrives(&b.socket(), &a.socket(), "hello", PATIENCE));
+    // As a daemon does; without one TC forwards after two seconds.
+    guarded.plane().poll_events(&mut |_| {});
     Some((a, b, guarded, state))
 }
 
@@ -532,6 +642,8 @@ fn xdp_forgets_the_last_frame_when_something_about_it_changes() {
             ("a blackhole", blocked),
             ("a short MTU", short),
         ] {
+            // As a daemon does; without one TC forwards after two seconds.
+            guarded.plane().poll_events(&mut |_| {});
             let before = redirected(&a);
             for n in 0..5 {
                 assert!(arrives(

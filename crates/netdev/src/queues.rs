@@ -129,6 +129,16 @@ impl Netdev {
         })
     }
 
+    /// True when the discipline at the root of a netdev, if there is one, is the kernel's choice: it then has no number.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn has_default_queue(&self, ifindex: u32) -> Result<bool> {
+        let found =
+            self.queue_dump(RTM_GETQDISC, ifindex, |seen| (seen.parent == ROOT).then_some(seen.handle))?;
+        Ok(found.into_iter().all(|handle| handle == 0))
+    }
+
     /// Gives a netdev these queues, in place of those that it has with the number `major`. Queues that stay keep their frames.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_XFRM};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::BorrowedFd;
 
 /// The most hooks returned by one listing or one reading of events. The kernel allows more, but one
 /// hook is enough to decide.
@@ -96,9 +96,17 @@ impl FilterWatch {
             xfrm: Sockets::open(NETLINK_XFRM, &[decode::XFRMNLGRP_EXPIRE, decode::XFRMNLGRP_POLICY])?,
         })
     }
+    /// The same without XFRM, for chains at netdevs.
+    ///
+    /// # Errors
+    /// When the kernel gives no netlink socket.
+    pub fn open_chains() -> io::Result<Self> {
+        let nftables = Sockets::open(NETLINK_NETFILTER, &[decode::NFNLGRP_NFTABLES])?;
+        Ok(Self { namespace: netns::current()?, nftables, xfrm: None })
+    }
     /// The descriptors become readable when [`Self::events`] has something.
-    pub fn fds(&self) -> impl Iterator<Item = RawFd> {
-        [&self.nftables, &self.xfrm].into_iter().flatten().map(|sockets| sockets.events.fd().as_raw_fd())
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        [&self.nftables, &self.xfrm].into_iter().flatten().map(|sockets| sockets.events.fd())
     }
 
     /// Reads announcements and adds new hooks to `new`. Returns true if something else has changed
