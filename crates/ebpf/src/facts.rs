@@ -305,6 +305,18 @@ pub(crate) struct Peer {
     pub any: bool,
 }
 
+impl Seen {
+    /// Corrects the kernel's report for a netdev whose far end, `no_napi`, is known to have no GRO.
+    pub(crate) fn without_napi(&mut self, no_napi: Option<&(i32, u32)>) {
+        let is = |far: &Far| no_napi == Some(&(far.netnsid, far.ifindex)) && !far.runs_xdp;
+        if self.far.as_ref().is_ok_and(is)
+            && let Some(xdp) = &mut self.xdp
+        {
+            xdp.features.0 &= !(XdpFeatures::NDO_XMIT.0 | XdpFeatures::NDO_XMIT_SG.0);
+        }
+    }
+}
+
 /// Decides which frames are delivered directly to the far end, or returns the reason why none are.
 pub(crate) fn peer(delivery: Delivery, seen: &Seen) -> Result<Peer, String> {
     if delivery == Delivery::Device {

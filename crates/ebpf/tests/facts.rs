@@ -265,6 +265,37 @@ fn xdp_does_not_pass_by_what_is_at_a_ports_egress() {
     });
 }
 
+/// A host that turns GRO off while its end is down: the kernel goes on to report that the port takes frames from XDP, and drops
+/// them (`veth_set_features`).
+#[test]
+fn napi_turned_off_while_the_far_end_is_down() {
+    in_switch(|| {
+        let Some((a, b, mut guarded, _)) = xdp_pair("1500") else { return };
+        let (at_a, at_b) = (a.socket(), b.socket());
+        let ways = |guarded: &mut Guarded, what: &str, xdp: bool| {
+            guarded.plane().poll_events(&mut |_| {});
+            let before = redirected(&a);
+            assert!(arrives(&at_a, &at_b, what, PATIENCE), "{what}: it vanished");
+            assert_eq!(redirected(&a) != before, xdp, "{what}");
+        };
+        ways(&mut guarded, "with NAPI", true);
+        b.run("ip", &["link", "set", "eth0", "down"]);
+        b.set_feature("rx-gro", false);
+        until(&mut guarded, 2, "no more frames from XDP: its other end runs no NAPI");
+        b.run("ip", &["link", "set", "eth0", "up"]);
+        let near = Netdev::open().expect("netlink");
+        let began = Instant::now();
+        while !near.link_by_index(b.port.ifindex).expect("the near end").link_up {
+            assert!(began.elapsed() < PATIENCE, "no link");
+        }
+        ways(&mut guarded, "without NAPI", false);
+        b.set_feature("rx-gro", true);
+        until(&mut guarded, 2, "takes frames from XDP");
+        ways(&mut guarded, "with NAPI again", true);
+        assert_conserved(guarded.plane());
+    });
+}
+
 /// An XDP program that is attached to a host by a link while its NAPI runs is found as soon on a switch with many ports as on
 /// one with few.
 #[test]
