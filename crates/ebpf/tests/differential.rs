@@ -161,7 +161,7 @@ fn lists_agree_at_xdp() {
     let mut at_xdp = AtXdp::default();
     for seed in 0..60 {
         let random = State::new(seed);
-        let mut bindings = random.plane.ports.values().map(|port| port.acl_in.clone());
+        let mut bindings = random.plane.ports.values().map(|port| port.acl_in);
         let Some(lists) = bindings.find(|lists| *lists != AclBindings::default()) else { continue };
         let mut state = PlaneState { acls: random.plane.acls.clone(), ..PlaneState::default() };
         state.vlans.insert(VlanId::DEFAULT, VlanState::default());
