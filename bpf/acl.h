@@ -90,6 +90,17 @@ ROWS(acl_vlans, struct ly_acl_bindings, LY_VLANS);
 ACL_LISTS(acl_small, LY_ACL_SMALL_WORDS);
 ACL_LISTS(acl_large, LY_ACL_LARGE_WORDS);
 
+/* What the control plane gets of a frame about which a rule with `log` has decided: the bytes of a record of the ring `traps` with
+ * TRAP_ACL_LOG, in place of the frame's own. crates/acl/src/note.rs reads it. */
+struct ly_acl_note {
+	__u16 list, rule;
+	__u16 half[LY_ACL_HALVES]; /* the key */
+	__u32 absent, unknown;
+	__u8 src[6]; /* 0: an outbound list has decided */
+	__u8 pad[2];
+};
+_Static_assert(sizeof(struct ly_acl_note) == 68, "ly_acl_note");
+
 struct acl_key {
 	__u16 half[32]; /* LY_ACL_HALVES; a power of two, so that the verifier knows the range of a masked index */
 	__u32 absent, unknown;
@@ -119,6 +130,7 @@ struct acl_work {
 	__u32 found;                 /* and the result */
 	__u32 end;                   /* of a dry run: the length of the frame */
 	__u32 hit[ACL_ASKED];        /* at XDP: the rules that have decided, not counted yet */
+	__u8 src[6] __attribute__((aligned(8))); /* the source of the frame, once a rule with `log` has decided about it as it was received */
 	__u8 header[40] __attribute__((aligned(8)));
 };
 
@@ -341,6 +353,7 @@ static __always_inline bool acl_read(struct acl_work *w, void *ctx, const bool x
 #define ACL_FOUND_PERMIT 0x10000
 #define ACL_FOUND_CLASS 0x20000 /* a rule that permits has decided; above ACL_FOUND_CLASS_SHIFT is the class that it names */
 #define ACL_FOUND_CLASS_SHIFT 18
+#define ACL_FOUND_LOG 0x4000000 /* above the class: the rule has `log` */
 
 /* The context of a search's steps, which has to be on the stack. The rest of a search's state is in acl_work. */
 struct acl_search {
@@ -405,9 +418,10 @@ static __always_inline bool acl_word(struct acl_search *search, const __u32 mask
 	__u32 rule = w * 64 + bit_number(bits);
 	__u32 verdict = ACL_U32(words, s->verdicts + rule, mask);
 	if (!(verdict & LY_ACL_SKIP)) {
-		s->found = rule | (verdict & LY_ACL_PERMIT ? ACL_FOUND_PERMIT | ACL_FOUND_CLASS |
-								      (verdict >> LY_ACL_CLASS_SHIFT & 0xff) << ACL_FOUND_CLASS_SHIFT :
-							      0);
+		s->found = rule | (verdict & LY_ACL_LOG ? ACL_FOUND_LOG : 0) |
+			   (verdict & LY_ACL_PERMIT ? ACL_FOUND_PERMIT | ACL_FOUND_CLASS |
+							      (verdict >> LY_ACL_CLASS_SHIFT & 0xff) << ACL_FOUND_CLASS_SHIFT :
+						      0);
 		return true;
 	}
 	/* Go on with the rule that it names, which may be in this word. */
@@ -527,10 +541,40 @@ __noinline int acl_count(__u32 list, __u32 rule)
 	return 0;
 }
 
+__noinline int trap_admit(__u32 group, __u32 port, __u32 reason); /* stages/trap.h */
+
+struct acl_note_record {
+	struct ly_trap header;
+	struct ly_acl_note note;
+};
+
+/* Sends a note about the frame in `w`, which `port` has received, to the control plane. */
+__noinline int acl_log(struct acl_work *w, __u32 list, __u32 rule, __u32 port)
+{
+	if (!w || !leaves_marks(LY_DRY_POLICE) || !trap_admit(GROUP_ACL_LOG, port, TRAP_ACL_LOG))
+		return 0;
+	struct acl_note_record *r = bpf_ringbuf_reserve(&traps, sizeof(*r), 0);
+	if (!r) {
+		trap_lost(GROUP_ACL_LOG);
+		return 0;
+	}
+	r->header = (struct ly_trap){ .len = sizeof(r->note), .port = port, .reason = TRAP_ACL_LOG };
+	r->note.list = list;
+	r->note.rule = rule;
+	__builtin_memcpy(r->note.half, w->key.half, sizeof(r->note.half));
+	r->note.absent = w->key.absent;
+	r->note.unknown = w->key.unknown;
+	__builtin_memcpy(r->note.src, w->src, sizeof(w->src));
+	r->note.pad[0] = r->note.pad[1] = 0;
+	bpf_ringbuf_submit(r, 0);
+	return 0;
+}
+
 /* Asks the lists one after the other. Returns 0, or the drop reason of the first one that denies. XDP may still pass the frame to
- * TC, which judges it again, so it stores the rules that have decided, and acl_count_hits counts them. */
+ * TC, which judges it again, so it stores the rules that have decided, and acl_count_hits counts them and sends their notes. `port`
+ * has received the frame; `inbound` is a constant. */
 #define ACL_HIT 0x80000000U
-static __always_inline int acl_judge(void *ctx, const bool xdp, struct acl_work *w)
+static __always_inline int acl_judge(void *ctx, const bool xdp, struct acl_work *w, __u32 port, const bool inbound)
 {
 	struct acl_judgement *a = &w->judgement;
 
@@ -551,18 +595,23 @@ static __always_inline int acl_judge(void *ctx, const bool xdp, struct acl_work 
 			/* No rule matches it: it counts as such, and is denied. */
 			found = acl_rules(list);
 		}
-		if (xdp)
-			w->hit[n] = ACL_HIT | (found & 0xffff);
-		else
+		if (found & ACL_FOUND_LOG && (!inbound || !acl_bytes(ctx, xdp, 6, w->src, 6)))
+			__builtin_memset(w->src, 0, 6);
+		if (xdp) {
+			w->hit[n] = ACL_HIT | (found & (ACL_FOUND_LOG | 0xffff));
+		} else {
 			acl_count(list, found & 0xffff);
+			if (found & ACL_FOUND_LOG)
+				acl_log(w, list, found & 0xffff, port);
+		}
 		if (!(found & ACL_FOUND_PERMIT))
 			return reason;
 	}
 	return 0;
 }
 
-/* Counts what the lists have decided about a frame that XDP has handled. */
-__noinline int acl_count_hits(void)
+/* Counts what the lists have decided about a frame that XDP has handled, and that `port` has received. */
+__noinline int acl_count_hits(__u32 port)
 {
 	struct acl_work *w = LOOKUP(acl_works, 0);
 
@@ -571,8 +620,11 @@ __noinline int acl_count_hits(void)
 	for (__u32 n = 0; n < ACL_ASKED; n++) {
 		__u32 hit = w->hit[n];
 		w->hit[n] = 0;
-		if (hit)
-			acl_add_one(w->judgement.list[n], hit & 0xffff);
+		if (!hit)
+			continue;
+		acl_add_one(w->judgement.list[n], hit & 0xffff);
+		if (hit & ACL_FOUND_LOG)
+			acl_log(w, w->judgement.list[n], hit & 0xffff, port);
 	}
 	return 0;
 }

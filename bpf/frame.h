@@ -45,6 +45,7 @@ enum trap_reason {
 	TRAP_EAPOL,
 	TRAP_UNAUTHORIZED,
 	TRAP_ND,
+	TRAP_ACL_LOG,
 };
 /* lanyard_types::TrapGroup */
 enum trap_group {
@@ -62,6 +63,7 @@ enum trap_group {
 	GROUP_GUARDED,
 	GROUP_EAPOL,
 	GROUP_ND,
+	GROUP_ACL_LOG,
 };
 
 #define GROUP_BIT 0x01ULL /* of a raw address: its first octet is the lowest */

@@ -18,6 +18,7 @@ enum {
 #define ACL_ROUTED 1
 #define ACL_TUNNELLED 2
 #define ACL_DENIED 4 /* of floods: a list of the VLAN denied it */
+#define ACL_FROM_SHIFT 16 /* above it in the argument of tc_acl_out is the port that received the frame */
 
 static __always_inline void acl_outbound(struct acl_judgement *a, __u32 what, __u32 how)
 {
@@ -41,7 +42,7 @@ __noinline int tc_acl_out(struct __sk_buff *skb, __u32 where, __u32 what, __u32 
 		return 0;
 	acl_place(skb, false, &w->judgement, where, what);
 	acl_outbound(&w->judgement, what, how);
-	return acl_judge(skb, false, w);
+	return acl_judge(skb, false, w, how >> ACL_FROM_SHIFT & (LY_PORTS - 1), false);
 }
 
 /* True if lists judge the frame where it leaves by f->out. A port has LY_PORT_ACL_IN if any VLAN has a list. */
@@ -57,5 +58,5 @@ static __always_inline int stage_acl_egress(struct frame *f, struct __sk_buff *s
 	if (f->out->flags & LY_PORT_CHANNEL && !ROW(channels, f->out->channel)->member[0])
 		return DROP(DROP_EGRESS_DOWN); /* as in tc_unicast, but before lists count the frame: there is no member for any bucket */
 	return tc_acl_out(skb, ACL_WHERE(f->outer, f->form, f->form), ACL_WHAT(f->out_id, f->vlan, f->tci),
-			  f->routed && !f->straight ? ACL_ROUTED : 0);
+			  (f->routed && !f->straight ? ACL_ROUTED : 0) | (__u32)f->port_id << ACL_FROM_SHIFT);
 }

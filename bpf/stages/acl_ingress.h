@@ -55,7 +55,7 @@ __noinline int tc_acl_in(struct __sk_buff *skb, __u32 where, __u32 what, __u32 r
 		return 0;
 	acl_place(skb, false, &w->judgement, where, what);
 	acl_inbound(&w->judgement, what, rif);
-	return acl_judge(skb, false, w);
+	return acl_judge(skb, false, w, what & (LY_PORTS - 1), true);
 }
 
 /* The same at XDP, of a frame that is not for a VLAN interface. */
@@ -69,7 +69,7 @@ __noinline int xdp_acl_in(struct xdp_md *ctx, __u32 where, __u32 what)
 		w->hit[n] = 0;
 	acl_place(ctx, true, &w->judgement, where, what);
 	acl_inbound(&w->judgement, what, 0);
-	return acl_judge(ctx, true, w);
+	return acl_judge(ctx, true, w, what & (LY_PORTS - 1), true);
 }
 
 static __always_inline int stage_acl_ingress(struct frame *f, struct __sk_buff *skb)
@@ -90,5 +90,5 @@ static __always_inline int xdp_acl_ingress(struct frame *f, struct xdp_md *ctx)
 static __always_inline void xdp_acl_counts(struct frame *f)
 {
 	if (f->port->flags & LY_PORT_ACL_IN)
-		acl_count_hits();
+		acl_count_hits(f->port_id);
 }

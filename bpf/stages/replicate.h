@@ -53,6 +53,7 @@ struct flood {
 	__u8 policed;   /* the policies of all ports that were left have dropped it */
 	__u32 pending_qos; /* the result of the output policy of the port held back; 0: it has none */
 	__u8 bucket;    /* by which members of port-channels are chosen */
+	__u16 from;     /* for access lists: the ingress port, also of a routed frame */
 	__u32 zero;     /* 0, which the verifier does not know */
 };
 
@@ -165,7 +166,8 @@ static __always_inline bool flood_denied(struct flood *s, __u32 id, __u32 flags)
 		return false;
 	if (s->acl & ACL_DENIED)
 		return true;
-	int end = tc_acl_out(s->skb, ACL_WHERE(s->type, LY_UNTAGGED, s->have), ACL_WHAT(id, s->tci & VID_MASK, s->tci), s->acl);
+	int end = tc_acl_out(s->skb, ACL_WHERE(s->type, LY_UNTAGGED, s->have), ACL_WHAT(id, s->tci & VID_MASK, s->tci),
+			     s->acl | (__u32)s->from << ACL_FROM_SHIFT);
 	s->acl &= ACL_TUNNELLED;
 	if (!end)
 		return false;
@@ -315,6 +317,7 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 		.pending_qos = zero,
 		.acl = (f->routed && in->flags & LY_PORT_ACL_IN ? ACL_ROUTED : 0) + (f->dst == TUNNEL ? ACL_TUNNELLED : 0) + zero,
 		.type = flood_type(skb, f->form, f->outer),
+		.from = f->port_id,
 	};
 
 	if (!s.sets || !s.members || !s.snoop)

@@ -10,6 +10,8 @@ scenarios! {
     mac_lists: ebpf soft;
     vlan_maps: ebpf soft;
     lists_of_vlan_interfaces: ebpf soft;
+    flows_are_logged: ebpf soft;
+    a_flood_of_logged_packets: ebpf soft;
     a_list_survives_a_restart: ebpf;
     a_full_list_is_replaced_under_traffic: ebpf;
 }
@@ -119,6 +121,67 @@ fn lists_of_vlan_interfaces(plane: Plane) {
     assert!(!pings(1, "10.0.20.1"), "a denied packet has left by the VLAN interface");
     assert!(bed.drops(1, "acl_router_out") > 0);
     assert!(pings(2, "10.0.20.254"));
+}
+
+/// The log has this text.
+fn logged(bed: &Bed, text: &str) {
+    wait_for(&format!("{text} in the log"), || bed.exec(&["show logging"]).contains(text).then_some(()));
+}
+
+/// Real senders: the lines have their addresses, wherever the list is bound.
+fn flows_are_logged(plane: Plane) {
+    let config = "ip access-list log-update threshold 3\nip routing\nipv6 unicast-routing\nvlan 10,20\ninterface p1\n switchport access vlan 10\n\
+        interface p2\n switchport access vlan 20\ninterface vlan 10\n ip address 10.0.10.254 255.255.255.0\n \
+        ipv6 address fd00:10::254/64\ninterface vlan 20\n ip address 10.0.20.254/24\n ipv6 address fd00:20::254/64\n\
+        ip access-list extended in1\n 10 permit tcp any any log\n 20 permit icmp any any log-input\n 30 deny udp any any eq 53 log\n \
+        40 permit ip any any\nip access-list standard out2\n permit 10.0.10.1 log\n permit any\n\
+        ipv6 access-list six\n sequence 10 permit icmp any any echo-request log\n sequence 20 permit ipv6 any any\n";
+    let bed = Bed::new(plane, 2, config);
+    bed.chatter.set(true);
+    bed.host(1).join_vlan(10);
+    bed.host(2).join_vlan(20);
+    bed.host(1).reaches("10.0.20.1");
+    bed.host(1).reaches("fd00:20::1");
+    bed.configure("interface p1\nip access-group in1 in\nipv6 traffic-filter six in\ninterface vlan 20\nip access-group out2 out");
+    bed.host(1).tcp(bed.host(2), "10.0.20.1", 100_000);
+    logged(&bed, "%SEC-6-IPACCESSLOGP: list in1 permitted tcp 10.0.10.1(");
+    logged(&bed, ") -> 10.0.20.1(5001), 1 packet");
+    // The threshold makes a summary long before five minutes are over.
+    logged(&bed, "(5001), 3 packets");
+    logged(&bed, "%SEC-6-IPACCESSLOGS: list out2 permitted 10.0.10.1 1 packet");
+    bed.host(1).reaches("10.0.20.1");
+    logged(&bed, "%SEC-6-IPACCESSLOGDP: list in1 permitted icmp 10.0.10.1 (p1 ");
+    logged(&bed, ") -> 10.0.20.1 (8/0), 1 packet");
+    bed.host(1).reaches("fd00:20::1");
+    logged(
+        &bed,
+        "%IPV6_ACL-6-ACCESSLOGDP: list six/10 permitted icmpv6 fd00:10::1 -> fd00:20::1 (128/0), 1 packet",
+    );
+    bed.host(1).net.run(|| {
+        let socket = std::net::UdpSocket::bind("10.0.10.1:4000").expect("a socket");
+        socket.send_to(b"question", "10.0.20.1:53").expect("sent");
+    });
+    logged(&bed, "%SEC-6-IPACCESSLOGP: list in1 denied udp 10.0.10.1(4000) -> 10.0.20.1(53), 1 packet");
+    assert_eq!(matches(&bed, "in1", 30), 1);
+}
+
+/// Notes over the rate of their trap group are left out and counted; the list judges all packets.
+fn a_flood_of_logged_packets(plane: Plane) {
+    let config = format!(
+        "ip access-list extended a\n 10 deny udp any any log\n 20 permit ip any any\n{THREE}interface p1\n ip access-group a in\n"
+    );
+    let bed = Bed::new(plane, 3, &config);
+    bed.expect_at(2, &frame(BROADCAST, mac(2)), &[1, 3]);
+    const PACKETS: u64 = 2_000;
+    (0..PACKETS as u16).for_each(|port| bed.host(1).send(&udp(mac(2), mac(1), 1, port)));
+    wait_for("the count of the frames", || (matches(&bed, "a", 10) == PACKETS).then_some(()));
+    logged(&bed, "%SEC-6-IPACCESSLOGRL: access-list logging rate-limited or missed ");
+    let shown = bed.show("show platform traps");
+    let group = shown["traps"].as_array().unwrap().iter().find(|group| group["group"] == "acl_log").unwrap();
+    let [trapped, policed, lost] = ["trapped", "policed", "lost"].map(|count| group[count].as_u64().unwrap());
+    assert!(policed > 0 && trapped > 0 && trapped + policed + lost == PACKETS, "{group}");
+    bed.arrivals();
+    bed.expect_at(3, &frame(BROADCAST, mac(3)), &[1, 2]);
 }
 
 /// The lists go on judging while there is no daemon, and keep their counts.

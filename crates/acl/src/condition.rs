@@ -77,6 +77,9 @@ pub struct FlatRule {
     pub fragments: bool,
     /// True if matches are logged.
     pub log: bool,
+    /// True if the log names the interface and the source address of the frame, too.
+    #[serde(default)]
+    pub log_input: bool,
     /// Its list: an index into [`PlaneList::names`].
     pub list: u16,
     /// Its sequence number in that list.
@@ -183,6 +186,7 @@ mod tests {
             verdict: Verdict::Permit,
             fragments: true,
             log: false,
+            log_input: false,
             list: 0,
             seq,
             conditions: vec![(1, Condition::Mask { value, mask: 0xff })],

@@ -39,11 +39,16 @@ pub const IPV4: u16 = 0x0800;
 /// EtherType of IPv6.
 pub const IPV6: u16 = 0x86dd;
 
-pub(crate) const ICMP: u8 = 1;
-pub(crate) const IGMP: u8 = 2;
-pub(crate) const TCP: u8 = 6;
-pub(crate) const UDP: u8 = 17;
-pub(crate) const ICMPV6: u8 = 58;
+/// The protocol number of ICMP.
+pub const ICMP: u8 = 1;
+/// The protocol number of IGMP.
+pub const IGMP: u8 = 2;
+/// The protocol number of TCP.
+pub const TCP: u8 = 6;
+/// The protocol number of UDP.
+pub const UDP: u8 = 17;
+/// The protocol number of ICMPv6.
+pub const ICMPV6: u8 = 58;
 /// Protocols whose header begins with two ports, besides TCP: UDP, DCCP, SCTP, UDP-Lite.
 const PORTS: [u8; 4] = [UDP, 33, 132, 136];
 

@@ -23,6 +23,7 @@ pub mod groups;
 pub mod key;
 pub mod list;
 pub mod names;
+pub mod note;
 pub mod rule;
 pub mod shadow;
 pub mod text;

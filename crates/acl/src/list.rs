@@ -213,6 +213,8 @@ pub struct Lists {
     pub times: BTreeMap<String, TimeRange>,
     /// `vlan access-map`, by name, then by sequence number.
     pub maps: BTreeMap<String, BTreeMap<u32, MapEntry>>,
+    /// `ip access-list log-update threshold`: the number of packets of a flow after which the log has a line about it.
+    pub log_threshold: Option<u32>,
 }
 
 impl Lists {
@@ -268,6 +270,7 @@ impl Lists {
                 verdict,
                 fragments: true,
                 log: false,
+                log_input: false,
                 list: 0,
                 seq: 0,
                 conditions: Vec::new(),
@@ -302,6 +305,7 @@ fn neighbour_discovery(kind: u16) -> FlatRule {
         verdict: Verdict::Permit,
         fragments: false,
         log: false,
+        log_input: false,
         list: 0,
         seq: 0,
         conditions: vec![

@@ -39,6 +39,8 @@ pub struct Rule {
     pub matches: Matches,
     /// `log` or `log-input`: matches are reported in the log.
     pub log: bool,
+    /// `log-input`: with the interface that received the packet, and its source address.
+    pub log_input: bool,
     /// `time-range`: the rule applies only while the range is active.
     pub time_range: Option<String>,
 }
@@ -233,7 +235,7 @@ impl Rule {
     /// A rule without further conditions.
     #[must_use]
     pub const fn new(action: Action, matches: Matches) -> Self {
-        Self { action, matches, log: false, time_range: None }
+        Self { action, matches, log: false, log_input: false, time_range: None }
     }
 
     /// The flat rules that this one stands for, in order, for list number `list` of a [`crate::PlaneList`]. An object group
@@ -267,6 +269,7 @@ impl Rule {
             verdict,
             fragments: permits,
             log: self.log,
+            log_input: self.log_input,
             list,
             seq,
             conditions: conditions.into_iter().collect(),

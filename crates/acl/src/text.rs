@@ -449,7 +449,7 @@ fn options(kind: Kind, rule: &mut Rule, line: &mut Words<'_>) -> Result<(), Wron
 
 fn option(rule: &mut Rule, word: &'static str, line: &mut Words<'_>) -> Result<(), Wrong> {
     match (word, &mut rule.matches) {
-        ("log" | "log-input", _) => rule.log = true,
+        ("log" | "log-input", _) => (rule.log, rule.log_input) = (true, word == "log-input"),
         ("time-range", _) => rule.time_range = Some(line.name("Time range name")?),
         ("vlan", Matches::Mac(mac)) => {
             let vlan: Option<VlanId> = line.argument("<1-4094>", "VLAN");
@@ -676,7 +676,7 @@ impl Rule {
         let mut text = format!("{} {matches}", self.action.name());
         self.time_range.iter().for_each(|name| text += &format!(" time-range {name}"));
         if self.log {
-            text += " log";
+            text += if self.log_input { " log-input" } else { " log" };
         }
         text
     }

@@ -24,7 +24,15 @@ fn id(number: u16) -> AclId {
     AclId::new(number).expect("a list")
 }
 fn rule(verdict: Verdict, conditions: Vec<(u8, Condition)>) -> FlatRule {
-    FlatRule { verdict, fragments: verdict == Verdict::Permit, log: false, list: 0, seq: 10, conditions }
+    FlatRule {
+        verdict,
+        fragments: verdict == Verdict::Permit,
+        log: false,
+        log_input: false,
+        list: 0,
+        seq: 10,
+        conditions,
+    }
 }
 fn list(family: Family, rules: Vec<FlatRule>) -> PlaneList {
     PlaneList {

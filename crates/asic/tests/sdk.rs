@@ -63,6 +63,7 @@ fn access_list() -> PlaneList {
         verdict: Verdict::Skip(1),
         fragments: true,
         log: true,
+        log_input: false,
         list: 0,
         seq: 10,
         conditions: vec![(0, Condition::Mask { value: 0x0a00, mask: 0xff00 }), web],

@@ -4,7 +4,6 @@ use crate::access_lists::minute_now;
 use crate::core::Core;
 use lanyard_acl::time::Minute;
 use lanyard_cli::backend::AccessLists;
-use lanyard_types::AclId;
 use std::collections::BTreeMap;
 
 impl AccessLists for Core {
@@ -31,8 +30,10 @@ impl AccessLists for Core {
         let named = |list: &lanyard_acl::PlaneList| {
             !list.classifies() && only.is_none_or(|only| list.names.iter().any(|name| name == only))
         };
-        let ids: Vec<AclId> = lists.iter().filter(|(_, list)| named(list)).map(|(id, _)| *id).collect();
-        ids.into_iter().for_each(|id| self.ctx.plane.clear_acl_matches(id));
+        for (id, list) in lists.iter().filter(|(_, list)| named(list)) {
+            self.ctx.plane.clear_acl_matches(*id);
+            self.access_lists.forget(&list.names);
+        }
     }
     fn minute(&self) -> Minute {
         self.ctx.switch.config().appliance.local(minute_now())

@@ -1,12 +1,17 @@
 //! Access lists for management: time ranges that begin and end, and log messages about rules with `log`.
 //!
-//! The plane counts what rules decide. While a rule with `log` is in force, this module reads the counters once in
-//! [`LOG_EVERY_MS`] and writes at most one line for each such rule, so a flood of denied frames fills no log. A time range is
-//! looked at once a minute.
+//! The plane sends a note about each frame that a rule with `log` has decided about, within the rate of a trap group, and
+//! [`Flows`] makes lines of these. Once in [`LOG_EVERY_MS`] this module looks how many notes the limits have left out. A switch chip
+//! sends no notes: there the counters of rules with `log` are read in this interval, and each has at most one line, without
+//! addresses. A time range is looked at once a minute.
 
+use crate::access_flows::{Flow, Flows, Seen};
 use crate::context::{Context, Module};
+use lanyard_acl::Kind;
 use lanyard_acl::condition::Verdict;
+use lanyard_acl::note::Note;
 use lanyard_acl::time::Minute;
+use lanyard_types::{PortId, TrapGroup};
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -20,7 +25,15 @@ const MAX_LINES: usize = 20;
 /// The list and the number of a rule.
 type RuleName = (String, u32);
 
-/// The deadlines, and the counts that the log has reported.
+/// The notes that the plane has sent, with the ports that have received the frames, and the number of those for which there was
+/// no room.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    pub(crate) notes: Vec<(PortId, Note)>,
+    pub(crate) missed: u64,
+}
+
+/// The deadlines, the flows, and the counts that the log has reported.
 #[derive(Debug, Default)]
 pub(crate) struct AccessLists {
     /// When the log is due; `None` while no rule has `log`.
@@ -29,10 +42,15 @@ pub(crate) struct AccessLists {
     times_ms: Option<u64>,
     /// The matches of each rule with `log` when it was last reported.
     reported: BTreeMap<RuleName, u64>,
+    flows: Flows,
+    /// The packets that no line counts, until they are reported.
+    missed: u64,
+    /// Those that the plane had left out when it was last asked; `None` before that.
+    left_out: Option<u64>,
 }
 
 impl Module for AccessLists {
-    type Event<'a> = ();
+    type Event<'a> = Notes;
     fn configure(&mut self, ctx: &mut Context) {
         let now_ms = ctx.clock.now_ms();
         let logs = ctx.plane.state().acls.values().any(|list| list.rules.iter().any(|rule| rule.log));
@@ -40,23 +58,69 @@ impl Module for AccessLists {
         let times = ctx.switch.config().lists.access.values().any(timed);
         self.log_ms = logs.then(|| self.log_ms.unwrap_or(now_ms + LOG_EVERY_MS));
         self.times_ms = times.then(|| self.times_ms.unwrap_or(now_ms));
-        if !logs {
+        if logs {
+            self.left_out.get_or_insert_with(|| left_out(ctx));
+        } else {
             self.reported.clear();
+            self.left_out = None;
+            let rest = self.flows.end();
+            rest.iter().for_each(|(flow, packets)| log_flow(ctx, flow, *packets));
         }
     }
-    fn handle(&mut self, _ctx: &mut Context, (): ()) -> usize {
-        0
+    fn handle(&mut self, ctx: &mut Context, Notes { notes, missed }: Notes) -> usize {
+        self.missed += missed;
+        let now_ms = ctx.clock.now_ms();
+        let threshold = ctx.switch.config().lists.log_threshold;
+        for (port, note) in &notes {
+            let Some(flow) = flow(ctx, *port, note) else {
+                self.missed += 1;
+                continue;
+            };
+            if let Some(packets) = self.flows.count(now_ms, &flow, threshold) {
+                log_flow(ctx, &flow, packets);
+            }
+        }
+        notes.len()
     }
     fn next_ms(&self, _ctx: &Context) -> Option<u64> {
-        [self.log_ms, self.times_ms].into_iter().flatten().min()
+        [self.log_ms, self.times_ms, self.flows.next_ms()].into_iter().flatten().min()
     }
     fn tick(&mut self, ctx: &mut Context) {
         let now_ms = ctx.clock.now_ms();
+        let due = self.flows.due(now_ms);
+        due.iter().for_each(|(flow, packets)| log_flow(ctx, flow, *packets));
         if self.log_ms.is_some_and(|at_ms| at_ms <= now_ms) {
             self.log_ms = Some(now_ms + LOG_EVERY_MS);
-            self.log(ctx);
+            if ctx.plane.capabilities().acl_notes { self.log_missed(ctx) } else { self.log_counts(ctx) }
         }
     }
+}
+
+/// The flow of a frame; `None` if the list has been replaced since the plane has judged it.
+fn flow(ctx: &Context, port: PortId, note: &Note) -> Option<Flow> {
+    let list = ctx.plane.state().acls.get(&note.list)?;
+    let rule = list.rules.get(usize::from(note.rule)).filter(|rule| rule.log && rule.matches(&note.key))?;
+    let name = list.names.get(usize::from(rule.list))?;
+    let kind = ctx.switch.config().lists.access.get(name).map(|list| list.kind);
+    let interface = ctx.port_name(port);
+    let seen = Seen {
+        list: name,
+        standard: kind == Some(Kind::Standard),
+        rule,
+        interface: &interface,
+        mac: note.src,
+    };
+    Some(Flow::of(&seen, &note.key))
+}
+
+fn log_flow(ctx: &mut Context, flow: &Flow, packets: u64) {
+    ctx.log(flow.facility, 6, flow.mnemonic, &flow.line(packets));
+}
+
+/// The notes that the limits of the plane have left out since it was created.
+fn left_out(ctx: &mut Context) -> u64 {
+    let counters = ctx.plane.trap_counters()[TrapGroup::AclLog.index()];
+    counters.policed + counters.lost
 }
 
 fn since_epoch_ms() -> u64 {
@@ -80,7 +144,29 @@ impl AccessLists {
         due
     }
 
-    fn log(&mut self, ctx: &mut Context) {
+    /// Reports the packets that no line counts.
+    fn log_missed(&mut self, ctx: &mut Context) {
+        let (now, before) = (left_out(ctx), self.left_out.unwrap_or(0));
+        self.left_out = Some(now);
+        // A plane that was built anew has counted from zero.
+        let new = if now >= before { now - before } else { now };
+        let missed = new + std::mem::take(&mut self.missed) + self.flows.take_missed();
+        if missed > 0 {
+            let text = format!(
+                "access-list logging rate-limited or missed {missed} packet{}",
+                if missed == 1 { "" } else { "s" }
+            );
+            ctx.log("SEC", 6, "IPACCESSLOGRL", &text);
+        }
+    }
+
+    /// The counters of these lists begin again at 0.
+    pub(crate) fn forget(&mut self, lists: &[String]) {
+        self.reported.retain(|(list, _), _| !lists.contains(list));
+    }
+
+    /// Writes a line about each rule with `log` that has decided about frames since the last time.
+    fn log_counts(&mut self, ctx: &mut Context) {
         let mut now: BTreeMap<RuleName, (u64, bool)> = BTreeMap::new();
         let lists = ctx.plane.state().acls.clone();
         for (id, list) in &lists {
@@ -94,8 +180,8 @@ impl AccessLists {
         let mut lines = Vec::new();
         for ((name, seq), (count, denies)) in &now {
             let before = self.reported.get(&(name.clone(), *seq)).copied().unwrap_or(0);
-            // Counters that were cleared begin again.
-            let new = if *count >= before { count - before } else { *count };
+            // A list that was replaced may begin to count again.
+            let new = count.checked_sub(before).unwrap_or(*count);
             if new > 0 {
                 let did = if *denies { "denied" } else { "permitted" };
                 lines.push(format!("list {name} {did} {new} packets by rule {seq}"));

@@ -1,6 +1,7 @@
 //! Access lists of a whole switch, with a kernel and a plane in memory.
 
 use super::*;
+use crate::access_flows::SUMMARY_MS;
 use crate::core::Core;
 use crate::testing::{Bench, config, messages};
 use lanyard_cli::backend::AccessLists as _;
@@ -36,45 +37,119 @@ fn send(bench: &Bench, core: &Core, dst_port: u16, count: usize) {
     }
 }
 
-/// The lines that the log got about rules when this time was reached.
+/// The lines that the log got about access lists when this time was reached.
 fn logged(bench: &Bench, core: &mut Core, now_ms: u64) -> Vec<String> {
     let old = messages(&core.ctx).len();
     bench.clock.set(now_ms);
     core.plane_events();
+    core.ctx.protocols.turn();
     core.tick();
     let new = messages(&core.ctx).into_iter().skip(old);
-    new.filter_map(|line| Some(line.strip_prefix("IPACCESSLOGS: ")?.to_owned())).collect()
+    new.filter_map(|line| Some(line.strip_prefix("IPACCESSLOG")?.to_owned())).collect()
 }
 
 #[test]
-fn rules_with_log_are_reported_once_in_an_interval() {
+fn a_flow_is_reported_at_once_and_then_every_five_minutes() {
     let (bench, mut core) =
-        switch(" 10 deny udp any any eq 53 log\n 20 deny udp any any eq 54\n 30 permit ip any any log");
+        switch(" 10 deny udp any any eq 53 log\n 20 deny udp any any eq 54\n 30 permit ip any any log-input");
     send(&bench, &core, 53, 3);
     send(&bench, &core, 54, 5);
-    send(&bench, &core, 55, 2);
-    assert_eq!(logged(&bench, &mut core, LOG_EVERY_MS - 1), [""; 0]);
+    send(&bench, &core, 55, 1);
     assert_eq!(
-        logged(&bench, &mut core, LOG_EVERY_MS),
-        ["list a denied 3 packets by rule 10", "list a permitted 2 packets by rule 30"]
+        logged(&bench, &mut core, 1_000),
+        [
+            "P: list a denied udp 10.0.0.1(256) -> 10.0.0.2(53), 1 packet",
+            "P: list a permitted udp 10.0.0.1(256) (eth1 0200.0000.0001) -> 10.0.0.2(55), 1 packet"
+        ]
     );
-    // Nothing new, then one packet more, then counters that were cleared.
-    assert_eq!(logged(&bench, &mut core, 2 * LOG_EVERY_MS), [""; 0]);
+    assert_eq!(logged(&bench, &mut core, 1_000 + SUMMARY_MS - 1), [""; 0]);
+    assert_eq!(
+        logged(&bench, &mut core, 1_000 + SUMMARY_MS),
+        ["P: list a denied udp 10.0.0.1(256) -> 10.0.0.2(53), 2 packets"]
+    );
+    // The flow without packets has been forgotten: its next packet is the first one of a flow.
+    send(&bench, &core, 55, 1);
     send(&bench, &core, 53, 1);
-    assert_eq!(logged(&bench, &mut core, 3 * LOG_EVERY_MS), ["list a denied 1 packets by rule 10"]);
-    core.clear_access_list_matches(None);
-    send(&bench, &core, 53, 2);
-    assert_eq!(logged(&bench, &mut core, 4 * LOG_EVERY_MS), ["list a denied 2 packets by rule 10"]);
+    assert_eq!(
+        logged(&bench, &mut core, 1_000 + SUMMARY_MS + 1),
+        ["P: list a permitted udp 10.0.0.1(256) (eth1 0200.0000.0001) -> 10.0.0.2(55), 1 packet"]
+    );
+    // Without a rule with log, the packets that no line has counted are reported.
+    let before = messages(&core.ctx).len();
+    core.take(config(&text(" 10 deny udp any any eq 53"))).expect("good");
+    let new: Vec<String> = messages(&core.ctx).into_iter().skip(before).collect();
+    assert!(
+        new.iter()
+            .any(|line| line == "IPACCESSLOGP: list a denied udp 10.0.0.1(256) -> 10.0.0.2(53), 1 packet"),
+        "{new:?}"
+    );
 }
 
 #[test]
-fn a_flood_over_many_rules_makes_a_bounded_number_of_lines() {
+fn a_threshold_shortens_the_time_between_lines() {
+    let (bench, mut core) = switch(" 10 deny udp any any eq 53 log");
+    let threshold =
+        format!("ip access-list log-update threshold 2\n{}", text(" 10 deny udp any any eq 53 log"));
+    core.take(config(&threshold)).expect("good");
+    send(&bench, &core, 53, 6);
+    let line = |count: &str| format!("P: list a denied udp 10.0.0.1(256) -> 10.0.0.2(53), {count}");
+    assert_eq!(logged(&bench, &mut core, 1), [line("1 packet"), line("2 packets"), line("2 packets")]);
+    assert_eq!(logged(&bench, &mut core, 1 + SUMMARY_MS), [line("1 packet")]);
+}
+
+/// The plane sends notes within the rate of their trap group; the log has the number of the others.
+#[test]
+fn what_the_limits_leave_out_is_reported() {
+    let (bench, mut core) = switch(" 10 deny udp any any log");
+    let burst = core.ctx.plane.state().global.trap_port_rate[TrapGroup::AclLog.index()].burst as usize;
+    (0..burst as u16 + 40).for_each(|port| send(&bench, &core, port, 1));
+    let lines = logged(&bench, &mut core, 1);
+    assert_eq!(lines.len(), burst);
+    assert_eq!(
+        logged(&bench, &mut core, LOG_EVERY_MS),
+        ["RL: access-list logging rate-limited or missed 40 packets"]
+    );
+    assert_eq!(logged(&bench, &mut core, 2 * LOG_EVERY_MS), [""; 0]);
+}
+
+/// A note about a rule that is no longer there is counted, and makes no line.
+#[test]
+fn a_note_from_before_a_change_has_no_line() {
+    let (bench, mut core) = switch(" 10 deny udp any any eq 53 log");
+    send(&bench, &core, 53, 1);
+    core.take(config(&text(" 10 deny udp any any eq 99 log"))).expect("good");
+    assert_eq!(logged(&bench, &mut core, 1), [""; 0]);
+    assert_eq!(
+        logged(&bench, &mut core, LOG_EVERY_MS),
+        ["RL: access-list logging rate-limited or missed 1 packet"]
+    );
+}
+
+/// A switch chip sends no notes: lines are made of its counters, at most [`MAX_LINES`] of them.
+#[test]
+fn counters_make_a_bounded_number_of_lines() {
     let rules = (1..=30).map(|n| format!(" {n} deny udp any any eq {n} log")).collect::<Vec<_>>().join("\n");
     let (bench, mut core) = switch(&rules);
+    let lines = |core: &mut Core| {
+        let old = messages(&core.ctx).len();
+        core.access_lists.log_counts(&mut core.ctx);
+        messages(&core.ctx).into_iter().skip(old).collect::<Vec<_>>()
+    };
     (1..=30).for_each(|port| send(&bench, &core, port, 1));
-    let lines = logged(&bench, &mut core, LOG_EVERY_MS);
-    assert_eq!(lines.len(), MAX_LINES + 1);
-    assert_eq!(lines[MAX_LINES], "and 10 more rules with log have matched: see show access-lists");
+    core.plane_events();
+    let first = lines(&mut core);
+    assert_eq!(first.len(), MAX_LINES + 1);
+    assert_eq!(first[0], "IPACCESSLOGS: list a denied 1 packets by rule 1");
+    assert_eq!(
+        first[MAX_LINES],
+        "IPACCESSLOGS: and 10 more rules with log have matched: see show access-lists"
+    );
+    assert_eq!(lines(&mut core), [""; 0]);
+    // Counters that were cleared begin again.
+    core.clear_access_list_matches(None);
+    send(&bench, &core, 2, 3);
+    core.plane_events();
+    assert_eq!(lines(&mut core), ["IPACCESSLOGS: list a denied 3 packets by rule 2"]);
 }
 
 #[test]

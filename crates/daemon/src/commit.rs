@@ -4,6 +4,7 @@
 //! Read `lanyard_switch` first, which decides what has to be done. Invariant: [`Core::take`] leaves the switch with the
 //! new configuration or, when any step fails, with the old one.
 
+use crate::access_lists;
 use crate::aggregation;
 use crate::announce;
 use crate::context::{Context, Module};
@@ -464,6 +465,11 @@ impl Core {
                 other => reports.waiting.push_back(other),
             }
         }
+        let notes = access_lists::Notes {
+            notes: std::mem::take(&mut reports.notes),
+            missed: std::mem::take(&mut reports.notes_missed),
+        };
+        self.access_lists.handle(&mut self.ctx, notes);
         for (port, cause) in spanning::handle(&mut self.ctx, reports) {
             self.err_disabling.handle(&mut self.ctx, err_disable::Event::Tree(port, cause));
         }

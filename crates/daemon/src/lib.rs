@@ -11,6 +11,7 @@
 
 mod access_control;
 mod access_control_views;
+mod access_flows;
 mod access_list_views;
 mod access_lists;
 mod access_views;

@@ -17,6 +17,7 @@ pub(crate) fn capabilities(platform: &Platform, fdb: u32) -> Capabilities {
         fdb,
         multicast: false,
         policies: false,
+        acl_notes: false,
         queues: false,
         routing: true,
         notes: vec![
@@ -24,6 +25,7 @@ pub(crate) fn capabilities(platform: &Platform, fdb: u32) -> Capabilities {
             "ports are those of the front panel; they have no choice of hook or delivery".into(),
             "the chip has no watchdog: ports towards other bridges go on forwarding when the daemon has ended".into(),
             "the chip counts no frames of VLANs".into(),
+            "the chip reports no addresses for rules of access lists with log, only how often they match".into(),
             "the chip has no table of multicast groups: it floods their frames".into(),
         ],
     }

@@ -237,6 +237,7 @@ mod tests {
             verdict: Verdict::Deny,
             fragments: false,
             log: false,
+            log_input: false,
             list: 0,
             seq: 10,
             conditions: vec![(16, Condition::Ranges(ports))],

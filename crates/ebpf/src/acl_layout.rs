@@ -3,6 +3,7 @@
 use crate::abi::{constants, structures};
 use lanyard_acl::classifier::{self, Field, Head, LARGE_WORDS, RECORD_HEAD, SMALL_WORDS, verdict};
 use lanyard_acl::key;
+use lanyard_acl::note::Note;
 use lanyard_types::AclId;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -59,7 +60,25 @@ structures! {
         pub inbound: [u16; 4],
         pub outbound: [u16; 4],
     }
+
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_acl_note = NoteRow {
+        pub list: u16,
+        pub rule: u16,
+        pub half: [u16; ACL_HALVES],
+        pub absent: u32,
+        pub unknown: u32,
+        pub src: [u8; 6],
+        pub pad: [u8; 2],
+    }
 }
+
+// `Note::read` has these places.
+const _: () = {
+    use std::mem::offset_of;
+    assert!(size_of::<NoteRow>() == Note::LEN && offset_of!(NoteRow, half) == 4);
+    assert!(offset_of!(NoteRow, absent) == 4 + 2 * ACL_HALVES && offset_of!(NoteRow, src) == Note::LEN - 8);
+};
 
 /// The arrays of arrays, the smaller kind first.
 pub(crate) const KINDS: [&str; 2] = ["acl_small", "acl_large"];

@@ -189,6 +189,7 @@ impl EbpfPlane {
             fdb: u32::try_from(tables.fdb_size() / 2).unwrap_or(u32::MAX),
             multicast: true,
             policies: true,
+            acl_notes: true,
             queues: true,
             routing: true,
             notes,

@@ -20,9 +20,9 @@ use lanyard_pipeline::state::{AclBindings, PlaneState, PortState, Tpid, VlanStat
 use lanyard_pipeline::trace::Verdict;
 use lanyard_pipeline::{Output, Pipeline, Timestamp};
 use lanyard_plane::{
-    ClassCounters, Direction, FdbFilter, Flooded, Hook, MdbChange, Plane, PlaneError, RouteChange,
+    ClassCounters, Direction, FdbFilter, Flooded, Hook, MdbChange, Plane, PlaneError, PlaneEvent, RouteChange,
 };
-use lanyard_types::{DropReason, MacAddr, PortId, VlanId};
+use lanyard_types::{DropReason, MacAddr, PortId, TrapReason, VlanId};
 use lanyard_wire::Builder;
 use lanyard_wire::ip::IpHeader;
 use std::collections::BTreeMap;
@@ -42,6 +42,9 @@ struct AtXdp {
     /// Frames that access lists denied there, and those that they permitted and that XDP forwarded.
     denied: u64,
     judged: u64,
+    /// Notes of access lists, and those of them that XDP sent.
+    noted: u64,
+    noted_there: u64,
 }
 
 /// A dry run that makes all changes to the tables, of a frame with its tags in line.
@@ -77,11 +80,26 @@ fn both_planes_agree() {
         let frames = (frames - n * FRAMES_A_STATE).min(FRAMES_A_STATE);
         one_state(&mut plane, &mut pipeline, seed + n, frames, &mut at_xdp);
     }
-    let AtXdp { forwarded, routed, snooped, mirrored, sampled, sampled_there, denied, judged } = at_xdp;
+    let AtXdp {
+        forwarded,
+        routed,
+        snooped,
+        mirrored,
+        sampled,
+        sampled_there,
+        denied,
+        judged,
+        noted,
+        noted_there,
+    } = at_xdp;
     println!(
         "{frames} frames agreed, {forwarded} of them forwarded by XDP, {routed} of these routed, {snooped} of a group; \
          {mirrored} copies for monitor sessions; {sampled} samples, {sampled_there} of them taken by XDP; \
-         access lists at XDP denied {denied} and permitted {judged}"
+         access lists at XDP denied {denied} and permitted {judged}; {noted} notes of access lists, {noted_there} of them by XDP"
+    );
+    assert!(
+        noted > noted_there && noted_there > 0 || frames < 10_000,
+        "notes of access lists: {noted}, {noted_there} by XDP"
     );
     assert!(denied > 0 || frames < 10_000, "access lists at XDP have denied nothing");
     assert!(
@@ -267,6 +285,7 @@ fn one_state(plane: &mut EbpfPlane, pipeline: &mut Pipeline, seed: u64, frames: 
             let mut want = Output::default();
             let verdict = pipeline.process_segments(now, port, &bytes, longest, &mut want);
             let dry = plane.dry_run(Hook::Tc, port, now.as_nanos(), mode, &bytes).expect(&what);
+            assert_eq!(notes(plane), noted(&want), "{what}: notes of access lists");
             assert_eq!(
                 (dry.verdict, dry.sent(false), dry.sent(true)),
                 (Some(verdict), want.sent, want.mirrored),
@@ -369,6 +388,10 @@ fn frames_agree(
         "{what}: egress"
     );
     assert_eq!(dry.sampled, sampled(&want), "{what}: sample");
+    let notes = notes(plane);
+    assert_eq!(notes, noted(&want), "{what}: notes of access lists");
+    let there = if passed || hook == Hook::Tc { 0 } else { notes.len() as u64 };
+    (at_xdp.noted, at_xdp.noted_there) = (at_xdp.noted + notes.len() as u64, at_xdp.noted_there + there);
     at_xdp.sampled += u64::from(!want.sampled.is_empty());
     if passed || hook == Hook::Tc {
         let clones = pipeline.work().clones - work.clones;
@@ -391,6 +414,26 @@ fn frames_agree(
 fn matches(pipeline: &Pipeline) -> u64 {
     let acls = &pipeline.tables().acls;
     acls.ids().filter_map(|id| acls.matches(id)).flatten().sum()
+}
+
+/// The notes of access lists that the plane has sent, sorted: a flood takes its ports in another order.
+fn notes(plane: &mut EbpfPlane) -> Vec<(PortId, Vec<u8>)> {
+    let mut notes = Vec::new();
+    plane.poll_events(&mut |event| {
+        if let PlaneEvent::Trapped { port, reason: TrapReason::AclLog, frame, .. } = event {
+            notes.push((port, frame));
+        }
+    });
+    notes.sort();
+    notes
+}
+
+/// The notes of access lists in the output of the specification.
+fn noted(out: &Output) -> Vec<(PortId, Vec<u8>)> {
+    let notes = out.trapped.iter().filter(|(_, reason, _)| *reason == TrapReason::AclLog);
+    let mut notes: Vec<_> = notes.map(|(port, _, note)| (*port, note.clone())).collect();
+    notes.sort();
+    notes
 }
 
 /// The sample in the output of the specification.

@@ -21,7 +21,7 @@ use lanyard_acl::PlaneList;
 use lanyard_acl::compile::TooLarge;
 use lanyard_types::{
     AclId, AdjacencyId, BindingKey, ChannelId, DropReason, InstanceId, MacAddr, PortId, RifId, Stage,
-    TrapGroup, VlanId,
+    TrapGroup, TrapReason, VlanId,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -91,7 +91,14 @@ impl Pipeline {
             }
         }
         self.memory.classes().count(&decision.classed, len.whole);
-        decision.hits.iter().for_each(|hit| self.tables.acls.count(*hit));
+        for hit in &decision.hits {
+            self.tables.acls.count(hit);
+            if let Some(note) = &hit.note
+                && self.tables.trap.admit(TrapReason::AclLog, decision.port, now)
+            {
+                out.trap(decision.port, TrapReason::AclLog, &note.bytes());
+            }
+        }
         if let Some(event) = learn::apply(&mut self.tables.fdb, decision.learn, now) {
             out.fdb(event);
         }

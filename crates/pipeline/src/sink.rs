@@ -13,7 +13,8 @@ pub trait Sink {
     fn mirror(&mut self, port: PortId, frame: &[u8]) -> bool {
         self.send(port, frame)
     }
-    /// Passes a frame that `port` received to the control plane.
+    /// Passes a frame that `port` received to the control plane; for [`TrapReason::AclLog`] the note about it
+    /// (`lanyard_acl::note`).
     fn trap(&mut self, port: PortId, reason: TrapReason, frame: &[u8]);
     /// Reports a change to the FDB.
     fn fdb(&mut self, event: FdbEvent);

@@ -129,6 +129,9 @@ impl Default for GlobalState {
         trap_port_rate[TrapGroup::Nd.index()] = TrapRate { rate_pps: 200, burst: 128 };
         trap_rate[TrapGroup::Guarded.index()] = TrapRate { rate_pps: 100, burst: 64 };
         trap_port_rate[TrapGroup::Guarded.index()] = TrapRate { rate_pps: 10, burst: 8 };
+        // Lines of a log, most of which are about new flows.
+        trap_rate[TrapGroup::AclLog.index()] = TrapRate { rate_pps: 200, burst: 256 };
+        trap_port_rate[TrapGroup::AclLog.index()] = TrapRate { rate_pps: 100, burst: 128 };
         // A login takes a dozen messages; a host that has to be authenticated is seen by the group above.
         trap_rate[TrapGroup::Eapol.index()] = TrapRate { rate_pps: 1_000, burst: 256 };
         trap_port_rate[TrapGroup::Eapol.index()] = TrapRate { rate_pps: 50, burst: 32 };

@@ -239,6 +239,9 @@ pub struct Capabilities {
     pub routing: bool,
     /// True when the plane applies service policies (`PortState::qos`).
     pub policies: bool,
+    /// True when it sends a note about each frame that a rule of an access list with `log` has decided about
+    /// (`TrapReason::AclLog`), within the rate of the trap group.
+    pub acl_notes: bool,
     /// True when frames that it sends pass the queueing discipline of their port's netdev with the queue of their class
     /// (`QosClass::queue`).
     pub queues: bool,

@@ -105,6 +105,7 @@ impl SoftPlane {
             fdb: FDB_CAPACITY,
             multicast: true,
             policies: true,
+            acl_notes: true,
             queues: false,
             routing: true,
             notes: vec![

@@ -142,7 +142,15 @@ impl Builder<'_> {
     /// `Deny` stands for going on behind the block, whose end is not known yet.
     fn push(&mut self, prefix: &Prefix, number: u16, verdict: Verdict) {
         let Prefix { conditions, fragments } = prefix.clone();
-        self.rules.push(FlatRule { verdict, fragments, log: false, list: number, seq: 0, conditions });
+        self.rules.push(FlatRule {
+            verdict,
+            fragments,
+            log: false,
+            log_input: false,
+            list: number,
+            seq: 0,
+            conditions,
+        });
     }
 
     fn parts(&self, criterion: &Criterion) -> Parts {

@@ -398,6 +398,8 @@ named! {
         /// guard: a message of neighbour discovery in a VLAN with ND inspection that no binding explains, or an advertisement
         /// to all nodes. The control plane inspects it and sends it on.
         Nd = 23, "nd";
+        /// acl_ingress, acl_egress: a note about a frame that a rule with `log` has decided about. It has no bytes of the frame.
+        AclLog = 24, "acl_log";
     }
 }
 
@@ -432,6 +434,8 @@ named! {
         Eapol = 13, "eapol";
         /// Messages of neighbour discovery in VLANs with ND inspection.
         Nd = 14, "nd";
+        /// Notes about frames that rules of access lists with `log` have decided about.
+        AclLog = 15, "acl_log";
     }
 }
 
@@ -456,13 +460,14 @@ impl TrapReason {
             Self::Nd => TrapGroup::Nd,
             Self::Guarded | Self::Unauthorized => TrapGroup::Guarded,
             Self::Eapol => TrapGroup::Eapol,
+            Self::AclLog => TrapGroup::AclLog,
         }
     }
 }
 
 impl TrapReason {
     /// The stage that traps for this reason: `Trap`, `Guard` and `Snoop` send to the control plane, `Route` to the kernel's IP
-    /// stack.
+    /// stack. `AclLog` is also that of `AclEgress`.
     #[must_use]
     pub const fn stage(self) -> Stage {
         match self {
@@ -484,6 +489,7 @@ impl TrapReason {
             | Self::HostStack => Stage::Route,
             Self::Igmp | Self::Mld | Self::PimHello => Stage::Snoop,
             Self::Dhcp | Self::Nd | Self::Guarded | Self::Unauthorized => Stage::Guard,
+            Self::AclLog => Stage::AclIngress,
         }
     }
 }

@@ -125,7 +125,8 @@ fn rule(from: &mut Reader<'_>, at: usize, lists: usize) -> Result<FlatRule, Malf
         }
         conditions.push((half, condition(from)?));
     }
-    Ok(FlatRule { verdict, fragments, log, list, seq, conditions })
+    // A chip sends no notes, so a list for one need not name what these have.
+    Ok(FlatRule { verdict, fragments, log, log_input: false, list, seq, conditions })
 }
 
 fn condition(from: &mut Reader<'_>) -> Result<Condition, Malformed> {
@@ -164,6 +165,7 @@ mod tests {
             verdict,
             fragments: true,
             log: false,
+            log_input: false,
             list: 0,
             seq: 10,
             conditions,

@@ -37,6 +37,17 @@ pub const LINES: &[Line<Config>] = &[
         "ip",
         kw("access-list", "Named access list").then(&[
             kw("extended", "Extended access list").then(&[NAME.run(enter_extended)]),
+            kw("log-update", "Control access list log updates").then(&[kw(
+                "threshold",
+                "Access list log threshold",
+            )
+            .no(log_threshold)
+            .then(&[number(
+                1,
+                MAX_SEQ as u64,
+                "Number of matches after which the log has a line",
+            )
+            .run(log_threshold)])]),
             kw("resequence", "Resequence access list").then(&[NAME.then(&[number(
                 1,
                 MAX_SEQ as u64,
@@ -122,6 +133,8 @@ pub const CLEAR: Node = kw("access-list", "Clear access list statistical informa
 /// The lines of a list in the running configuration.
 fn print_lists(config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
+    lines
+        .extend(config.lists.log_threshold.map(|most| format!("ip access-list log-update threshold {most}")));
     for (name, list) in &config.lists.access {
         lines.push(format!("{} {name}", list.kind.command()));
         let number = if list.kind == ListKind::Ipv6 { "sequence " } else { "" };
@@ -131,6 +144,13 @@ fn print_lists(config: &Config) -> Vec<String> {
         }));
     }
     lines
+}
+
+/// `ip access-list log-update threshold N`.
+fn log_threshold(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let most = args.numbers().into_iter().next().and_then(|most| u32::try_from(most).ok());
+    edit.config.lists.log_threshold = most.filter(|_| matches!(args.form, Form::Set));
+    Ok(())
 }
 
 fn print_bindings(interface: &Interface) -> Vec<String> {

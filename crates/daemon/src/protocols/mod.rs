@@ -28,7 +28,7 @@ use discovery::LinkDiscovery;
 use guard::Guard;
 use lanyard_netdev::Netdev;
 use lanyard_plane::{Plane, PlaneError, ProtocolPlane, TRAP_WAKE, Trapped};
-use lanyard_types::PortId;
+use lanyard_types::{PortId, TrapReason};
 use link_watch::LinkWatch;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -121,7 +121,7 @@ impl Engine {
     }
     /// Handles waiting frames and does the work that is due; returns the number of frames.
     fn turn(&mut self) -> usize {
-        let Self { trees, discovery, snooping, guard, access, aggregation, plane, clock, .. } = self;
+        let Self { trees, discovery, snooping, guard, access, aggregation, plane, clock, reports, .. } = self;
         let now = clock.boot_ms();
         let count = plane.poll_traps(&mut |Trapped { port, reason, frame }| {
             if aggregation.takes(reason.group()) {
@@ -139,6 +139,8 @@ impl Engine {
                 access.handle_trapped(port, reason, &frame);
             } else if guard.takes(reason.group()) {
                 guard.handle_trapped(now, port, reason, &frame);
+            } else if reason == TrapReason::AclLog {
+                reports.add_note(port, &frame);
             }
         });
         if count > 0 || self.next_ms().is_some_and(|at| at <= now) {

@@ -2,6 +2,7 @@
 //! its reports to management ([`Reports`]).
 
 use crate::clock::Clock;
+use lanyard_acl::note::Note;
 use lanyard_guard::{Change, Denied, Lease, NdDrop, Neighbour};
 use lanyard_plane::{PlaneError, ProtocolPlane};
 use lanyard_stp::{Event, Mode};
@@ -11,6 +12,8 @@ use std::net::IpAddr;
 
 /// The most reports that wait for management; further ones are counted.
 const MAX_REPORTS: usize = 4096;
+/// The most notes of access lists that wait for management; further ones are counted.
+const MAX_NOTES: usize = 1024;
 
 /// A protocol that runs on the protocol thread. Times are milliseconds since the machine was
 /// started.
@@ -122,6 +125,10 @@ pub(crate) struct Reports {
     pub(crate) waiting: VecDeque<Report>,
     /// The number of reports for which there was no room.
     pub(crate) lost: u64,
+    /// The notes of access lists for the log, with the ports that have received the frames.
+    pub(crate) notes: Vec<(PortId, Note)>,
+    /// The number of notes for which there was no room.
+    pub(crate) notes_missed: u64,
     /// Ports to shut down, or (`None`) to bring up again: the last decision for each port.
     pub(crate) ports: BTreeMap<PortId, Option<ErrCause>>,
 }
@@ -134,7 +141,14 @@ impl Reports {
             self.lost += 1;
         }
     }
+    /// Adds a note of an access list. Their number has a limit of its own, so they take no room of other reports.
+    pub(crate) fn add_note(&mut self, port: PortId, bytes: &[u8]) {
+        let note = Note::read(bytes).filter(|_| self.notes.len() < MAX_NOTES);
+        self.notes_missed += u64::from(note.is_none());
+        self.notes.extend(note.map(|note| (port, note)));
+    }
     pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.ports.is_empty() && self.lost == 0
+        let none = self.notes.is_empty() && self.notes_missed == 0;
+        none && self.waiting.is_empty() && self.ports.is_empty() && self.lost == 0
     }
 }

@@ -33,8 +33,10 @@ const PROGRAMS_ALONE: &[&str] = &[
     // acl.h, acl_egress.h
     "ACL_ASKED",
     "ACL_DENIED",
+    "ACL_FROM_SHIFT",
     "ACL_FOUND_CLASS",
     "ACL_FOUND_CLASS_SHIFT",
+    "ACL_FOUND_LOG",
     "ACL_FOUND_PERMIT",
     "ACL_HIT",
     "ACL_MARKS",
@@ -135,6 +137,7 @@ const PROGRAMS_ALONE: &[&str] = &[
 const STRUCTURES_ALONE: &[&str] = &[
     "acl_judgement",
     "acl_key",
+    "acl_note_record",
     "acl_search",
     "acl_work",
     "addresses",

@@ -15,7 +15,7 @@ use crate::tables::Tables;
 use crate::tables::acls::Hit;
 use lanyard_acl::condition::{Condition, FlatRule, PlaneList, Verdict as RuleVerdict};
 use lanyard_acl::key::{self, Family, Header, Key, Malformed};
-use lanyard_types::{AclId, DropReason, Rng, VlanId};
+use lanyard_types::{AclId, DropReason, MacAddr, Rng, VlanId};
 use std::sync::Arc;
 
 /// A frame that lists judge. Its key is read when the first list needs it.
@@ -23,6 +23,8 @@ pub(super) struct Judged<'a> {
     header: Header,
     packet: &'a [u8],
     key: Option<Result<Key, Malformed>>,
+    /// The source address for notes; zero for outbound lists.
+    src: MacAddr,
 }
 
 impl<'a> Judged<'a> {
@@ -36,7 +38,12 @@ impl<'a> Judged<'a> {
             cos: frame.cos,
         };
         let packet = arrival.bytes.get(route::l3_offset(frame)..).unwrap_or_default();
-        Self { header, packet, key: None }
+        Self { header, packet, key: None, src: MacAddr([0; 6]) }
+    }
+
+    /// For inbound lists: notes for the log name the frame's source address.
+    fn inbound(self) -> Self {
+        Self { src: self.header.src, ..self }
     }
 
     /// The class of the frame in a policy: the index of one of its classes.
@@ -56,7 +63,7 @@ impl<'a> Judged<'a> {
     pub(super) fn passes(&mut self, tables: &Tables, lists: &AclBindings, hits: &mut Vec<Hit>) -> bool {
         let Some(id) = lists[Family::of(self.header.ethertype).index()] else { return true };
         let key = self.key.get_or_insert_with(|| Key::read(&self.header, self.packet));
-        let Some((hit, permit)) = tables.acls.judge(id, key) else { return true };
+        let Some((hit, permit)) = tables.acls.judge(id, key, self.src) else { return true };
         hits.push(hit);
         permit
     }
@@ -71,7 +78,7 @@ pub(super) fn run(
     class: Option<&Class>,
     hits: &mut Vec<Hit>,
 ) -> Result<(), DropReason> {
-    let mut judged = Judged::new(arrival, frame, class.map(|class| class.vlan));
+    let mut judged = Judged::new(arrival, frame, class.map(|class| class.vlan)).inbound();
     if !judged.passes(tables, &ingress.acl_in, hits) {
         let host = matches!(ingress.kind, PortKind::Svi(_));
         return Err(if host { DropReason::AclHostOut } else { DropReason::AclPortIn });
@@ -170,7 +177,8 @@ pub(super) fn random_list(rng: &mut Rng, family: Family) -> PlaneList {
         FlatRule {
             verdict,
             fragments: rng.percent(60),
-            log: false,
+            log: rng.percent(10),
+            log_input: false,
             list: 0,
             seq: u32::from(at) + 1,
             conditions,

@@ -5,14 +5,22 @@
 
 use lanyard_acl::compile::{TooLarge, compile};
 use lanyard_acl::key::{Key, Malformed};
+use lanyard_acl::note::Note;
 use lanyard_acl::{Classifier, Found, PlaneList};
-use lanyard_types::AclId;
+use lanyard_types::{AclId, MacAddr};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The judgement of a list about a frame: the list, and the index of the rule that decided; the number of rules where none
-/// matched.
-pub type Hit = (AclId, usize);
+/// The judgement of a list about a frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hit {
+    /// The list.
+    pub list: AclId,
+    /// The index of the rule that decided; the number of rules where none matched.
+    pub rule: usize,
+    /// The note for the control plane, if the rule has `log`.
+    pub note: Option<Box<Note>>,
+}
 
 #[derive(Debug)]
 struct Compiled {
@@ -45,18 +53,17 @@ impl Acls {
         Ok(())
     }
     /// Judges a frame. A list that does not exist lets every frame pass and counts nothing. A frame without the header
-    /// that its EtherType announces passes no list.
+    /// that its EtherType announces passes no list. `src` is the source address for a note.
     #[must_use]
-    pub fn judge(&self, id: AclId, key: &Result<Key, Malformed>) -> Option<(Hit, bool)> {
+    pub fn judge(&self, id: AclId, key: &Result<Key, Malformed>, src: MacAddr) -> Option<(Hit, bool)> {
         let compiled = self.0.get(&id)?;
-        let none = compiled.list.rules.len();
-        Some(match key {
-            Ok(key) => {
-                let Found { rule, permit } = compiled.classifier.search(key);
-                ((id, rule.unwrap_or(none)), permit)
-            }
-            Err(Malformed) => ((id, none), false),
-        })
+        let none = Hit { list: id, rule: compiled.list.rules.len(), note: None };
+        let Ok(key) = key else { return Some((none, false)) };
+        let Found { rule, permit } = compiled.classifier.search(key);
+        let Some(at) = rule else { return Some((none, permit)) };
+        let logs = compiled.list.rules.get(at).is_some_and(|rule| rule.log);
+        let note = logs.then(|| Box::new(Note { list: id, rule: at as u16, key: *key, src }));
+        Some((Hit { list: id, rule: at, note }, permit))
     }
     /// The class that the deciding rule of a policy's list names; `None` when no rule matches, the header is not valid, or there is
     /// no such list. Nothing is counted.
@@ -68,8 +75,8 @@ impl Acls {
         permit.then_some(usize::from(rule.list))
     }
     /// Counts a judgement.
-    pub fn count(&mut self, (id, rule): Hit) {
-        let matches = self.0.get_mut(&id).and_then(|compiled| compiled.matches.get_mut(rule));
+    pub fn count(&mut self, hit: &Hit) {
+        let matches = self.0.get_mut(&hit.list).and_then(|compiled| compiled.matches.get_mut(hit.rule));
         matches.into_iter().for_each(|count| *count = count.wrapping_add(1));
     }
     /// How often each rule has decided, by index, and last the frames that no rule matched; `None` when there is no such list.
