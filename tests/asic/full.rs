@@ -159,6 +159,59 @@ impl Drop for Down<'_> {
 }
 
 #[test]
+fn sizes_and_thresholds_of_tables_are_configured() {
+    crate::check(|| {
+        let mut rig = Rig::new(
+            2,
+            &format!(
+                "platform resource tcam/routes size 1536\nplatform resource tcam/rules size 512\n\
+                 platform resource tcam/routes threshold 50 20\n{ROUTER}"
+            ),
+        );
+        let row = |rig: &Rig, name: &str, key: &str| {
+            let view = rig.show("show platform resources");
+            let tables = view["tables"].as_array().unwrap();
+            tables.iter().find(|row| row["name"] == name).unwrap()[key].as_u64().unwrap()
+        };
+        // The table that shrinks has made room for the one that grows.
+        assert_eq!((row(&rig, "tcam/routes", "size"), row(&rig, "tcam/rules", "size")), (1536, 512));
+        // All routes fit, and the alarm comes at the configured threshold.
+        rig.net.ip("neighbour replace 10.0.2.2 lladdr 02:00:00:00:00:22 dev swp2 nud permanent");
+        let batch: String =
+            (0..900).map(|n| format!("route add {} via 10.0.2.2 proto 99\n", prefix(n))).collect();
+        rig.net.ip(&batch);
+        wait_for("the routes in the chip", || (row(&rig, "tcam/routes", "used") >= 900).then_some(()));
+        wait_for("the alarm", || {
+            rig.exec(&["show platform resources"]);
+            rig.printed().contains("%RESOURCE-4-THRESHOLD: table tcam/routes").then_some(())
+        });
+        // Never below what is in use, and a refused size changes nothing.
+        let refused = rig.configure("platform resource tcam/routes size 512").expect_err("900 are in use");
+        assert!(refused.contains("tcam/routes"), "{refused}");
+        let refused = rig.configure("platform resource tcam/routes size 2048").expect_err("no room");
+        assert!(refused.contains("tcam/routes") && refused.contains("room for 1536"), "{refused}");
+        assert_eq!(row(&rig, "tcam/routes", "size"), 1536);
+        let refused = rig.configure("platform resource tcam/nothing size 128").expect_err("there is none");
+        assert!(refused.contains("tcam/nothing is no table of this chip: it has "), "{refused}");
+        let refused = rig.configure("platform resource tcam/routes threshold 50 50").expect_err("equal");
+        assert!(refused.contains("cleared below a smaller value"), "{refused}");
+        // A daemon that is started again finds the sizes.
+        rig.kill_daemon();
+        rig.start();
+        assert_eq!((row(&rig, "tcam/routes", "size"), row(&rig, "tcam/rules", "size")), (1536, 512));
+        let running = rig.exec(&["show running-config"]);
+        assert!(
+            running.contains("platform resource tcam/routes size 1536")
+                && running.contains("platform resource tcam/routes threshold 50 20"),
+            "{running}"
+        );
+        rig.configure("no platform resource tcam/routes size\nno platform resource tcam/rules size")
+            .expect("900 fit");
+        assert_eq!((row(&rig, "tcam/routes", "size"), row(&rig, "tcam/rules", "size")), (1024, 1024));
+    });
+}
+
+#[test]
 fn with_policy_sync_the_command_is_refused() {
     crate::check(|| {
         let tiny = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs/black-hole/tiny.toml");

@@ -149,12 +149,18 @@ fn speeds_are_the_ports_own() {
         assert!(refused.contains("its speeds are 1000, 100, 10"), "{refused}");
         let status = rig.exec(&["show interfaces status"]);
         assert!(status.contains("swp1") && status.contains("100"), "{status}");
-        let modules = rig.show("show interfaces transceiver");
-        let one = &modules["interfaces"][0];
+        let module = || rig.show("show interfaces transceiver")["interfaces"][0].clone();
+        let one = module();
         assert_eq!(
             (&one["module"], &one["wire"], &one["fec"]),
             (&"virtual cable".into(), &"swp1-wire".into(), &"off".into())
         );
+        for (line, fec) in [("fec rs", "rs"), ("fec base-r", "base-r"), ("no fec", "auto")] {
+            rig.configure(&format!("interface swp1\n{line}")).expect(line);
+            assert_eq!(module()["fec"], fec);
+        }
+        let refused = rig.configure("interface swp1\nfec none").expect_err("there is no such code");
+        assert!(refused.contains('%'), "{refused}");
     });
 }
 

@@ -19,7 +19,7 @@ use crate::tacacs::Tacacs;
 use ipnet::{Ipv4Net, Ipv6Net};
 use lanyard_acl::{Family, Lists};
 use lanyard_pipeline::state::{Delivery, FDB_LIMIT_DEFAULT, HookChoice, ReservedAction, Tpid};
-pub use lanyard_plane::{Breakout, ChipSettings, ControlPath, Fec, Strategy, TablePolicy};
+pub use lanyard_plane::{Breakout, ChipSettings, ControlPath, Fec, Strategy, TablePolicy, Thresholds};
 use lanyard_types::{MacAddr, PortSettings, Tunnelled, VlanId, VlanSet};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

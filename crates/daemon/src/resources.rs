@@ -5,16 +5,12 @@
 
 use crate::context::{Context, Module};
 use lanyard_cli::view::{self, EventKind};
-use lanyard_plane::{ChipTable, Strategy, TablePolicy};
+use lanyard_plane::{ChipTable, Strategy, TablePolicy, Thresholds};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Least time between two readings.
 const GAP_MS: u64 = 1000;
-
-/// A table alarms from this part of its size on, in percent, and does so until it falls below the other one.
-const RAISE_PERCENT: u64 = 90;
-const CLEAR_PERCENT: u64 = 80;
 
 /// The state of the tables at the last reading.
 #[derive(Debug, Default)]
@@ -30,8 +26,13 @@ pub(crate) struct Resources {
 pub(crate) struct Changed;
 
 /// Whether a table alarms, given whether it did: once it does, until it is clearly less full.
-fn alarms(used: u64, size: u64, did: bool) -> bool {
-    size > 0 && used * 100 >= size * if did { CLEAR_PERCENT } else { RAISE_PERCENT }
+fn alarms(used: u64, size: u64, did: bool, at: Thresholds) -> bool {
+    size > 0 && used * 100 >= size * u64::from(if did { at.clear } else { at.raise })
+}
+
+/// The thresholds of a table.
+fn thresholds(ctx: &Context, table: &str) -> Thresholds {
+    ctx.switch.config().chip.thresholds.get(table).copied().unwrap_or_default()
 }
 
 impl Module for Resources {
@@ -54,7 +55,8 @@ impl Module for Resources {
         self.next_ms = now_ms + GAP_MS;
         for table in ctx.plane.resources() {
             let (was_full, refused) = self.seen.get(table.name).copied().unwrap_or_default();
-            let nearly_full = alarms(table.used, table.size, was_full);
+            let at = thresholds(ctx, table.name);
+            let nearly_full = alarms(table.used, table.size, was_full, at);
             self.seen.insert(table.name, (nearly_full, table.refused));
             if nearly_full == was_full && table.refused == refused {
                 continue;
@@ -95,6 +97,8 @@ pub(crate) fn strategy(strategy: Strategy) -> String {
 /// `show platform resources`.
 pub(crate) fn view(ctx: &mut Context) -> view::Resources {
     let chip = ctx.plane.chip();
+    let configured = ctx.switch.config().chip.thresholds.clone();
+    let at = |name: &str| configured.get(name).copied().unwrap_or_default();
     let of = |name: &str| chip.as_ref()?.tables.iter().find(|table| table.path == name);
     let table = |table: lanyard_plane::TableUsage| {
         let in_chip = of(table.name);
@@ -112,7 +116,8 @@ pub(crate) fn view(ctx: &mut Context) -> view::Resources {
             shared_with: table.shared_with.iter().map(|name| (*name).to_owned()).collect(),
             unit: in_chip.map_or_else(|| "entry".to_owned(), unit),
             policy: in_chip.and_then(|table| table.policy).map(TablePolicy::name),
-            alarm: in_chip.map_or_else(|| alarms(table.used, table.size, false), |table| table.alarm),
+            alarm: in_chip
+                .map_or_else(|| alarms(table.used, table.size, false, at(table.name)), |table| table.alarm),
         }
     };
     let tables = ctx.plane.resources().into_iter().map(table).collect();
@@ -142,14 +147,19 @@ mod tests {
     fn a_table_alarms_once_and_clears_once() {
         let mut did = false;
         let mut news = Vec::new();
+        let at = Thresholds::default();
         for used in [0, 89, 90, 95, 85, 80, 90, 79, 85, 89, 100] {
-            let does = alarms(used, 100, did);
+            let does = alarms(used, 100, did, at);
             if does != did {
                 news.push((used, does));
             }
             did = does;
         }
         assert_eq!(news, [(90, true), (79, false), (100, true)]);
-        assert!(!alarms(0, 0, true), "a table without a size");
+        assert!(!alarms(0, 0, true, at), "a table without a size");
+        let at = Thresholds { raise: 50, clear: 20 };
+        let does =
+            [(49, false), (50, false), (20, true), (19, true)].map(|(used, did)| alarms(used, 100, did, at));
+        assert_eq!(does, [false, true, true, false], "configured thresholds");
     }
 }

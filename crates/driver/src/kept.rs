@@ -1,4 +1,4 @@
-//! What one run of the driver keeps for the next: the control path and the splits of the front panel.
+//! What one run of the driver keeps for the next: the control path, the splits of the front panel, and the sizes of tables.
 
 use crate::splits;
 use lanyard_asic::platform::Platform;
@@ -6,7 +6,7 @@ use lanyard_plane::{Breakout, ChipSettings, ControlPath, PortSettings};
 use std::path::Path;
 
 /// The file of the run directory that keeps what the next run needs before it has read a configuration: the control path and
-/// the splits, without which it would make other netdevs.
+/// the splits, without which it would make other netdevs, and the sizes of tables, which the chip has kept.
 pub(crate) const FILE: &str = "chip-panel";
 
 /// Keeps what the next run needs.
@@ -16,6 +16,9 @@ pub(crate) fn write(file: &Path, settings: &ChipSettings) {
         if let Some(Breakout { parts, speed_mbps }) = port.breakout {
             text += &format!("breakout {name} {parts} {speed_mbps}\n");
         }
+    }
+    for (path, units) in &settings.sizes {
+        text += &format!("size {path} {units}\n");
     }
     // Without the file the next run makes netdevs anew once it has read its configuration.
     let _ = std::fs::write(file, text);
@@ -36,6 +39,11 @@ pub(crate) fn read(file: &Path, platform: &Platform) -> ChipSettings {
                     settings
                         .ports
                         .insert((*name).to_owned(), PortSettings { breakout, ..Default::default() });
+                }
+            }
+            ["size", path, units] => {
+                if let Ok(units) = units.parse() {
+                    settings.sizes.insert((*path).to_owned(), units);
                 }
             }
             _ => {}
@@ -59,6 +67,7 @@ mod tests {
         let breakout = Some(Breakout { parts: 4, speed_mbps: 25_000 });
         let mut settings = ChipSettings { control_path: ControlPath::Tun, ..ChipSettings::default() };
         settings.ports.insert("swp1".into(), PortSettings { breakout, ..PortSettings::default() });
+        settings.sizes.insert("kvd/linear".into(), 4096);
         write(&file, &settings);
         assert_eq!(read(&file, &platform), settings);
         std::fs::write(&file, "breakout swp2 4 25000\ngarbage").expect("written");

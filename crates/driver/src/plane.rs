@@ -15,7 +15,7 @@ use crate::front::Panel;
 use crate::lower;
 use crate::protocols::{ChipProtocols, Endpoint, SharedEndpoint};
 use crate::routes::{Routing, error_of};
-use crate::{kept, splits};
+use crate::{kept, partitions, splits};
 use ipnet::IpNet;
 use lanyard_asic::chip::{Chip, Effects};
 use lanyard_asic::platform::{Front, Platform};
@@ -141,7 +141,7 @@ impl AsicPlane {
         let platform = Platform::parse(&text)
             .map_err(|error| PlaneError::Invalid(format!("{}: {error}", file.display())))?;
         let netdev = Netdev::open().map_err(|error| system("netlink")(error.to_string()))?;
-        let kept = kept::read(&options.run.join(kept::FILE), &platform);
+        let mut kept = kept::read(&options.run.join(kept::FILE), &platform);
         let front_ports = splits::active(&platform, &kept).map_err(PlaneError::Invalid)?;
         // Without the right or the kernel for the programs, the daemon carries the frames.
         let kernel = CpuPort::load().ok().filter(|_| kept.control_path != ControlPath::Tun);
@@ -150,6 +150,10 @@ impl AsicPlane {
         let (client, child) =
             chip::join(&options.place, &platform).map_err(system("starting or joining the chip"))?;
         let mut manager = manager_at(&options.place.socket, &platform, kept.strategy.name(), 1)?;
+        if partitions::resize(&mut manager, &kept.sizes).is_err() {
+            // Another chip, which has the platform's sizes until it is configured.
+            kept.sizes.clear();
+        }
         let entries = manager.take_over().map_err(|error| system("reading the chip")(error.to_string()))?;
         let adopts = entries.iter().any(|entry| matches!(entry, Operation::Route(..)));
         let state = lower::state_of(&entries);

@@ -3,6 +3,7 @@
 //! Invariant: a change takes effect whole, or is refused with everything as before.
 
 use crate::kept;
+use crate::partitions;
 use crate::plane::AsicPlane;
 use crate::routes::Feedback;
 use crate::splits;
@@ -46,14 +47,19 @@ impl AsicPlane {
             return Ok(());
         }
         let (policy, kinds) = policies(&self.platform, next).map_err(refused)?;
+        partitions::check(&self.platform, next).map_err(refused)?;
         let front = splits::active(&self.platform, next).map_err(refused)?;
         splits::check_configured(&self.front_ports, &front, configured).map_err(refused)?;
         if next.control_path == ControlPath::Kernel {
             // Refused before anything has changed.
             CpuPort::load()?;
         }
-        if next.strategy != was.strategy {
-            self.set_strategy(next.strategy)?;
+        self.set_sizes(&was.sizes, &next.sizes)?;
+        if next.strategy != was.strategy
+            && let Err(error) = self.set_strategy(next.strategy)
+        {
+            let _ = self.set_sizes(&next.sizes, &was.sizes);
+            return Err(error);
         }
         let names = |front: &[lanyard_asic::platform::Front]| -> Vec<String> {
             front.iter().map(|port| port.name.clone()).collect()
@@ -64,10 +70,12 @@ impl AsicPlane {
                 self.front_ports = before;
                 let _ = self.arrange(was.control_path);
                 let _ = self.set_strategy(was.strategy);
+                let _ = self.set_sizes(&next.sizes, &was.sizes);
                 return Err(error);
             }
         }
         self.set_speeds(next)?;
+        partitions::set_thresholds(&mut self.manager, &was, next).map_err(refused)?;
         let feedback = if next.feedback { Feedback::On } else { Feedback::Off };
         apply(&mut self.manager, policy, &kinds);
         self.routing.set_feedback(&mut self.manager, feedback);
@@ -83,6 +91,20 @@ impl AsicPlane {
             what: "changing the resource manager".into(),
             cause: error.to_string(),
         })
+    }
+
+    /// Gives tables the sizes that are configured.
+    fn set_sizes(
+        &mut self,
+        was: &BTreeMap<String, u32>,
+        next: &BTreeMap<String, u32>,
+    ) -> Result<(), PlaneError> {
+        // A chip that answers again is given them then.
+        if was == next || self.by_software() {
+            return Ok(());
+        }
+        let wanted = partitions::wanted(&self.platform, was, next);
+        partitions::resize(&mut self.manager, &wanted).map_err(|refusal| refused(refusal.to_string()))
     }
 
     /// Gives the ports their speeds: the configured one, else the greatest, or that of the split.

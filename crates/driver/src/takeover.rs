@@ -5,6 +5,7 @@
 
 use crate::chip::{self, Software};
 use crate::lower;
+use crate::partitions;
 use crate::plane::{AsicPlane, SETUP, connect, manager_at, plane_error, system};
 use crate::protocols::steps;
 use crate::routes::{Routing, error_of};
@@ -14,7 +15,7 @@ use lanyard_asic::sdk::operation::Operation;
 use lanyard_offload::Manager;
 use lanyard_offload::live::Live;
 use lanyard_pipeline::state::PlaneState;
-use lanyard_plane::{PlaneError, PlaneEvent, TreeStates, changes};
+use lanyard_plane::{ChipSettings, PlaneError, PlaneEvent, TreeStates, changes};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::PoisonError;
@@ -90,6 +91,9 @@ impl AsicPlane {
         let (policy, kinds) =
             settings::policies(&self.platform, &self.settings).map_err(PlaneError::Invalid)?;
         settings::apply(&mut manager, policy, &kinds);
+        partitions::resize(&mut manager, &self.settings.sizes).map_err(|refusal| error_of(&refusal))?;
+        partitions::set_thresholds(&mut manager, &ChipSettings::default(), &self.settings)
+            .map_err(PlaneError::Invalid)?;
         self.drive(socket, manager)
     }
 

@@ -40,7 +40,7 @@ pub use gre::GreSocket;
 pub use link::{LinkChange, NAME_MAX, Veth, is_valid_name};
 pub use model::*;
 pub use mounts::in_init as in_init_mounts;
-pub use packet::{Packet, PacketRing, PacketSocket, RingFrame, RingShape, VNET_HEADER_LEN};
+pub use packet::{Arrived, Packet, PacketRing, PacketSocket, RingFrame, RingShape, VNET_HEADER_LEN};
 use socket::Channel;
 use std::cell::RefCell;
 use std::io;

@@ -21,6 +21,12 @@ impl Default for Thresholds {
     }
 }
 
+impl Thresholds {
+    fn are_valid(self) -> bool {
+        (1..=100).contains(&self.raise) && self.clear < self.raise
+    }
+}
+
 /// A change of a table's alarm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alarm {
@@ -48,30 +54,28 @@ pub struct Resource {
 /// The alarms of all tables.
 #[derive(Debug, Clone, Default)]
 pub struct Alarms {
-    thresholds: Thresholds,
+    /// Of tables, by path, that do not have the default ones.
+    thresholds: BTreeMap<String, Thresholds>,
     raised: BTreeMap<String, bool>,
 }
 
 impl Alarms {
-    /// Creates alarms with these thresholds; `None` when they contradict each other.
-    #[must_use]
-    pub fn new(thresholds: Thresholds) -> Option<Self> {
-        let fine = (1..=100).contains(&thresholds.raise) && thresholds.clear < thresholds.raise;
-        fine.then(|| Self { thresholds, raised: BTreeMap::new() })
-    }
-
-    /// Sets the thresholds; alarms that were raised stay raised until figures clear them.
+    /// Sets when a table alarms; `None` is the default. An alarm that was raised stays raised until figures clear it.
     ///
     /// # Errors
-    /// When they contradict each other; nothing has changed then.
-    pub fn set(&mut self, thresholds: Thresholds) -> Result<(), String> {
-        let raised = Self::new(thresholds).ok_or_else(|| {
-            format!(
-                "thresholds {} and {} %: an alarm is raised at 1 to 100 % and cleared below a smaller value",
-                thresholds.raise, thresholds.clear
-            )
-        })?;
-        self.thresholds = raised.thresholds;
+    /// When the two thresholds contradict each other; nothing has changed then.
+    pub fn set(&mut self, path: &str, thresholds: Option<Thresholds>) -> Result<(), String> {
+        match thresholds {
+            None => _ = self.thresholds.remove(path),
+            Some(thresholds) if thresholds.are_valid() => {
+                self.thresholds.insert(path.to_owned(), thresholds);
+            }
+            Some(Thresholds { raise, clear }) => {
+                return Err(format!(
+                    "thresholds {raise} and {clear} %: an alarm is raised at 1 to 100 % and cleared below a smaller value"
+                ));
+            }
+        }
         Ok(())
     }
 
@@ -81,11 +85,8 @@ impl Alarms {
         for table in tables {
             let percent = u64::from(table.used) * 100 / u64::from(table.size.max(1));
             let was = self.raised.get(&table.path).copied().unwrap_or(false);
-            let is = if was {
-                percent >= self.thresholds.clear.into()
-            } else {
-                percent >= self.thresholds.raise.into()
-            };
+            let Thresholds { raise, clear } = self.thresholds.get(&table.path).copied().unwrap_or_default();
+            let is = percent >= u64::from(if was { clear } else { raise });
             if was != is {
                 self.raised.insert(table.path.clone(), is);
                 news.push(Alarm { path: table.path.clone(), raised: is, used: table.used, size: table.size });
@@ -124,12 +125,24 @@ mod tests {
 
     #[test]
     fn alarms_once_and_clears_once() {
-        let mut alarms = Alarms::new(Thresholds::default()).expect("thresholds");
+        let mut alarms = Alarms::default();
         let news: Vec<Option<bool>> = [0, 89, 90, 95, 85, 80, 90, 79, 85, 89, 100]
             .map(|used| alarms.update(&table(used)).first().map(|alarm| alarm.raised))
             .into();
         let (raised, cleared) = (Some(true), Some(false));
         assert_eq!(news, [None, None, raised, None, None, None, None, cleared, None, None, raised]);
-        assert!(Alarms::new(Thresholds { raise: 80, clear: 80 }).is_none());
+    }
+
+    #[test]
+    fn a_table_may_have_thresholds_of_its_own() {
+        let mut alarms = Alarms::default();
+        let refused = alarms.set("m/t", Some(Thresholds { raise: 80, clear: 80 })).expect_err("equal");
+        assert!(refused.contains("80 and 80"), "{refused}");
+        alarms.set("m/t", Some(Thresholds { raise: 50, clear: 20 })).expect("valid");
+        alarms.set("m/other", Some(Thresholds { raise: 10, clear: 5 })).expect("valid");
+        let mut news = |used| alarms.update(&table(used)).first().map(|alarm| alarm.raised);
+        assert_eq!([49, 50, 20, 19].map(&mut news), [None, Some(true), None, Some(false)]);
+        alarms.set("m/t", None).expect("the default");
+        assert!(alarms.update(&table(89)).is_empty());
     }
 }

@@ -84,6 +84,21 @@ impl TablePolicy {
     }
 }
 
+/// When a table alarms, in percent of its size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Thresholds {
+    /// The alarm is raised at this use or above: 1 to 100.
+    pub raise: u8,
+    /// The alarm is cleared below this use: less than `raise`.
+    pub clear: u8,
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Self { raise: 90, clear: 80 }
+    }
+}
+
 /// Forward error correction of a port (IEEE 802.3, clauses 74 and 91).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fec {
@@ -209,6 +224,10 @@ pub struct ChipSettings {
     pub strategy: Strategy,
     /// `platform policy`, by the table's path.
     pub policies: BTreeMap<String, TablePolicy>,
+    /// `platform resource ... threshold`, by the table's name. Tables of planes without a chip have thresholds, too.
+    pub thresholds: BTreeMap<String, Thresholds>,
+    /// `platform resource ... size` in units, by the table's path; tables that are not named have the platform's sizes.
+    pub sizes: BTreeMap<String, u32>,
     /// False: refusals of the chip are not looked at (`no platform feedback`), to show what that does.
     pub feedback: bool,
     /// Front-panel ports whose settings are not the defaults, by name.
@@ -221,6 +240,8 @@ impl Default for ChipSettings {
             control_path: ControlPath::default(),
             strategy: Strategy::default(),
             policies: BTreeMap::new(),
+            thresholds: BTreeMap::new(),
+            sizes: BTreeMap::new(),
             feedback: true,
             ports: BTreeMap::new(),
         }

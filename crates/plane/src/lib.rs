@@ -9,7 +9,7 @@ mod protocols;
 
 pub use chip::{
     Breakout, ChipPort, ChipSettings, ChipStatus, ChipTable, ControlPath, Fec, PortSettings, Strategy,
-    TablePolicy,
+    TablePolicy, Thresholds,
 };
 
 pub use protocols::{ProtocolPlane, TRAP_WAKE, Trapped, TreeStates};
@@ -124,13 +124,15 @@ pub trait Plane {
     /// them away.
     ///
     /// # Errors
-    /// What the chip or the kernel refused. A plane without a chip refuses everything but the defaults.
+    /// What the chip or the kernel refused. A plane without a chip refuses everything but thresholds.
     fn configure_chip(
         &mut self,
         settings: &ChipSettings,
         _configured: &BTreeSet<String>,
     ) -> Result<(), PlaneError> {
-        if *settings == ChipSettings::default() {
+        // Thresholds are the daemon's to watch, whatever the plane.
+        if *settings == (ChipSettings { thresholds: settings.thresholds.clone(), ..ChipSettings::default() })
+        {
             return Ok(());
         }
         let plane = self.capabilities().name;

@@ -43,33 +43,35 @@ impl CpuWire {
     /// Sends a frame to the kernel; one that it does not take is lost, as when a queue is full.
     pub(super) fn send(&self, header: &CpuHeader, frame: &[u8], pending: &Offload) {
         if let Some((addresses, rest)) = frame.split_at_checked(ADDRESSES) {
-            let tagged = [addresses, &header.to_tag(), rest].concat();
-            let _ = self.socket.send_pending(&segments::moved(pending, TAG as isize), &tagged);
+            let pending = segments::moved(pending, TAG as isize);
+            let _ = self.socket.send_parts(&pending, [addresses, &header.to_tag(), rest]);
         }
     }
-    /// The frames that the kernel has sent, a bounded number. What carries no header is dropped.
-    pub(super) fn receive(&self) -> Vec<(CpuHeader, Vec<u8>, Offload)> {
-        let mut all = Vec::new();
-        while all.len() < TURN {
-            match self.socket.receive() {
-                Ok(Some(packet)) if packet.outgoing => {}
-                Ok(Some(packet)) => {
-                    let pending = segments::moved(&packet.pending, -(TAG as isize));
-                    all.extend(untag(packet.frame).map(|(header, frame)| (header, frame, pending)));
+    /// Hands out the frames that the kernel has sent, a bounded number. What carries no header is dropped.
+    pub(super) fn receive(&self, mut take: impl FnMut(CpuHeader, &[u8], &Offload)) {
+        for _ in 0..TURN {
+            let arrived = self.socket.receive_in_place(|arrived| {
+                if arrived.outgoing {
+                    return;
                 }
-                Ok(None) | Err(_) => break,
+                let pending = segments::moved(&arrived.pending, -(TAG as isize));
+                if let Some((header, frame)) = untag(arrived.frame) {
+                    take(header, frame, &pending);
+                }
+            });
+            if !matches!(arrived, Ok(Some(()))) {
+                return;
             }
         }
-        all
     }
 }
 
-/// Takes the CPU header out of a frame.
-fn untag(mut frame: Vec<u8>) -> Option<(CpuHeader, Vec<u8>)> {
+/// Takes the CPU header out of a frame, by moving the addresses before it.
+fn untag(frame: &mut [u8]) -> Option<(CpuHeader, &[u8])> {
     let tag = frame.get(ADDRESSES..)?.first_chunk::<TAG>()?;
     let header = CpuHeader::from_tag(*tag)?;
-    frame.drain(ADDRESSES..ADDRESSES + TAG);
-    Some((header, frame))
+    frame.copy_within(..ADDRESSES, TAG);
+    Some((header, &frame[TAG..]))
 }
 
 /// What a port of the front panel is connected to.
@@ -136,26 +138,29 @@ impl Wire {
             }
         }
     }
-    /// The frames that wait, a bounded number.
-    pub(super) fn receive(&self) -> Vec<(Vec<u8>, Offload)> {
-        let mut all = Vec::new();
-        while all.len() < TURN {
-            match self {
+    /// Hands out the frames that wait, a bounded number.
+    pub(super) fn receive(&self, mut take: impl FnMut(&[u8], &Offload)) {
+        for _ in 0..TURN {
+            let more = match self {
                 // The socket reports once that the netdev went down. The link state is followed elsewhere.
-                Self::Netdev { socket, .. } => match socket.receive() {
-                    Ok(Some(packet)) if packet.outgoing => {}
-                    Ok(Some(packet)) => all.push((packet.frame, packet.pending)),
-                    Ok(None) | Err(_) => break,
-                },
-                Self::Datagram(socket) => {
-                    let mut frame = vec![0; MAX_FRAME];
-                    let Ok(length) = socket.recv(&mut frame) else { break };
-                    frame.truncate(length);
-                    all.push((frame, NOTHING));
+                Self::Netdev { socket, .. } => {
+                    let arrived = socket.receive_in_place(|arrived| {
+                        if !arrived.outgoing {
+                            take(arrived.frame, &arrived.pending);
+                        }
+                    });
+                    matches!(arrived, Ok(Some(())))
                 }
+                Self::Datagram(socket) => {
+                    let mut buffer = [0; MAX_FRAME];
+                    let length = socket.recv(&mut buffer);
+                    length.map(|length| take(&buffer[..length], &NOTHING)).is_ok()
+                }
+            };
+            if !more {
+                return;
             }
         }
-        all
     }
     /// True when the netdev does not exist any more.
     pub(super) fn is_gone(&self, netdev: &Netdev) -> bool {

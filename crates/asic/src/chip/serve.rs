@@ -292,14 +292,12 @@ impl Server {
         }
         let now = self.now();
         if let (Some(cpu), Some(true)) = (&self.cpu, ready.get(2 + ids.len() + ports.len())) {
-            for (header, frame, pending) in cpu.receive() {
-                self.device.cpu_buffer(now, header, &pending, &frame);
-            }
+            let device = &mut self.device;
+            cpu.receive(|header, frame, pending| device.cpu_buffer(now, header, pending, frame));
         }
         for (port, _) in ports.iter().zip(&ready[2 + ids.len()..]).filter(|(_, ready)| **ready) {
-            for (frame, pending) in self.wires[port].receive() {
-                self.device.buffer(now, *port, &pending, &frame);
-            }
+            let device = &mut self.device;
+            self.wires[port].receive(|frame, pending| device.buffer(now, *port, pending, frame));
         }
         Ok(false)
     }

@@ -8,17 +8,15 @@
 //!
 //! *rx* is what the switch receives, *tx* what it sends. Rounds of the paths are interleaved. The published figures are those
 //! that docs/offload.md cites, of a switch whose CPU port was a TUN device.
-//!
-//! Invariant: an instance that was started here is detached when its [`Switch`] is dropped.
 
+use super::chip_switch::ChipSwitch;
 use crate::report::{Arm, Outputs, Results, Row, Target, Unit};
-use anyhow::{Context, Result, bail, ensure};
-use lanyard_tester::os::{self, Netns, Reaped};
+use anyhow::{Result, bail, ensure};
+use lanyard_tester::os::{self, Netns};
 use serde_json::json;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -37,7 +35,6 @@ pub struct Args {
     pub outputs: Outputs,
 }
 
-const PLATFORM: &str = include_str!("../../../../platforms/spectrum-like.toml");
 const PATHS: [&str; 2] = ["tun", "kernel"];
 const MTUS: [u32; 2] = [1500, 9000];
 const DIRECTIONS: [&str; 2] = ["rx", "tx"];
@@ -131,53 +128,37 @@ fn figure(results: &mut Results, path: &str, mtu: u32, direction: &str, rounds: 
 
 /// A switch on a chip, and a host at its first port.
 struct Switch {
-    netns: Netns,
+    switch: ChipSwitch,
     host: Netns,
-    instance: String,
-    program: PathBuf,
-    daemon: Option<Reaped>,
-    _directory: tempfile::TempDir,
 }
 
 impl Switch {
     fn up(path: &str, mtu: u32) -> Result<Self> {
-        let program = std::env::current_exe().context("which program is this?")?;
         let (netns, host) = (Netns::new()?, Netns::new()?);
-        let directory = tempfile::Builder::new().prefix("lanyard-bench").tempdir()?;
-        let (platform, config) = (directory.path().join("platform.toml"), directory.path().join("config"));
-        std::fs::write(&platform, PLATFORM)?;
-        std::fs::write(
-            &config,
-            format!(
-                "platform control-path {path}\ninterface swp1\n no switchport\n mtu {mtu}\n ip address {SWITCH} 255.255.255.0\n"
-            ),
-        )?;
         netns.ip(&format!(
             "link add swp1-wire mtu {mtu} type veth peer name eth0 mtu {mtu} netns {}\nlink set swp1-wire up\n",
             host.path()
         ))?;
         host.ip(&format!("address add {HOST}/24 dev eth0\nlink set eth0 up\n"))?;
-        let instance = format!("bench{}-{path}-{mtu}", std::process::id());
-        let mut switch = Self { netns, host, instance, program, daemon: None, _directory: directory };
-        let mut command = Command::new(&switch.program);
-        command.args(["run", "--instance", &switch.instance, "--plane", "asic", "--platform"]).arg(&platform);
-        command.arg("--config").arg(&config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        switch.daemon = Some(Reaped(switch.netns.spawn(&mut command).context("starting lanyard")?));
+        let config = format!(
+            "platform control-path {path}\ninterface swp1\n no switchport\n mtu {mtu}\n ip address {SWITCH} 255.255.255.0\n"
+        );
+        let switch = ChipSwitch::start(netns, &format!("{path}-{mtu}"), &config)?;
         let deadline = Instant::now() + READY_WITHIN;
-        while switch.host.run("ping", &["-n", "-c", "1", "-W", "1", SWITCH], "").is_err() {
+        while host.run("ping", &["-n", "-c", "1", "-W", "1", SWITCH], "").is_err() {
             os::check_interrupted()?;
             if Instant::now() > deadline {
                 bail!("the switch with control path {path} does not answer within {READY_WITHIN:?}");
             }
         }
-        Ok(switch)
+        Ok(Self { switch, host })
     }
 
     /// The rate of a TCP stream in bit/s.
     fn stream(&self, direction: &str, time: Duration) -> Result<f64> {
         let (server, address, client) = match direction {
-            "rx" => (&self.netns, SWITCH, &self.host),
-            _ => (&self.host, HOST, &self.netns),
+            "rx" => (&self.switch.netns, SWITCH, &self.host),
+            _ => (&self.host, HOST, &self.switch.netns),
         };
         let listener = {
             let _inside = server.enter()?;
@@ -228,15 +209,4 @@ fn measure(arrived: &AtomicU64, time: Duration) -> f64 {
     std::thread::sleep(time);
     let bytes = arrived.load(Ordering::Relaxed) - before;
     bytes as f64 * 8.0 / start.elapsed().as_secs_f64()
-}
-
-impl Drop for Switch {
-    fn drop(&mut self) {
-        let mut command = Command::new(&self.program);
-        command.args(["detach", "--instance", &self.instance]).stdin(Stdio::null());
-        // Without `detach` the chip would go on. Its error is ignored, because a destructor cannot return it.
-        let _ = self.netns.output(&mut command, "");
-        self.daemon = None;
-        let _ = std::fs::remove_dir_all(format!("/var/lib/lanyard/{}", self.instance));
-    }
 }

@@ -1,5 +1,6 @@
 //! Lanyard's own measurements, for which the RFCs have no procedure, as rows with targets.
 
+mod chip_switch;
 pub mod control_path;
 pub mod failover;
 pub mod forward;

@@ -2,7 +2,7 @@
 
 use super::need;
 use super::shared::unknown;
-use crate::args::{Args, Form, Kind};
+use crate::args::{Args, Form, Kind, Value};
 use crate::backend::Refusal;
 use crate::edit::Edit;
 use crate::exec::Exec;
@@ -11,7 +11,9 @@ use crate::outcome::Outcome;
 use crate::render;
 use crate::setting::{Choice, Flag, Line, Setting};
 use crate::tree::{Node, arg, kw, number};
-use lanyard_config::{Breakout, Config, ControlPath, Fec, Interface, InterfaceName, Strategy, TablePolicy};
+use lanyard_config::{
+    Breakout, Config, ControlPath, Fec, Interface, InterfaceName, Strategy, TablePolicy, Thresholds,
+};
 
 /// In global configuration.
 pub const LINES: &[Line<Config>] = &[
@@ -40,6 +42,7 @@ pub const LINES: &[Line<Config>] = &[
     .line(),
     Line::own("platform", MANAGER, print_manager),
     Line::own("platform", POLICY, print_policies),
+    Line::own("platform", RESOURCE, print_resources),
 ];
 
 /// Help for keywords that end no line.
@@ -165,6 +168,73 @@ fn print_policies(config: &Config) -> Vec<String> {
     let line =
         |(table, policy): (&String, &TablePolicy)| format!("platform policy {table} {}", policy.name());
     config.chip.policies.iter().map(line).collect()
+}
+
+/// The most units of a table.
+const MAX_UNITS: u64 = 1 << 24;
+
+const RESOURCE: Node =
+    kw("resource", "Configure a table").then(&[arg(
+        Kind::Word("TABLE", MAX_PATH),
+        "A table's path, as `show platform resources` lists it",
+    )
+    .then(&[
+        kw("size", "Its part of the memory that it shares with other tables; by default the platform's")
+            .no(size)
+            .then(&[number(1, MAX_UNITS, "Units; no fewer than are in use").run(size)]),
+        kw("threshold", "When its alarm is raised and cleared; by default at 90 % and below 80 %")
+            .no(threshold)
+            .then(&[number(1, 100, "Raise the alarm from this use on, in percent of the size")
+                .then(&[number(0, 99, "Clear the alarm below this use, in percent: less than the first")
+                    .run(threshold)])]),
+    ])]);
+
+fn size(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let table = need(args.text())?;
+    let sizes = &mut edit.config.chip.sizes;
+    match args.form {
+        Form::Set => _ = sizes.insert(table, need(args.number_u32())?),
+        Form::No | Form::Default => _ = sizes.remove(&table),
+    }
+    Ok(())
+}
+
+fn threshold(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let table = need(args.text())?;
+    let percents: Vec<u8> = args
+        .values
+        .iter()
+        .filter_map(
+            |value| if let Value::Number(percent) = value { u8::try_from(*percent).ok() } else { None },
+        )
+        .collect();
+    let set = match (args.form, percents.as_slice()) {
+        (Form::Set, [raise, clear]) if clear < raise => Thresholds { raise: *raise, clear: *clear },
+        (Form::Set, [raise, clear]) => {
+            return Err(format!(
+                "thresholds {raise} {clear}: an alarm that is raised at {raise} % is cleared below a smaller value: at most {}",
+                raise.saturating_sub(1)
+            )
+            .into());
+        }
+        _ => Thresholds::default(),
+    };
+    let thresholds = &mut edit.config.chip.thresholds;
+    if set == Thresholds::default() {
+        thresholds.remove(&table);
+    } else {
+        thresholds.insert(table, set);
+    }
+    Ok(())
+}
+
+fn print_resources(config: &Config) -> Vec<String> {
+    let size = |(table, units): (&String, &u32)| format!("platform resource {table} size {units}");
+    let threshold = |(table, Thresholds { raise, clear }): (&String, &Thresholds)| {
+        format!("platform resource {table} threshold {raise} {clear}")
+    };
+    let sizes = config.chip.sizes.iter().map(size);
+    sizes.chain(config.chip.thresholds.iter().map(threshold)).collect()
 }
 
 /// Under `show platform`.

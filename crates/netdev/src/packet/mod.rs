@@ -17,7 +17,9 @@ use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// Largest buffer received, in bytes: 64 KB of segments, their headers and a tag.
-const MAX_FRAME: usize = (64 << 10) + 256 + VNET_HEADER_LEN;
+const MAX_FRAME: usize = (64 << 10) + 256;
+/// Bytes of a tag.
+const TAG: usize = 4;
 /// The receive buffer requested, in bytes. The kernel grants as much as the rights allow.
 const RECEIVE_BUFFER: libc::c_int = 64 << 20;
 /// Bytes of the two addresses.
@@ -45,6 +47,17 @@ pub struct Packet {
     pub outgoing: bool,
     /// The work that its sender has left to a NIC, as a `struct virtio_net_hdr` whose offsets are those of
     /// [`Packet::frame`]; zeros unless the socket was opened by [`PacketSocket::open_pending`].
+    pub pending: [u8; VNET_HEADER_LEN],
+}
+
+/// A [`Packet`] in the buffer that it was received into.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Arrived<'a> {
+    /// See [`Packet::frame`].
+    pub frame: &'a mut [u8],
+    /// See [`Packet::outgoing`].
+    pub outgoing: bool,
+    /// See [`Packet::pending`].
     pub pending: [u8; VNET_HEADER_LEN],
 }
 
@@ -118,7 +131,20 @@ impl PacketSocket {
     /// When the netdev went down or was removed. This is reported once; frames are received again
     /// if it comes back up.
     pub fn receive(&self) -> Result<Option<Packet>> {
-        BUFFER.with_borrow_mut(|buffer| self.receive_by(buffer))
+        self.receive_in_place(|Arrived { frame, outgoing, pending }| Packet {
+            frame: frame.to_vec(),
+            outgoing,
+            pending,
+        })
+    }
+
+    /// As [`Self::receive`], without a copy: `take` is called with the frame in the calling thread's receive buffer, and must not
+    /// receive from a socket itself.
+    ///
+    /// # Errors
+    /// As for [`Self::receive`].
+    pub fn receive_in_place<T>(&self, take: impl FnOnce(Arrived<'_>) -> T) -> Result<Option<T>> {
+        BUFFER.with_borrow_mut(|buffer| Ok(self.receive_by(buffer)?.map(take)))
     }
 
     /// Sends a frame with what is left to be done on it, as a `struct virtio_net_hdr`. Only for a socket that
@@ -127,13 +153,28 @@ impl PacketSocket {
     /// # Errors
     /// As for [`Self::send`].
     pub fn send_pending(&self, pending: &[u8; VNET_HEADER_LEN], frame: &[u8]) -> Result<()> {
-        let parts = [std::io::IoSlice::new(pending), std::io::IoSlice::new(frame)];
+        self.send_parts(pending, [frame, &[], &[]])
+    }
+
+    /// As [`Self::send_pending`], with the frame in parts that follow each other.
+    ///
+    /// # Errors
+    /// As for [`Self::send`].
+    pub fn send_parts(&self, pending: &[u8; VNET_HEADER_LEN], parts: [&[u8]; 3]) -> Result<()> {
+        let [first, second, third] = parts.map(std::io::IoSlice::new);
+        let parts = [std::io::IoSlice::new(pending), first, second, third];
         Ok(nix::sys::uio::writev(&self.socket, &parts).map(drop)?)
     }
 
-    fn receive_by(&self, buffer: &mut Vec<u8>) -> Result<Option<Packet>> {
-        buffer.resize(MAX_FRAME, 0);
-        let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    fn receive_by<'a>(&self, buffer: &'a mut Vec<u8>) -> Result<Option<Arrived<'a>>> {
+        buffer.resize(TAG + MAX_FRAME, 0);
+        let mut pending = [0; VNET_HEADER_LEN];
+        let room = &mut buffer[TAG..];
+        let mut parts = [
+            libc::iovec { iov_base: pending.as_mut_ptr().cast(), iov_len: pending.len() },
+            libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() },
+        ];
+        let parts = if self.pending { &mut parts[..] } else { &mut parts[1..] };
         let mut control = [0u64; 16];
         // SAFETY: sockaddr_ll is plain data, for which zeros are valid.
         let mut from: libc::sockaddr_ll = unsafe { zeroed() };
@@ -141,8 +182,8 @@ impl PacketSocket {
         let mut message: libc::msghdr = unsafe { zeroed() };
         message.msg_name = (&raw mut from).cast();
         message.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-        message.msg_iov = &raw mut part;
-        message.msg_iovlen = 1;
+        message.msg_iov = parts.as_mut_ptr();
+        message.msg_iovlen = parts.len() as _;
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = size_of_val(&control) as _;
         // SAFETY: every pointer of the message leads to a live buffer of the length beside it.
@@ -151,28 +192,23 @@ impl PacketSocket {
             let error = Error::last_os_error();
             return if error.kind() == std::io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) };
         };
-        if len > buffer.len() {
+        let len = if self.pending { len.saturating_sub(VNET_HEADER_LEN) } else { len };
+        if len > MAX_FRAME {
             return Err(Error::other(format!("a frame of {len} bytes is longer than any netdev's")));
         }
-        let mut pending = [0; VNET_HEADER_LEN];
-        let mut bytes = &buffer[..len];
-        if self.pending
-            && let Some((header, rest)) = bytes.split_first_chunk()
-        {
-            (pending, bytes) = (*header, rest);
+        let outgoing = from.sll_pkttype == libc::PACKET_OUTGOING;
+        let Some(tag) = tag(&message).filter(|_| len >= ADDRESSES) else {
+            return Ok(Some(Arrived { frame: &mut buffer[TAG..TAG + len], outgoing, pending }));
+        };
+        // The addresses move into the room before the frame, and the tag takes their place.
+        buffer.copy_within(TAG..TAG + ADDRESSES, 0);
+        buffer[ADDRESSES..ADDRESSES + TAG].copy_from_slice(&tag);
+        // Header length and start of the checksum.
+        for at in [2, 6] {
+            let moved = u16::from_ne_bytes([pending[at], pending[at + 1]]).wrapping_add(TAG as u16);
+            pending[at..at + 2].copy_from_slice(&moved.to_ne_bytes());
         }
-        let mut frame = bytes.to_vec();
-        if let Some(tag) = tag(&message)
-            && frame.len() >= ADDRESSES
-        {
-            frame.splice(ADDRESSES..ADDRESSES, tag);
-            // Header length and start of the checksum.
-            for at in [2, 6] {
-                let moved = u16::from_ne_bytes([pending[at], pending[at + 1]]).wrapping_add(4);
-                pending[at..at + 2].copy_from_slice(&moved.to_ne_bytes());
-            }
-        }
-        Ok(Some(Packet { frame, outgoing: from.sll_pkttype == libc::PACKET_OUTGOING, pending }))
+        Ok(Some(Arrived { frame: &mut buffer[..TAG + len], outgoing, pending }))
     }
 
     /// The number of frames lost since the last call because the receive buffer was full.

@@ -176,12 +176,12 @@ impl<H: Hardware> Manager<H> {
     pub fn alarms(&mut self) -> Vec<Alarm> {
         std::mem::take(&mut self.news)
     }
-    /// Sets when tables alarm. Alarms that were raised are judged anew with the next figures.
+    /// Sets when a table alarms, by its path; `None` is the default. An alarm that was raised is judged anew with the next figures.
     ///
     /// # Errors
     /// When the two contradict each other; nothing has changed then.
-    pub fn set_thresholds(&mut self, thresholds: Thresholds) -> Result<(), String> {
-        self.alarms.set(thresholds)
+    pub fn set_thresholds(&mut self, path: &str, thresholds: Option<Thresholds>) -> Result<(), String> {
+        self.alarms.set(path, thresholds)
     }
     /// The chip's tables according to its last figures.
     #[must_use]

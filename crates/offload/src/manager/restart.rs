@@ -42,6 +42,8 @@ impl<H: Hardware> Manager<H> {
         self.drain();
         let found = entries(&mut self.hardware)?;
         self.strategy = strategy;
+        // It knows the platform's sizes only.
+        self.sizes.iter().for_each(|(path, units)| self.strategy.resized(path, *units));
         if !found.is_empty() {
             self.strategy.resync(&found);
             // The new strategy has not received the chip's events of learned addresses.

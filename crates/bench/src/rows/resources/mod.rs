@@ -10,9 +10,10 @@
 //! time until all requests are answered, *outage* that until the last of the flows arrives at the new next hop. Everything is measured
 //! on two clocks: on the real one ([`rig`]) the chip has a thread and a socket of its own, and the figures are those of this machine with
 //! everything else that it does; on the bus's own clock ([`bus_clock`]) they are exact on a machine that is busy, too. Wires
-//! are datagram sockets, so no right is needed. [`full`] is the full table; [`published`] has the figures that others have found,
+//! are datagram sockets, so no right is needed. [`askers`] has routes that reach a whole switch from outside, which needs root. [`full`] is the full table; [`published`] has the figures that others have found,
 //! which docs/offload.md cites, and the differences.
 
+mod askers;
 mod bus_clock;
 mod full;
 mod network;
@@ -21,6 +22,7 @@ mod rig;
 
 use crate::report::{Axis, Better, DeviceNote, Key, Outputs, Results, Row, Series, Target, Unit};
 use anyhow::{Result, ensure};
+use askers::Asker;
 use lanyard_offload::Policy;
 use lanyard_offload::strategy::NAMES;
 use lanyard_tester::os;
@@ -48,6 +50,9 @@ pub struct Args {
     /// The real clock, with what else the machine does in the figures; the bus's own, without; or both
     #[arg(long, value_name = "CLOCK", value_delimiter = ',', default_values_t = [Clock::Real, Clock::Bus], value_enum)]
     pub clock: Vec<Clock>,
+    /// Who asks a switch on a chip for the routes, which needs root; none without it
+    #[arg(long, value_name = "ASKER", value_delimiter = ',', default_values_t = [Asker::IpBatch, Asker::Fpm, Asker::Api], value_enum)]
+    pub asker: Vec<Asker>,
     /// Where the reports go
     #[command(flatten)]
     pub outputs: Outputs,
@@ -142,6 +147,9 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     accesses(&mut results, &costs);
     args.clock.iter().for_each(|clock| comparisons(&mut results, &costs, *clock));
     published::beside(&mut results, &costs);
+    if args.only.is_empty() {
+        asked(&mut results, args)?;
+    }
     full_tables(&mut results, &methods)?;
     published::differences(&mut results, &costs, args.routes);
     print!("{}", results.table());
@@ -197,6 +205,7 @@ fn figures(results: &mut Results, cost: &Cost, routes: u32) {
     let limit = f64::from(routes) * f64::from(WRITE_US) / 1e3;
     let mut facts = vec![
         ("method", json!(method)),
+        ("asker", json!("manager")),
         ("clock", json!(clock.to_string())),
         ("write_us", json!(WRITE_US)),
         ("query_us", json!(query_us)),
@@ -286,6 +295,51 @@ fn comparisons(results: &mut Results, costs: &[Cost], clock: Clock) {
         "outage",
         [("lockstep", 350), ("credit", 350)],
     );
+}
+
+/// The rows of routes that reach a switch from outside. Their method is the strategy `hybrid` and the asker, because they
+/// contain everything that the switch and the asker do besides.
+fn asked(results: &mut Results, args: &Args) -> Result<()> {
+    if !nix::unistd::geteuid().is_root() {
+        results.note(
+            "Routes by ip -batch, FPM and the API were not measured: network namespaces need root."
+                .to_owned(),
+        );
+        return Ok(());
+    }
+    let mut found: Vec<(Asker, Vec<askers::Asked>)> =
+        args.asker.iter().map(|asker| (*asker, Vec::new())).collect();
+    for round in 0..args.rounds {
+        for (asker, rounds) in &mut found {
+            os::check_interrupted()?;
+            rounds.push(askers::measure(*asker, args.routes, round)?);
+        }
+    }
+    for (asker, rounds) in &found {
+        let users: Vec<f64> = rounds.iter().map(|asked| asked.users_ms).collect();
+        let outage: Vec<f64> = rounds.iter().map(|asked| asked.outage_ms).collect();
+        let facts = [
+            ("method", json!(format!("hybrid by {asker}"))),
+            ("asker", json!(asker.to_string())),
+            ("clock", json!(Clock::Real.to_string())),
+            ("write_us", json!(WRITE_US)),
+            ("query_us", json!(35)),
+            ("users_ms", json!(median(&users))),
+            ("outage_ms", json!(median(&outage))),
+        ];
+        for (what, rounds) in [("users", users), ("outage", outage)] {
+            let key = Key::new(&format!("{what}, a whole switch"), "all askers", asker.name());
+            let title =
+                format!("{what}, {} routes by {asker} to a switch, query 35 us, real clock", args.routes);
+            let mut row = Row::new(&format!("{what}-by-{asker}"), &title, Unit::Milliseconds, Target::None);
+            row.test = key.test.clone();
+            row.facts = facts.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
+            row.arms = vec![key.clone()];
+            push_series(results, key, Unit::Milliseconds, rounds);
+            results.rows.push(row);
+        }
+    }
+    Ok(())
 }
 
 /// The rows of the full table.
