@@ -113,14 +113,14 @@ fn a_stream_is_measured_beside_each_flood() {
     let array = |key: &str| found[key].as_array().cloned().unwrap_or_default();
     let measured =
         array("series").iter().filter(flooded).filter(|s| s["rounds"][0].as_f64() > Some(0.0)).count();
-    assert_eq!(measured, 4, "{found}\n{}", text(&out.stderr));
+    assert_eq!(measured, 5, "{found}\n{}", text(&out.stderr));
     let named = |device: &&Value| device["name"].as_str().is_some_and(|name| name.contains(" under "));
     let floods: Vec<Value> =
         array("devices").iter().filter(named).map(|device| device["detail"].clone()).collect();
     let runs = |flood: &Value| {
         flood.as_str().is_some_and(|text| text.starts_with("flood ") && text != "flood 0.00 Mpps")
     };
-    assert!(floods.len() == 4 && floods.iter().all(runs), "{floods:?}");
+    assert!(floods.len() == 5 && floods.iter().all(runs), "{floods:?}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::net::IpAddr;
 #[test]
 fn the_oracle_agrees() {
     let mut routed = 0;
-    for seed in 0..400 {
+    for seed in 0..450 {
         let state = State::new(seed).without_policies();
         let mut pipeline = Pipeline::new(seed);
         pipeline.set_state(&state.plane, Timestamp::default(), &mut |_| {});

@@ -387,7 +387,7 @@ fn attacked() -> Vec<RowPlan> {
                 Attack::Arp => (PortMode::Guarded, "storm control at its port"),
                 _ => (PortMode::Attacked, "no settings for it"),
             };
-            let row = |id: String, ports, how, target| {
+            let row = |id: String, note, ports, how, target| {
                 let load = |attack| {
                     Load::Frames(FrameLoad { attack, ..frame_load(Stream::new(), count_at, 2, ports) })
                 };
@@ -405,10 +405,10 @@ fn attacked() -> Vec<RowPlan> {
                     target,
                 }
             };
-            rows.push(row(format!("control-{hook}-{name}"), ports, how, Target::RatioAtLeast(0.95)));
+            rows.push(row(format!("control-{hook}-{name}"), note, ports, how, Target::RatioAtLeast(0.95)));
             if attack == Attack::Arp {
                 let id = format!("control-{hook}-{name}-open");
-                rows.push(row(id, PortMode::Attacked, "no storm control", Target::None));
+                rows.push(row(id, "under ARP, open", PortMode::Attacked, "no storm control", Target::None));
             }
         }
     }
