@@ -183,9 +183,10 @@ TABLE(trap_woken, __u64, LY_GROUPS, 0);
  * after each record it looks at the ring again when that time has passed (crates/daemon/src/protocols). */
 static __always_inline __u64 trap_wake(__u32 group)
 {
+	if (group <= GROUP_DISCOVERY || group == GROUP_EAPOL)
+		return 0;
 	__u64 *woken = LOOKUP(trap_woken, group), now = bpf_ktime_get_ns();
-
-	if (!woken || group <= GROUP_DISCOVERY || group == GROUP_EAPOL)
+	if (!woken)
 		return 0;
 	if (now - *(volatile __u64 *)woken < LY_TRAP_WAKE_NS)
 		return BPF_RB_NO_WAKEUP;

@@ -2,7 +2,8 @@
 /* storm: limits the rate of broadcast, multicast and unknown unicast frames that each port receives (storm control).
  *
  * A frame over the rate is dropped before `learn`: in a loop its source address is not a station behind this port. XDP drops
- * frames over the rate, too, and passes other floods from ports with a rate to TC. A frame for a router interface (f->rif) has a known destination, whatever the FDB holds.
+ * frames over the rate, too, and passes other floods from ports with a rate to TC. A frame for a router interface (f->rif) has a
+ * known destination, whatever the FDB holds.
  */
 enum { DROP_STORM = 31 };
 #define LY_PORT_STORM 0x400 /* ly_port.flags: has a rate */

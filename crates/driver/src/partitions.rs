@@ -35,7 +35,7 @@ pub(crate) fn check(platform: &Platform, settings: &ChipSettings) -> Result<(), 
     }
 }
 
-/// Gives the manager the thresholds that differ.
+/// Gives the manager the configured thresholds, and the default ones to tables that have none any more.
 pub(crate) fn set_thresholds<H: Hardware>(
     manager: &mut Manager<H>,
     was: &ChipSettings,

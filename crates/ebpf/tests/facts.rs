@@ -199,7 +199,7 @@ fn nft(command: &str) {
     assert!(output.status.success(), "nft {command}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The kernel lets frames that TC has redirected pass no nftables chain at a netdev, which is said as long as there is one.
+/// The kernel skips the nftables chains of a netdev for frames that TC redirects. A message names such a chain while it exists.
 #[test]
 fn an_nftables_chain_at_a_port_is_reported() {
     if Command::new("nft").arg("--version").output().is_err() {

@@ -33,7 +33,7 @@ const CONFIG: &str = "ip routing\nfpm server\n\
     interface swp2\n no switchport\n ip address 10.255.2.254 255.255.255.0\n\
     interface swp3\n no switchport\n ip address 10.255.3.254 255.255.255.0\n";
 
-/// Who asks for the routes.
+/// The program that requests the routes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Asker {
     /// The kernel has them from `ip -batch`; the switch follows.
@@ -129,7 +129,7 @@ fn send_flows(socket: &UdpSocket, flows: &[u32], done: &AtomicBool) {
     }
 }
 
-/// When the last of so many flows has arrived.
+/// Receives until a packet of each of `count` flows has arrived; returns the time since `start`. `None` after [`PATIENCE`].
 fn arrivals(socket: &UdpSocket, count: usize, start: Instant) -> Option<Duration> {
     let (mut seen, mut buffer) = (BTreeSet::new(), [0; 4]);
     while seen.len() < count && start.elapsed() < PATIENCE {
@@ -205,7 +205,7 @@ fn by_fpm(switch: &ChipSwitch, routes: u32) -> Result<()> {
     })
 }
 
-/// Reads so many answers.
+/// Reads FPM frames until `count` of them have arrived.
 fn answers(reader: &mut TcpStream, count: u32) -> std::io::Result<()> {
     let (mut got, mut kept, mut piece) = (0, Vec::new(), vec![0; 1 << 16]);
     while got < count {
