@@ -10,7 +10,7 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 37
+#define LY_ABI 38
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
@@ -19,7 +19,7 @@
 #define LY_IFMAP 4096 /* direct-mapped slots from ifindex to port */
 #define LY_FDB_WAYS 8 /* entries per bucket: one cache line */
 #define LY_DROPS 64   /* slots for drop reasons; lanyard_types::DropReason numbers them */
-#define LY_GROUPS 16  /* slots for trap groups; lanyard_types::TrapGroup */
+#define LY_GROUPS 32  /* slots for trap groups; lanyard_types::TrapGroup */
 #define LY_TRAP_BYTES 2048 /* the longest part of a trapped frame that is copied to the control plane */
 #define LY_JOURNAL_BYTES 16384
 

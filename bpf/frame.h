@@ -46,6 +46,9 @@ enum trap_reason {
 	TRAP_UNAUTHORIZED,
 	TRAP_ND,
 	TRAP_ACL_LOG,
+	TRAP_NEIGHBOUR,
+	TRAP_LINK_MULTICAST,
+	TRAP_FLOODED,
 };
 /* lanyard_types::TrapGroup */
 enum trap_group {
@@ -64,6 +67,9 @@ enum trap_group {
 	GROUP_EAPOL,
 	GROUP_ND,
 	GROUP_ACL_LOG,
+	GROUP_NEIGHBOUR,
+	GROUP_LINK_MULTICAST,
+	GROUP_FLOODED,
 };
 
 #define GROUP_BIT 0x01ULL /* of a raw address: its first octet is the lowest */
@@ -79,6 +85,7 @@ enum trap_group {
 #define TUNNEL RAW_MAC(0x01, 0x00, 0x0c, 0xcd, 0xcd, 0xd0) /* customers' control frames inside the provider's network (GBPT) */
 
 #define ETH_IPV4 0x0800
+#define ETH_ARP 0x0806
 #define ETH_IPV6 0x86dd
 #define IP_HOP_BY_HOP 0
 #define IP_TCP 6

@@ -114,6 +114,10 @@ static __always_inline __u32 up_group(__u32 reason)
 		return GROUP_ROUTE_MTU;
 	case TRAP_IP_OPTIONS:
 		return GROUP_IP_OPTIONS;
+	case TRAP_NEIGHBOUR:
+	case TRAP_LINK_MULTICAST:
+	case TRAP_FLOODED:
+		return host_group(reason);
 	default:
 		return GROUP_ROUTE_EXCEPTION;
 	}
@@ -153,8 +157,12 @@ static __always_inline int tc_route(struct __sk_buff *skb, struct frame *f)
 	__u32 at = tc_l3(skb, f);
 	__u16 type = tc_l3_type(skb, f, at);
 
-	if (!f->rif || !rif_routes(f->rif, type))
-		return f->vlan ? NOT_FOR_ROUTER : TRAPPED(TRAP_HOST_STACK);
+	if (!f->rif || !rif_routes(f->rif, type)) {
+		if (f->vlan)
+			return NOT_FOR_ROUTER;
+		int reason = tc_host_reason(skb, f->dst, type, at);
+		return TRAPPED(reason ? reason : TRAP_HOST_STACK);
+	}
 	f->out_id = ROW(rifs, f->rif)->up;
 	if (dry) {
 		struct ly_journal *j = dry_journal();
@@ -167,6 +175,8 @@ static __always_inline int tc_route(struct __sk_buff *skb, struct frame *f)
 		end = route_next_hop(&p, &w, skb, tc_flow_ports);
 	if (!end && f->gso && p.protocol != IP_TCP && !dry && tc_segments_exceed(skb, next_rif(w.next)))
 		end = TRAPPED(TRAP_ROUTE_MTU);
+	if (end == TRAPPED(TRAP_LOCAL_ADDRESS) && p.six && tc_discovers(skb, at))
+		end = TRAPPED(TRAP_NEIGHBOUR);
 	if (end)
 		return end;
 	if (dry) {

@@ -84,7 +84,6 @@ struct {
  * forward. */
 #define GUARD_FORWARDS (1 << 29)
 
-#define ETH_ARP 0x0806
 #define DHCP_SERVER 67
 #define DHCP_CLIENT 68
 #define DHCPV6_CLIENT 546

@@ -51,6 +51,8 @@ struct flood {
 	__u8 acl;       /* ACL_ROUTED: the lists of its VLAN are to judge it; ACL_DENIED: one of them denied it; ACL_TUNNELLED */
 	__u16 type;     /* for access lists: the packet's EtherType */
 	__u8 policed;   /* the policies of all ports that were left have dropped it */
+	__u8 host;      /* the trap reason of its copy for a VLAN interface; 0: that copy is not policed, */
+	__u8 refused;   /* and whether it was refused */
 	__u32 pending_qos; /* the result of the output policy of the port held back; 0: it has none */
 	__u8 bucket;    /* by which members of port-channels are chosen */
 	__u16 from;     /* for access lists: the ingress port, also of a routed frame */
@@ -253,6 +255,11 @@ static long flood_step(__u32 index, struct flood *s)
 			return 0;
 		}
 	}
+	if (flags & LY_PORT_SVI && s->host && !host_admits(s->from, s->host)) {
+		s->refused = 1 + s->zero;
+		count_tx_dropped(id);
+		return 0;
+	}
 	if (channel)
 		balance_note(s->bucket);
 	if (s->pending && !flood_pending(s)) {
@@ -314,6 +321,8 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 		.restored = zero,
 		.denied = zero,
 		.policed = zero,
+		.host = zero,
+		.refused = zero,
 		.pending_qos = zero,
 		.acl = (f->routed && in->flags & LY_PORT_ACL_IN ? ACL_ROUTED : 0) + (f->dst == TUNNEL ? ACL_TUNNELLED : 0) + zero,
 		.type = flood_type(skb, f->form, f->outer),
@@ -326,6 +335,9 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 		s.address = tunnel_address(skb, f->form) + zero;
 		s.carries = tunnel_flag(s.address) + zero;
 	}
+	int host = tc_host_reason(skb, f->dst, s.type, tc_l3(skb, f));
+	if (host == TRAP_NEIGHBOUR || !f->members) /* a host has asked for a group whose frames are limited */
+		s.host = (host ? host : TRAP_FLOODED) + zero;
 	if (ROW(global, 0)->balance & LY_BALANCE_USED)
 		s.bucket = tc_balance(skb, f->dst, f->form, f->bare_len);
 	s.word = ROW(global, 0)->first_word;
@@ -345,6 +357,7 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 	if (s.sent)
 		return 0;
 	return s.failed	  ? DROP(DROP_TRANSMIT_FAILED) :
+	       s.refused  ? DROP(DROP_TRAP_POLICED) :
 	       s.policed  ? DROP(DROP_POLICED_OUT) :
 	       s.denied	  ? s.denied :
 	       s.too_long ? DROP(DROP_MTU_EXCEEDED) :
@@ -387,6 +400,14 @@ static __always_inline bool peer_takes(struct __sk_buff *skb, struct frame *f, _
 	return skb->pkt_type == type || !bpf_skb_change_type(skb, type);
 }
 
+/* ARP or neighbour discovery. */
+static __always_inline bool tc_is_neighbour(struct __sk_buff *skb, struct frame *f)
+{
+	__u32 type = flood_type(skb, f->form, f->outer);
+
+	return type == ETH_ARP || (type == ETH_IPV6 && tc_discovers(skb, tc_l3(skb, f)));
+}
+
 /* Sends known unicast, or a group's frame that one port gets, to its port. */
 static __always_inline int tc_unicast(struct __sk_buff *skb, struct frame *f)
 {
@@ -405,6 +426,11 @@ static __always_inline int tc_unicast(struct __sk_buff *skb, struct frame *f)
 	}
 	__u32 flags = out->flags, ifindex = out->ifindex;
 	__u64 peer_mac = out->peer_mac;
+
+	if (flags & LY_PORT_SVI && !f->up && tc_is_neighbour(skb, f) && !host_admits(f->port_id, TRAP_NEIGHBOUR)) {
+		count_tx_dropped(id);
+		return DROP(DROP_TRAP_POLICED);
+	}
 
 	if (f->gso && !dry && tc_bridged_too_long(skb, id, f->form))
 		return DROP(DROP_MTU_EXCEEDED);

@@ -50,6 +50,42 @@ __noinline int trap_admit(__u32 group, __u32 port, __u32 reason)
 	return false;
 }
 
+#define LINK_GROUP_MASK 0xffffffffffULL /* all octets but the last: */
+#define LINK_GROUP_IPV4 RAW_MAC(0x01, 0x00, 0x5e, 0, 0, 0)
+#define LINK_GROUP_IPV6 RAW_MAC(0x33, 0x33, 0, 0, 0, 0)
+
+/* True for an ICMPv6 message of neighbour discovery (RFC 4861, types 133 to 137). `at` is the offset of the IPv6 header. */
+static __always_inline bool tc_discovers(struct __sk_buff *skb, __u32 at)
+{
+	__u8 next = 0, type = 0;
+
+	return !bpf_skb_load_bytes(skb, at + 6, &next, 1) && next == IP_ICMPV6 && !bpf_skb_load_bytes(skb, at + 40, &type, 1) &&
+	       type >= 133 && type <= 137;
+}
+
+/* The reason with which a frame for the kernel's stack is counted if it is no ordinary traffic of the switch's own addresses. The
+ * packet begins at `at`. 0: it has none. */
+__noinline int tc_host_reason(struct __sk_buff *skb, __u64 dst, __u32 type, __u32 at)
+{
+	if (type == ETH_ARP || (type == ETH_IPV6 && tc_discovers(skb, at)))
+		return TRAP_NEIGHBOUR;
+	if ((dst & LINK_GROUP_MASK) == LINK_GROUP_IPV4 || (dst & LINK_GROUP_MASK) == LINK_GROUP_IPV6)
+		return TRAP_LINK_MULTICAST;
+	return dst == BROADCAST ? TRAP_FLOODED : 0;
+}
+
+/* The trap group of a reason of tc_host_reason. */
+static __always_inline __u32 host_group(__u32 reason)
+{
+	return reason == TRAP_NEIGHBOUR ? GROUP_NEIGHBOUR : reason == TRAP_LINK_MULTICAST ? GROUP_LINK_MULTICAST : GROUP_FLOODED;
+}
+
+/* Takes a token for a copy for the kernel's stack. False: none is left. */
+static __always_inline bool host_admits(__u32 port, __u32 reason)
+{
+	return trap_admit(host_group(reason), port, reason);
+}
+
 /* True if PVST+ BPDUs of the frame's VLAN are trapped. In a VLAN without a tree they are ordinary multicast. */
 static __always_inline bool traps_pvst(struct ly_global *g, struct frame *f)
 {

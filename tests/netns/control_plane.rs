@@ -12,6 +12,7 @@ use std::time::Instant;
 
 scenarios! {
     a_flood_of_control_frames: ebpf;
+    a_flood_of_broadcasts: ebpf soft;
 }
 
 const IGMP_QUERIERS: Mac = [1, 0, 0x5e, 0, 0, 22];
@@ -199,11 +200,36 @@ fn a_flood_of_control_frames(plane: Plane) {
         assert_eq!(after, before, "spanning tree has moved");
         assert!(got * 100 >= 5 * STREAM * 95, "{got} of {} frames arrived", 5 * STREAM);
     });
-    for group in ["stp", "multicast"] {
+    for group in ["stp", "multicast", "neighbour"] {
         let (passed, policed) = (counted(&bed, "trapped", group), counted(&bed, "policed", group));
         println!("{group}: {passed} trapped, {policed} policed");
         assert!(passed > 0, "the flood has not reached the control plane");
     }
+}
+
+/// A flood of broadcasts at one port costs the kernel's stack a limited number of copies. Addresses are still resolved, because
+/// ARP has a trap group of its own, and a second port has its own share.
+fn a_flood_of_broadcasts(plane: Plane) {
+    let config = "ip routing\ninterface range p1 - 3\n switchport\ninterface vlan 1\n ip address 10.0.1.254 255.255.255.0\n";
+    let bed = Bed::new(plane, 3, config);
+    bed.chatter.set(true);
+    bed.exact.set(false);
+    bed.host(2).address("10.0.1.2/24");
+    let attacker = bed.host(1).net.run(|| {
+        let index = nix::net::if_::if_nametoindex("eth0").expect("a port");
+        PacketSocket::open(index).expect("a packet socket")
+    });
+    let mut flood = frame(BROADCAST, mac(1000)).ethertype(0x0800).0;
+    flood[14..34].copy_from_slice(&[0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 1, 9, 10, 0, 1, 255]);
+    // Sent until the group is seen to drop: a slow machine may need several bursts within its rate.
+    wait_for("copies over the rate", || {
+        (0..10_000).for_each(|_| _ = attacker.send(&flood));
+        (counted(&bed, "policed", "flooded") > 0).then_some(())
+    });
+    bed.host(2).reaches("10.0.1.254");
+    assert!(counted(&bed, "trapped", "flooded") > 0);
+    assert!(counted(&bed, "trapped", "neighbour") > 0, "the ARP request of host 2");
+    assert_eq!(counted(&bed, "policed", "neighbour"), 0);
 }
 
 /// Ends the threads of the test.

@@ -58,7 +58,7 @@ pub(crate) struct Structure {
 
 constants! {
     /// LY_ABI: the layout of the maps. Pins with another number cannot be adopted.
-    ABI: u32 = 37;
+    ABI: u32 = 38;
     PORTS: usize = 1024;
     PORT_WORDS: usize = PORTS / 64;
     VLANS: usize = 4096;
@@ -71,7 +71,7 @@ constants! {
     FDB_NEAR: u32 = 1 << 14;
     FDB_WAYS: usize = 8;
     DROPS: usize = 64;
-    GROUPS: usize = 16;
+    GROUPS: usize = 32;
     TRAP_BYTES: usize = 2048;
     TRAP_WAKE_NS: u64 = lanyard_plane::TRAP_WAKE.as_nanos() as u64;
     JOURNAL_BYTES: usize = 16384;

@@ -174,12 +174,7 @@ impl Describer<'_> {
     fn would_trap(&self, dst: MacAddr) -> Option<TrapReason> {
         match dst.reserved() {
             Some(nibble) if self.state.global.reserved[usize::from(nibble)] == ReservedAction::Trap => {
-                Some(match nibble {
-                    0x0 => TrapReason::Bpdu,
-                    0x2 => TrapReason::SlowProtocol,
-                    0xe => TrapReason::Lldp,
-                    _ => TrapReason::Reserved,
-                })
+                Some(TrapReason::of_reserved(nibble))
             }
             None if dst == MacAddr::SSTP && self.traps_pvst() => Some(TrapReason::PvstBpdu),
             None if dst == MacAddr::CISCO_DISCOVERY && self.state.global.trap_cdp => Some(TrapReason::Cdp),

@@ -16,8 +16,8 @@ use crate::state::{
 };
 use crate::tables::mdb::MdbChange;
 use lanyard_types::{
-    BindingKey, ChannelId, Family, InstanceId, LoadBalance, MacAddr, PortId, Tunnelled, VlanGuard, VlanId,
-    VlanSet,
+    BindingKey, ChannelId, Family, InstanceId, LoadBalance, MacAddr, PortId, TrapGroup, Tunnelled, VlanGuard,
+    VlanId, VlanSet,
 };
 use lanyard_wire::{Builder, Tag};
 use std::net::IpAddr;
@@ -48,6 +48,17 @@ impl State {
     #[must_use]
     pub fn without_policies(mut self) -> Self {
         self.plane.ports.values_mut().for_each(|port| port.qos = PortQos::default());
+        self
+    }
+    /// Without limits for the copies that the kernel's stack gets of flooded frames: a trace takes no token, so it does not predict
+    /// which of them are left out.
+    #[must_use]
+    pub fn with_all_copies(mut self) -> Self {
+        let global = &mut self.plane.global;
+        for group in [TrapGroup::Neighbour, TrapGroup::LinkMulticast, TrapGroup::Flooded] {
+            global.trap_rate[group.index()] = TrapRate::UNLIMITED;
+            global.trap_port_rate[group.index()] = TrapRate::UNLIMITED;
+        }
         self
     }
     /// Removes the policers of service policies. A trace asks none, so it predicts what becomes of a frame only without them.

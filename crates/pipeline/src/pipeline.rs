@@ -7,8 +7,10 @@ use crate::qos::{ClassCounters, Direction};
 use crate::route::{RifState, RouteChange};
 use crate::stages::qos_ingress::Colours;
 use crate::stages::replicate::Emission;
-use crate::stages::{Arrival, Memory, count, decide, learn, mirror, replicate, trap};
-use crate::state::{ChannelMembers, FdbTarget, GlobalState, PlaneState, PortState, StpState, VlanState};
+use crate::stages::{Arrival, Decision, Memory, count, decide, learn, mirror, replicate, trap};
+use crate::state::{
+    ChannelMembers, FdbTarget, GlobalState, PlaneState, PortKind, PortState, StpState, VlanState,
+};
 use crate::tables::Tables;
 use crate::tables::counters::Counters;
 use crate::tables::fdb::{Fdb, FdbEvent, FdbFilter, Sweep};
@@ -111,6 +113,9 @@ impl Pipeline {
         let marked = decision.marked.take();
         let sent = marked.as_deref().unwrap_or(frame);
         let mut verdict = trap::police(&mut self.tables.trap, decision.verdict, decision.port, now);
+        if verdict == Verdict::Forwarded {
+            verdict = self.police_copies(&mut decision, now);
+        }
         match verdict {
             Verdict::Trapped(reason) if reason.stage() != Stage::Route => {
                 out.trap(decision.port, reason, sent)
@@ -169,6 +174,26 @@ impl Pipeline {
             });
         }
         Trace { stages: notes.into_steps(), verdict: decision.verdict, egress, mirrored }
+    }
+
+    /// Leaves out the copies for VLAN interfaces for which their trap group has no token. A frame of which no copy is left is
+    /// dropped.
+    fn police_copies(&mut self, decision: &mut Decision, now: Timestamp) -> Verdict {
+        let Some(reason) = decision.host else { return Verdict::Forwarded };
+        let Tables { trap, ports, .. } = &mut self.tables;
+        let is_host =
+            |port: &PortId| ports.get(*port).is_some_and(|state| matches!(state.kind, PortKind::Svi(_)));
+        let hosts = decision.plan.copies.iter().map(|(_, port)| *port).filter(is_host);
+        let refused: Vec<PortId> = hosts.filter(|_| !trap.admit(reason, decision.port, now)).collect();
+        if refused.is_empty() {
+            return Verdict::Forwarded;
+        }
+        decision.plan.leave_out(&refused);
+        decision.left_out.extend(refused);
+        match decision.plan.copies.is_empty() {
+            true => Verdict::Dropped(DropReason::TrapPoliced),
+            false => Verdict::Forwarded,
+        }
     }
 
     /// Sends the copies; returns how many were accepted.

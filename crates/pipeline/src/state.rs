@@ -135,6 +135,11 @@ impl Default for GlobalState {
         // A login takes a dozen messages; a host that has to be authenticated is seen by the group above.
         trap_rate[TrapGroup::Eapol.index()] = TrapRate { rate_pps: 1_000, burst: 256 };
         trap_port_rate[TrapGroup::Eapol.index()] = TrapRate { rate_pps: 50, burst: 32 };
+        // What a flood at one port costs the kernel's stack is bounded; so is what it takes from other ports.
+        for group in [TrapGroup::Neighbour, TrapGroup::LinkMulticast, TrapGroup::Flooded] {
+            trap_rate[group.index()] = TrapRate { rate_pps: 20_000, burst: 4096 };
+            trap_port_rate[group.index()] = TrapRate { rate_pps: 10_000, burst: 2048 };
+        }
         // Ordinary traffic has no limit but the kernel's own speed.
         trap_rate[TrapGroup::Host.index()] = TrapRate::UNLIMITED;
         trap_port_rate[TrapGroup::Host.index()] = TrapRate::UNLIMITED;

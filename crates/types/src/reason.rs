@@ -376,7 +376,7 @@ named! {
         NoRoute = 12, "no_route";
         /// route: the longest match is one that only the kernel can carry out (a policy, an encapsulation, a full table).
         RoutePolicy = 13, "route_policy";
-        /// route: packets at a routed port or subinterface that the kernel's own stack handles: ARP, multicast, other
+        /// route: packets at a routed port or subinterface that the kernel's own stack handles: multicast, other
         /// protocols.
         HostStack = 14, "host_stack";
         /// CDP or another protocol of Cisco's for one link, for 01:00:0C:CC:CC:CC, while CDP runs.
@@ -400,6 +400,13 @@ named! {
         Nd = 23, "nd";
         /// acl_ingress, acl_egress: a note about a frame that a rule with `log` has decided about. It has no bytes of the frame.
         AclLog = 24, "acl_log";
+        /// route, replicate: ARP or neighbour discovery over IPv6 for the kernel's stack, at a routed port or a VLAN interface.
+        Neighbour = 25, "neighbour";
+        /// route, replicate: for a group of one link (224.0.0.0/24, ff02::/120), as the hellos of routing protocols are; for the
+        /// kernel's stack.
+        LinkMulticast = 26, "link_multicast";
+        /// route, replicate: a broadcast at a routed port, or the copy for a VLAN interface of any other frame that is flooded.
+        Flooded = 27, "flooded";
     }
 }
 
@@ -414,7 +421,7 @@ named! {
         Discovery = 3, "discovery";
         /// Routing exceptions that have no group of their own: no route, and addresses that are not forwarded.
         RouteException = 4, "route_exception";
-        /// Packets for the switch's own stack; not policed unless configured.
+        /// Packets for the switch's own addresses; not policed unless configured.
         Host = 5, "host";
         /// Packets whose next hop the kernel has to resolve.
         Glean = 6, "glean";
@@ -436,10 +443,27 @@ named! {
         Nd = 14, "nd";
         /// Notes about frames that rules of access lists with `log` have decided about.
         AclLog = 15, "acl_log";
+        /// ARP and neighbour discovery for the switch's own stack.
+        Neighbour = 16, "neighbour";
+        /// Packets for groups of one link, for the switch's own stack.
+        LinkMulticast = 17, "link_multicast";
+        /// Broadcasts, and copies of other flooded frames, for the switch's own stack.
+        Flooded = 18, "flooded";
     }
 }
 
 impl TrapReason {
+    /// The reason for a frame to the reserved address 01:80:C2:00:00:0`nibble` (IEEE 802.1Q-2018, table 8-1).
+    #[must_use]
+    pub const fn of_reserved(nibble: u8) -> Self {
+        match nibble {
+            0x0 => Self::Bpdu,
+            0x2 => Self::SlowProtocol,
+            0x3 => Self::Eapol,
+            0xe => Self::Lldp,
+            _ => Self::Reserved,
+        }
+    }
     /// The group whose token bucket polices this reason.
     #[must_use]
     pub const fn group(self) -> TrapGroup {
@@ -461,13 +485,17 @@ impl TrapReason {
             Self::Guarded | Self::Unauthorized => TrapGroup::Guarded,
             Self::Eapol => TrapGroup::Eapol,
             Self::AclLog => TrapGroup::AclLog,
+            Self::Neighbour => TrapGroup::Neighbour,
+            Self::LinkMulticast => TrapGroup::LinkMulticast,
+            Self::Flooded => TrapGroup::Flooded,
         }
     }
 }
 
 impl TrapReason {
     /// The stage that traps for this reason: `Trap`, `Guard` and `Snoop` send to the control plane, `Route` to the kernel's IP
-    /// stack. `AclLog` is also that of `AclEgress`.
+    /// stack. `AclLog` is also that of `AclEgress`; and `Neighbour`, `LinkMulticast` and `Flooded` are those of `Replicate` for
+    /// copies of bridged frames.
     #[must_use]
     pub const fn stage(self) -> Stage {
         match self {
@@ -486,7 +514,10 @@ impl TrapReason {
             | Self::Martian
             | Self::NoRoute
             | Self::RoutePolicy
-            | Self::HostStack => Stage::Route,
+            | Self::HostStack
+            | Self::Neighbour
+            | Self::LinkMulticast
+            | Self::Flooded => Stage::Route,
             Self::Igmp | Self::Mld | Self::PimHello => Stage::Snoop,
             Self::Dhcp | Self::Nd | Self::Guarded | Self::Unauthorized => Stage::Guard,
             Self::AclLog => Stage::AclIngress,

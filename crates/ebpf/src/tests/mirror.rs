@@ -30,6 +30,10 @@ const PROGRAMS_ALONE: &[&str] = &[
     "LY_SRC_REFUSED",
     "LY_STEP_FLOOD",
     "LY_STEP_ROUTER",
+    // trap.h
+    "LINK_GROUP_IPV4",
+    "LINK_GROUP_IPV6",
+    "LINK_GROUP_MASK",
     // acl.h, acl_egress.h
     "ACL_ASKED",
     "ACL_DENIED",

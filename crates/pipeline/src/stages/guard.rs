@@ -21,6 +21,7 @@
 use super::Arrival;
 use super::parse::Parsed;
 use super::route;
+use super::trap::ARP;
 use super::vlan_ingress::Class;
 use crate::Timestamp;
 use crate::state::{PlaneState, PortKind, PortState, StpState, TrapRate};
@@ -37,7 +38,6 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-const ARP: u16 = 0x0806;
 const UDP: u16 = 17;
 const ICMPV6: u16 = 58;
 /// The port of DHCP servers and relays.

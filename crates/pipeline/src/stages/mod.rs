@@ -37,7 +37,7 @@ use crate::trace::{Fact, Notes, Verdict};
 use ipnet::IpNet;
 use lanyard_types::{
     AdjacencyId, DropReason, MacAddr, PortId, PortSet, PortSettings, Rng, SamplingRate, Stage, StormKind,
-    VlanId, VrfId,
+    TrapReason, VlanId, VrfId,
 };
 use lanyard_wire::Tag;
 use parse::Parsed;
@@ -208,6 +208,8 @@ pub struct Decision {
     pub left_out: Vec<PortId>,
     /// The copies to send: to ports, or one to the host's end of an interface when the verdict is trapped by `route`.
     pub plan: replicate::Plan,
+    /// The trap reason that its copies for VLAN interfaces are counted for; `None`: they are not policed.
+    pub host: Option<TrapReason>,
     /// The adjacency that it was routed to.
     pub adjacency: Option<AdjacencyId>,
     /// The route that led there.
@@ -238,6 +240,7 @@ impl Decision {
             learn: learn::Learn::Nothing,
             left_out: Vec::new(),
             plan: replicate::Plan::default(),
+            host: None,
             adjacency: None,
             route: None,
             hits: Vec::new(),
@@ -419,6 +422,10 @@ impl Passage<'_> {
         decision.plan.marks = marks;
         decision.plan.rewrite = rewrite;
         decision.plan.tunnelled = tunnelled;
+        let packet = self.arrival.bytes.get(route::l3_offset(frame)..).unwrap_or_default();
+        let ethertype = route::inner_ethertype(self.arrival, frame);
+        let flood = matches!(egress, bridge::Egress::Flood(_));
+        decision.host = trap::copy_reason(flood, members.is_some(), frame.dst, ethertype, packet);
         Ok(())
     }
 

@@ -99,6 +99,14 @@ impl Plan {
             }
         }
     }
+    /// Removes the copies for these ports, which are no port-channels.
+    pub(crate) fn leave_out(&mut self, ports: &[PortId]) {
+        let stays: Vec<bool> = self.copies.iter().map(|(_, port)| !ports.contains(port)).collect();
+        let moved = |at: usize| stays.iter().take(at).filter(|stays| **stays).count();
+        self.mirrored.retain(|(of, _)| stays.get(*of) == Some(&true));
+        self.mirrored.iter_mut().for_each(|(of, _)| *of = moved(*of));
+        self.copies.retain(|(_, port)| !ports.contains(port));
+    }
     /// The port-channel for which `sender` sends a copy.
     pub(crate) fn channel(&self, sender: PortId) -> Option<PortId> {
         self.members.iter().find(|(_, member)| *member == sender).map(|(channel, _)| *channel)

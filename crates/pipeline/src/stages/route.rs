@@ -10,6 +10,7 @@
 
 use super::Arrival;
 use super::parse::Parsed;
+use super::trap;
 use super::vlan_ingress::{Class, PRIORITY_VID};
 use crate::route::{RifAttachment, RifState, RouteTarget, Urpf, flow_bucket};
 use crate::state::{PortKind, PortState};
@@ -114,7 +115,11 @@ pub(super) fn run(
             ingress.route(arrival, frame, ethertype, notes)
         }
         (None, Some(_)) => Ok(Onward::Bridge),
-        (None, None) => Ok(to_kernel(tables, TrapReason::HostStack, up, notes)),
+        (None, None) => {
+            let packet = arrival.bytes.get(l3_offset(frame)..).unwrap_or_default();
+            let reason = trap::host_reason(frame.dst, ethertype, packet).unwrap_or(TrapReason::HostStack);
+            Ok(to_kernel(tables, reason, up, notes))
+        }
     }
 }
 
@@ -167,7 +172,11 @@ impl Ingress<'_> {
         let segmented = arrival.longest < arrival.bytes.len();
         let header = IpHeader::read(ethertype, packet, segmented)
             .map_err(|_| Verdict::Dropped(DropReason::IpHeaderInvalid))?;
-        let up = |reason, notes: &mut Notes| Ok(to_kernel(self.tables, reason, self.up, notes));
+        let up = |reason, notes: &mut Notes| {
+            let discovers = reason == TrapReason::LocalAddress && trap::is_neighbour(ethertype, packet);
+            let reason = if discovers { TrapReason::Neighbour } else { reason };
+            Ok(to_kernel(self.tables, reason, self.up, notes))
+        };
         if is_group(header.dst) {
             return up(TrapReason::Martian, notes);
         }

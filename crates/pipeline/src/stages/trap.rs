@@ -15,6 +15,7 @@ use crate::tables::Tables;
 use crate::tables::trap::TrapTable;
 use crate::trace::{Fact, Notes, Verdict};
 use lanyard_types::{DropReason, MacAddr, PortId, PortSet, Stage, TrapReason, TunnelledProtocol, VlanId};
+use lanyard_wire::ip::IPV6;
 use lanyard_wire::tunnelled_protocol;
 
 /// The last nibble of the address of MAC control frames: PAUSE and priority flow control.
@@ -115,13 +116,44 @@ fn reason(table: &TrapTable, dst: MacAddr, vlan: Option<VlanId>) -> Result<Optio
     match table.reserved(nibble) {
         ReservedAction::Drop => Err(Verdict::Dropped(DropReason::ReservedAddress)),
         ReservedAction::Forward => Ok(None),
-        ReservedAction::Trap => Ok(Some(match nibble {
-            0x0 => TrapReason::Bpdu,
-            0x2 => TrapReason::SlowProtocol,
-            0x3 => TrapReason::Eapol,
-            0xe => TrapReason::Lldp,
-            _ => TrapReason::Reserved,
-        })),
+        ReservedAction::Trap => Ok(Some(TrapReason::of_reserved(nibble))),
+    }
+}
+
+/// The EtherType of ARP.
+pub(super) const ARP: u16 = 0x0806;
+
+/// True for ARP and for ICMPv6 messages of neighbour discovery (RFC 4861, types 133 to 137).
+pub(super) fn is_neighbour(ethertype: u16, packet: &[u8]) -> bool {
+    ethertype == ARP
+        || ethertype == IPV6
+            && packet.get(6) == Some(&58)
+            && packet.get(40).is_some_and(|kind| (133..=137).contains(kind))
+}
+
+/// The reason with which a frame for the kernel's stack is counted if it is no ordinary traffic of the switch's own
+/// addresses.
+pub(super) fn host_reason(dst: MacAddr, ethertype: u16, packet: &[u8]) -> Option<TrapReason> {
+    match dst.0 {
+        _ if is_neighbour(ethertype, packet) => Some(TrapReason::Neighbour),
+        [0x01, 0x00, 0x5e, 0, 0, _] | [0x33, 0x33, 0, 0, 0, _] => Some(TrapReason::LinkMulticast),
+        _ => dst.is_broadcast().then_some(TrapReason::Flooded),
+    }
+}
+
+/// The reason with which the copy of a bridged frame for a VLAN interface is counted; `None`: it is not policed. `limited`: snooping
+/// limits the frame to the ports of its group, so the kernel's stack has asked for it.
+pub(super) fn copy_reason(
+    flood: bool,
+    limited: bool,
+    dst: MacAddr,
+    ethertype: u16,
+    packet: &[u8],
+) -> Option<TrapReason> {
+    match host_reason(dst, ethertype, packet) {
+        reason @ Some(TrapReason::Neighbour) => reason,
+        reason if flood && !limited => reason.or(Some(TrapReason::Flooded)),
+        _ => None,
     }
 }
 

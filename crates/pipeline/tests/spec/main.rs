@@ -5,6 +5,7 @@
 mod channels;
 mod fdb;
 mod guard;
+mod host_copies;
 mod properties;
 mod route;
 mod route_oracle;

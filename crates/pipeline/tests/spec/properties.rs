@@ -13,13 +13,21 @@ use std::collections::BTreeSet;
 
 const FRAMES: u32 = 300;
 
-fn over(seed: u64, mut each: impl FnMut(&mut Pipeline, &PlaneState, Timestamp, PortId, &[u8])) -> Pipeline {
+fn over(seed: u64, each: impl FnMut(&mut Pipeline, &PlaneState, Timestamp, PortId, &[u8])) -> Pipeline {
     let state = State::new(seed).bridging().without_policies().without_access_lists().without_channels();
+    over_state(seed, &state.with_all_copies(), each)
+}
+
+fn over_state(
+    seed: u64,
+    state: &State,
+    mut each: impl FnMut(&mut Pipeline, &PlaneState, Timestamp, PortId, &[u8]),
+) -> Pipeline {
     let mut pipeline = Pipeline::new(seed);
     pipeline.set_state(&state.plane, Timestamp::default(), &mut |_| {});
     let mut rng = Rng::new(!seed);
     for n in 0..FRAMES {
-        let (port, bytes) = frame(&mut rng, &state);
+        let (port, bytes) = frame(&mut rng, state);
         each(&mut pipeline, &state.plane, Timestamp::from_nanos(u64::from(n) * 50_000_000), port, &bytes);
     }
     pipeline
@@ -87,7 +95,9 @@ proptest! {
     #[test]
     fn conservation(seed: u64) {
         let (mut received, mut sent, mut trapped, mut early) = (0, 0, 0, 0);
-        let pipeline = over(seed, |pipeline, _, now, port, bytes| {
+        // Also where copies are left out.
+        let state = State::new(seed).bridging().without_policies().without_access_lists().without_channels();
+        let pipeline = over_state(seed, &state, |pipeline, _, now, port, bytes| {
             // Frames that end before they belong to a VLAN; a trace shows where a frame ends that is over a rate.
             early += u64::from(match pipeline.trace(port, bytes).verdict {
                 Verdict::Trapped(reason) => reason.stage() <= Stage::VlanIngress,

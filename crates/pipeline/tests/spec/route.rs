@@ -255,14 +255,8 @@ fn what_is_not_for_the_router() {
             eth(MacAddr::BROADCAST, None, &packet),
             "8:- 3:8100.20.0 7:8100.20.0",
         ),
-        ("ARP at a routed port", as_is, 9, arp.clone(), "trapped host_stack"),
-        (
-            "broadcast at a routed port",
-            as_is,
-            9,
-            eth(MacAddr::BROADCAST, None, &packet),
-            "trapped host_stack",
-        ),
+        ("ARP at a routed port", as_is, 9, arp.clone(), "trapped neighbour"),
+        ("broadcast at a routed port", as_is, 9, eth(MacAddr::BROADCAST, None, &packet), "trapped flooded"),
         ("another's at a routed port", as_is, 9, eth(host(9), None, &packet), "trapped host_stack"),
         (
             "IPv4 not routed there",
@@ -279,7 +273,7 @@ fn what_is_not_for_the_router() {
             as_is,
             9,
             eth(MacAddr::BROADCAST, Some((0, 100)), &packet),
-            "trapped host_stack 11:-",
+            "trapped flooded 11:-",
         ),
         (
             "a subinterface that routes nothing",
@@ -325,6 +319,11 @@ fn exceptions() {
     let odd =
         |change: fn(&mut Vec<u8>)| eth(ROUTER, None, &changed(v4("10.0.10.1", "10.0.20.66", 64), change));
     let six = |src, dst, hops, next| eth(ROUTER, None, &v6(src, dst, hops, next));
+    let message = |kind: u8| {
+        let mut packet = v6("fe80::1", "fe80::2", 255, 58);
+        packet[40] = kind;
+        eth(ROUTER, None, &packet)
+    };
     let mut cases: Vec<Case> = vec![
         ("TTL 1", as_is, 1, v("10.0.10.1", "10.0.20.66", 1), "trapped ttl_expired 5:-"),
         ("TTL 0", as_is, 1, v("10.0.10.1", "10.0.20.66", 0), "trapped ttl_expired 5:-"),
@@ -445,6 +444,14 @@ fn exceptions() {
             six("fe80::1", "fe80::2", 64, 58),
             "trapped local_address 5:-",
         ),
+        (
+            "neighbour discovery to a router's link-local address",
+            as_is,
+            1,
+            message(136),
+            "trapped neighbour 5:-",
+        ),
+        ("no message of neighbour discovery", as_is, 1, message(138), "trapped local_address 5:-"),
         (
             "from a link-local address",
             as_is,

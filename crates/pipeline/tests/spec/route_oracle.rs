@@ -18,7 +18,7 @@ use std::net::IpAddr;
 fn the_oracle_agrees() {
     let mut routed = 0;
     for seed in 0..450 {
-        let state = State::new(seed).without_policies();
+        let state = State::new(seed).without_policies().with_all_copies();
         let mut pipeline = Pipeline::new(seed);
         pipeline.set_state(&state.plane, Timestamp::default(), &mut |_| {});
         let mut oracle = Oracle::default();
