@@ -9,6 +9,7 @@ use super::{Device, Hook, Resets, mac_of, router_address};
 use crate::bed::Bed;
 use anyhow::{Context, Result, bail};
 use lanyard_tester::os::{Netns, Reaped, check_interrupted, monotonic_ns};
+use lanyard_types::MacAddr;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -437,9 +438,15 @@ fn startup_config(bed: &Bed, hook: Hook, ports: PortMode) -> String {
     }
     if attacked {
         let _ = writeln!(text, "interface vlan {VLAN}\n ip address 10.254.0.254 255.255.255.0");
+        if let Some(port) = bed.ports().get(3) {
+            let _ = writeln!(text, "mac address-table static {VICTIM} vlan {VLAN} interface {port}");
+        }
     }
     text
 }
+
+/// The host to which a flood of unknown sources is sent, at the third output port: the flood uses no port of the stream.
+pub const VICTIM: MacAddr = MacAddr([0x06, 0x4c, 2, 0, 0, 0]);
 
 /// The VLAN of a router's port.
 const fn vlan_of(port: usize) -> usize {

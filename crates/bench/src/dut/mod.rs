@@ -11,7 +11,7 @@ mod wire;
 
 pub use command::Commanded;
 pub use impaired::{Impaired, Impairment};
-pub use lanyard::{Executable, Lanyard, PortMode, Startup};
+pub use lanyard::{Executable, Lanyard, PortMode, Startup, VICTIM};
 
 use crate::bed::Bed;
 use anyhow::{Context, Result, bail};

@@ -3,6 +3,7 @@
 //! that core, too.
 
 use crate::bed::Bed;
+use crate::dut::VICTIM;
 use anyhow::{Context, Result, anyhow, ensure};
 use lanyard_tester::os::{Pinned, wait_until};
 use lanyard_tester::traffic::{Generator, GeneratorProgress};
@@ -34,13 +35,22 @@ pub enum Attack {
     Bpdu,
     /// IGMPv2 reports for eight groups (RFC 2236).
     Igmp,
-    /// Unicast to a known host, each frame from another unknown source.
+    /// Unicast to a known host at a port of its own ([`VICTIM`]), each frame from another unknown source.
     Sources,
 }
 
 impl Attack {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Arp, Self::Bpdu, Self::Igmp, Self::Sources];
+
+    /// The number of output ports that the bed needs.
+    #[must_use]
+    pub const fn outputs(self) -> u16 {
+        match self {
+            Self::Sources => 3,
+            _ => 2,
+        }
+    }
 
     /// A name for a row, and one for a device that is flooded.
     #[must_use]
@@ -111,8 +121,7 @@ impl Attack {
                 report[2..4].copy_from_slice(&sum);
                 [&[0x01, 0x00, 0x5e, 9, 0, n][..], &source, &[0x08, 0x00], &packet, &report].concat()
             }
-            // To the stream's sending host, which the switch knows.
-            Self::Sources => [&[0x02, 0x4c, 0, 0, 0, 0][..], &source, &[0x88, 0xb5]].concat(),
+            Self::Sources => [&VICTIM.0[..], &source, &[0x88, 0xb5]].concat(),
         };
         frame.resize(60, 0);
         frame

@@ -180,7 +180,6 @@ fn turns(
     bar: &ProgressBar,
     arms: &mut [report::Arm],
 ) -> Result<(Vec<String>, Option<String>)> {
-    let mut caveat = None;
     let mut rigs = Vec::new();
     for arm in &row.arms {
         rigs.push(arm.up(settings).with_context(|| arm.label())?);
@@ -189,10 +188,10 @@ fn turns(
         for (rig, arm) in rigs.iter_mut().zip(arms.iter_mut()) {
             arm.rounds.push(rig.round().with_context(|| arm.label.clone())?);
             arm.detail = rig.detail();
-            caveat = rig.caveat().or(caveat);
         }
         bar.inc(1);
     }
+    let caveat = rigs.iter().find_map(|rig| rig.caveat());
     let mut prepared: Vec<String> = rigs.iter().flat_map(|rig| rig.prepared()).collect();
     prepared.sort();
     prepared.dedup();

@@ -388,8 +388,11 @@ fn attacked() -> Vec<RowPlan> {
                 _ => (PortMode::Attacked, "no settings for it"),
             };
             let row = |id: String, note, ports, how, target| {
-                let load = |attack| {
-                    Load::Frames(FrameLoad { attack, ..frame_load(Stream::new(), count_at, 2, ports) })
+                let load = |load| {
+                    Load::Frames(FrameLoad {
+                        attack: load,
+                        ..frame_load(Stream::new(), count_at, attack.outputs(), ports)
+                    })
                 };
                 RowPlan {
                     id,
