@@ -3,10 +3,12 @@
 //!
 //! Read docs/routing.md, "The plane and the host's packet filter", first.
 
-use crate::harness::{Bed, Plane, scenarios, wait_for, wait_until};
+use crate::harness::{Bed, Net, Plane, scenarios, wait_for, wait_until};
+use nix::sys::signal::Signal;
 use serde_json::Value;
+use std::io::BufRead;
 use std::net::{IpAddr, UdpSocket};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 scenarios! {
@@ -17,6 +19,8 @@ scenarios! {
     connection_tracking_and_flowtables: ebpf soft;
     /// Legacy iptables announces nothing, so the daemon looks at it once a second.
     legacy_iptables: ebpf soft;
+    /// BPF programs at netfilter announce nothing either, and nftables does not list them.
+    bpf_programs: ebpf soft;
     ipsec_policies: ebpf soft;
     forwarding_plane_setting: ebpf soft;
     /// While no daemon runs, nothing follows the hooks; the next daemon does so before it is ready.
@@ -316,6 +320,60 @@ fn legacy_iptables(plane: Plane) {
     run(&bed, "iptables-legacy -t nat -F");
     wait_routed_by(&bed, "ipv4", "plane");
     by_the_plane(&bed, V4);
+}
+
+/// Attaches a program that drops every packet at the forward hook of a namespace; `None` on a kernel without such programs. It
+/// is detached when the process ends.
+fn dropping_program(net: &Net, family: u8) -> Option<Running> {
+    let mut command = Command::new("python3");
+    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/netns/another_program.py"));
+    command
+        .args(["netfilter", &family.to_string(), "2", "0", "0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut running = Running(net.spawn(&mut command));
+    let mut line = String::new();
+    std::io::BufReader::new(running.0.stdout.take()?).read_line(&mut line).ok()?;
+    (line == "attached\n").then_some(running)
+}
+
+/// A process that is killed when this is dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn bpf_programs(plane: Plane) {
+    let bed = world(plane, "");
+    bed.host(1).reaches(V4);
+    by_the_plane(&bed, V4);
+    let Some(program) = dropping_program(&bed.net, 2) else {
+        return println!("skipped: no BPF programs at netfilter (Linux 6.4, CONFIG_NETFILTER_BPF_LINK)");
+    };
+    let reason = wait_routed_by(&bed, "ipv4", "kernel");
+    assert!(
+        reason.starts_with("BPF program ") && reason.ends_with(" at the netfilter hook forward"),
+        "{reason}"
+    );
+    blocked(&bed, V4);
+    by_the_plane(&bed, V6);
+    drop(program);
+    wait_routed_by(&bed, "ipv4", "plane");
+    by_the_plane(&bed, V4);
+    // A program of another network namespace is not in the way; one that exists at the start is, at once.
+    let _elsewhere = dropping_program(&bed.host(1).net, 2);
+    let ours = dropping_program(&bed.net, 10);
+    bed.end_daemon(Signal::SIGKILL);
+    bed.start();
+    assert_eq!(routed_by(&bed, "ipv6")["routed_by"], "kernel");
+    blocked(&bed, V6);
+    by_the_plane(&bed, V4);
+    drop(ours);
+    wait_routed_by(&bed, "ipv6", "plane");
 }
 
 fn ipsec_policies(plane: Plane) {

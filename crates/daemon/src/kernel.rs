@@ -171,8 +171,8 @@ pub trait FilterSource {
     fn events(&mut self, new: &mut BTreeSet<Hook>) -> bool;
     /// As [`FilterWatch::list`].
     fn list(&mut self) -> lanyard_netdev::Result<BTreeSet<Hook>>;
-    /// As [`FilterWatch::legacy`].
-    fn legacy(&self) -> lanyard_netdev::Result<BTreeSet<Hook>>;
+    /// As [`FilterWatch::unannounced`].
+    fn unannounced(&mut self) -> lanyard_netdev::Result<BTreeSet<Hook>>;
 }
 
 impl FilterSource for FilterWatch {
@@ -185,8 +185,8 @@ impl FilterSource for FilterWatch {
     fn list(&mut self) -> lanyard_netdev::Result<BTreeSet<Hook>> {
         Self::list(self)
     }
-    fn legacy(&self) -> lanyard_netdev::Result<BTreeSet<Hook>> {
-        Self::legacy(self)
+    fn unannounced(&mut self) -> lanyard_netdev::Result<BTreeSet<Hook>> {
+        Self::unannounced(self)
     }
 }
 

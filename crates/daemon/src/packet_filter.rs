@@ -13,8 +13,8 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// How often legacy iptables is listed, because it announces nothing.
-const LEGACY_GAP_MS: u64 = 1000;
+/// How often legacy iptables and BPF programs are listed, because they announce nothing.
+const SILENT_GAP_MS: u64 = 1000;
 /// How often the rest is listed even without an announcement.
 const AUDIT_GAP_MS: u64 = 60_000;
 /// A listing that took N ms is not repeated before this many times N ms have passed.
@@ -25,7 +25,8 @@ pub(crate) struct Watch {
     kernel: Box<dyn FilterSource>,
     /// Hooks of nftables and XFRM, listed or announced since.
     announced: BTreeSet<Hook>,
-    legacy: BTreeSet<Hook>,
+    /// Hooks of legacy iptables and of BPF programs.
+    silent: BTreeSet<Hook>,
     /// Both sets in the form that the switch uses.
     filter: PacketFilter,
     /// Something was announced that only a listing shows.
@@ -33,7 +34,7 @@ pub(crate) struct Watch {
     /// When the next listing may begin.
     next_list_ms: u64,
     next_audit_ms: u64,
-    next_legacy_ms: u64,
+    next_silent_ms: u64,
 }
 
 impl Watch {
@@ -42,12 +43,12 @@ impl Watch {
         Self {
             kernel,
             announced: BTreeSet::new(),
-            legacy: BTreeSet::new(),
+            silent: BTreeSet::new(),
             filter: PacketFilter::default(),
             stale: true,
             next_list_ms: 0,
             next_audit_ms: 0,
-            next_legacy_ms: 0,
+            next_silent_ms: 0,
         }
     }
     /// Become readable when something is announced.
@@ -61,7 +62,7 @@ impl Watch {
     /// When [`Self::turn`] has to be called even without an announcement.
     pub(crate) fn due_ms(&self) -> u64 {
         let listing = if self.stale { self.next_list_ms } else { self.next_audit_ms };
-        self.next_legacy_ms.min(listing)
+        self.next_silent_ms.min(listing)
     }
 
     /// Reads announcements and makes the listings that are due. Returns true when anything was
@@ -83,16 +84,16 @@ impl Watch {
                 Err(error) => unknown = Some(error.to_string()),
             }
             let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(AUDIT_GAP_MS);
-            // A failed listing is tried again together with the next one of legacy iptables.
+            // A failed listing is tried again together with the next one of what announces nothing.
             self.stale = unknown.is_some();
-            let gap_ms = if self.stale { LEGACY_GAP_MS } else { took_ms * LISTING_SHARE };
+            let gap_ms = if self.stale { SILENT_GAP_MS } else { took_ms * LISTING_SHARE };
             self.next_list_ms = now_ms + gap_ms;
             self.next_audit_ms = now_ms + AUDIT_GAP_MS.max(gap_ms);
         }
-        if now_ms >= self.next_legacy_ms {
-            self.next_legacy_ms = now_ms + LEGACY_GAP_MS;
-            match self.kernel.legacy() {
-                Ok(hooks) => self.legacy = hooks,
+        if now_ms >= self.next_silent_ms {
+            self.next_silent_ms = now_ms + SILENT_GAP_MS;
+            match self.kernel.unannounced() {
+                Ok(hooks) => self.silent = hooks,
                 Err(error) => unknown = Some(unknown.unwrap_or_else(|| error.to_string())),
             }
         }
@@ -102,7 +103,7 @@ impl Watch {
 
     fn publish(&mut self, unknown: Option<String>) {
         let hooks: BTreeSet<forwarding::Hook> =
-            self.announced.iter().chain(&self.legacy).map(model_hook).collect();
+            self.announced.iter().chain(&self.silent).map(model_hook).collect();
         if hooks != *self.filter.hooks || unknown != self.filter.unknown {
             self.filter = PacketFilter { hooks: Arc::new(hooks), unknown };
         }
@@ -132,9 +133,9 @@ mod tests {
         /// Something was announced that only a listing shows.
         received: bool,
         listed: Option<BTreeSet<Hook>>,
-        legacy: BTreeSet<Hook>,
+        silent: BTreeSet<Hook>,
         listings: usize,
-        legacy_listings: usize,
+        silent_listings: usize,
     }
 
     #[derive(Clone)]
@@ -159,10 +160,10 @@ mod tests {
             filter.listings += 1;
             filter.listed.clone().ok_or_else(unreadable)
         }
-        fn legacy(&self) -> lanyard_netdev::Result<BTreeSet<Hook>> {
+        fn unannounced(&mut self) -> lanyard_netdev::Result<BTreeSet<Hook>> {
             let mut filter = self.0.borrow_mut();
-            filter.legacy_listings += 1;
-            Ok(filter.legacy.clone())
+            filter.silent_listings += 1;
+            Ok(filter.silent.clone())
         }
     }
 
@@ -209,11 +210,11 @@ mod tests {
         watch.turn(0);
         let reason = watch.filter().unknown.clone().expect("unknown");
         assert_eq!(reason, unreadable().to_string());
-        assert_eq!(watch.due_ms(), LEGACY_GAP_MS);
-        assert!(!watch.turn(LEGACY_GAP_MS - 1));
+        assert_eq!(watch.due_ms(), SILENT_GAP_MS);
+        assert!(!watch.turn(SILENT_GAP_MS - 1));
         assert_eq!(filter.borrow().listings, 1, "not before it is due");
         filter.borrow_mut().listed = Some(BTreeSet::new());
-        watch.turn(LEGACY_GAP_MS);
+        watch.turn(SILENT_GAP_MS);
         assert_eq!((watch.filter().unknown.clone(), filter.borrow().listings), (None, 2));
     }
 
@@ -221,17 +222,17 @@ mod tests {
     fn what_announces_nothing_is_listed_at_intervals() {
         let (mut watch, filter) = watch();
         watch.turn(0);
-        filter.borrow_mut().legacy.insert(hook("iptables", HookPoint::Ingress(vec!["eth*".into()])));
-        assert!(!watch.turn(LEGACY_GAP_MS - 1));
+        filter.borrow_mut().silent.insert(hook("iptables", HookPoint::Ingress(vec!["eth*".into()])));
+        assert!(!watch.turn(SILENT_GAP_MS - 1));
         assert!(owners(&watch).is_empty());
-        assert!(!watch.turn(LEGACY_GAP_MS));
+        assert!(!watch.turn(SILENT_GAP_MS));
         assert_eq!(owners(&watch), ["iptables"]);
         let shown = watch.filter().hooks.first().expect("a hook").clone();
         assert_eq!(shown.families, [true, false]);
         assert_eq!(shown.point, forwarding::HookPoint::Ingress(vec!["eth*".into()]));
-        let turns: Vec<u64> = (2..=AUDIT_GAP_MS / LEGACY_GAP_MS).map(|n| n * LEGACY_GAP_MS).collect();
+        let turns: Vec<u64> = (2..=AUDIT_GAP_MS / SILENT_GAP_MS).map(|n| n * SILENT_GAP_MS).collect();
         turns.iter().for_each(|now_ms| _ = watch.turn(*now_ms));
-        let (listings, legacy) = (filter.borrow().listings, filter.borrow().legacy_listings);
-        assert_eq!((listings, legacy), (2, 61), "the audit, and legacy iptables each second");
+        let (listings, silent) = (filter.borrow().listings, filter.borrow().silent_listings);
+        assert_eq!((listings, silent), (2, 61), "the audit, and what announces nothing each second");
     }
 }

@@ -433,7 +433,7 @@ impl FilterSource for NoFilter {
     fn list(&mut self) -> lanyard_netdev::Result<BTreeSet<FilterHook>> {
         Ok(BTreeSet::new())
     }
-    fn legacy(&self) -> lanyard_netdev::Result<BTreeSet<FilterHook>> {
+    fn unannounced(&mut self) -> lanyard_netdev::Result<BTreeSet<FilterHook>> {
         Ok(BTreeSet::new())
     }
 }

@@ -7,7 +7,6 @@
 #![allow(unsafe_code)]
 
 use super::{Hook, HookPoint};
-use crate::netns;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
@@ -61,19 +60,8 @@ const FAMILIES: [Family; 2] = [
     },
 ];
 
-/// The hooks of a namespace's chains that have rules or a policy other than ACCEPT.
-pub fn hooks(namespace: &File) -> io::Result<BTreeSet<Hook>> {
-    if is_own(namespace)? { here() } else { netns::run_in(namespace, here)? }
-}
-
-fn is_own(namespace: &File) -> io::Result<bool> {
-    use std::os::unix::fs::MetadataExt;
-    let (this, that) = (netns::current()?.metadata()?, namespace.metadata()?);
-    Ok((this.dev(), this.ino()) == (that.dev(), that.ino()))
-}
-
-/// The same for the calling thread's namespace.
-fn here() -> io::Result<BTreeSet<Hook>> {
+/// The hooks of the calling thread's namespace: chains that have rules or a policy other than ACCEPT.
+pub fn hooks() -> io::Result<BTreeSet<Hook>> {
     let mut hooks = BTreeSet::new();
     for family in &FAMILIES {
         let mut names = String::new();

@@ -1,13 +1,15 @@
 //! The hooks at which the kernel's packet filter, NAT and IPsec handle packets that the kernel forwards.
 //!
 //! Read nft(8), the kernel's networking/nf_flowtable and xfrm(8) (ip-xfrm) first. nftables and XFRM announce changes
-//! over netlink; legacy iptables announces nothing and is listed at intervals ([`FilterWatch::legacy`]).
+//! over netlink; legacy iptables and BPF programs announce nothing and are listed at intervals
+//! ([`FilterWatch::unannounced`]).
 //!
 //! Invariants: a hook that is announced is returned with the announcement ([`FilterWatch::events`]), before anything is
 //! listed; a failed listing is an error and never an empty list; reading allocates no more than [`MOST`] hooks.
 
 mod decode;
 mod legacy;
+mod programs;
 
 use crate::Result;
 use crate::error::Error;
@@ -20,6 +22,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::MetadataExt;
 
 /// The most hooks returned by one listing or one reading of events. The kernel allows more, but one
 /// hook is enough to decide.
@@ -59,6 +62,7 @@ pub struct FilterWatch {
     nftables: Option<Sockets>,
     /// The XFRM sockets; `None` when this kernel has no XFRM.
     xfrm: Option<Sockets>,
+    programs: programs::Links,
 }
 
 /// The sockets of one netlink family.
@@ -94,6 +98,7 @@ impl FilterWatch {
             namespace: netns::current()?,
             nftables: Sockets::open(NETLINK_NETFILTER, &[decode::NFNLGRP_NFTABLES])?,
             xfrm: Sockets::open(NETLINK_XFRM, &[decode::XFRMNLGRP_EXPIRE, decode::XFRMNLGRP_POLICY])?,
+            programs: programs::Links::default(),
         })
     }
     /// The same without XFRM, for chains at netdevs.
@@ -102,7 +107,7 @@ impl FilterWatch {
     /// When the kernel gives no netlink socket.
     pub fn open_chains() -> io::Result<Self> {
         let nftables = Sockets::open(NETLINK_NETFILTER, &[decode::NFNLGRP_NFTABLES])?;
-        Ok(Self { namespace: netns::current()?, nftables, xfrm: None })
+        Ok(Self { namespace: netns::current()?, nftables, xfrm: None, programs: programs::Links::default() })
     }
     /// The descriptors become readable when [`Self::events`] has something.
     pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
@@ -165,15 +170,28 @@ impl FilterWatch {
         Ok(hooks)
     }
 
-    /// Lists the chains of legacy iptables that handle forwarded packets: those with rules, and
-    /// those with a policy other than ACCEPT. Listing rules with iptables loads a table that has
-    /// neither.
+    /// Lists the hooks that are not announced: the chains of legacy iptables that handle forwarded packets (those with rules, and
+    /// those with a policy other than ACCEPT; listing rules with iptables loads a table that has neither), and BPF programs.
     ///
     /// # Errors
     /// When the kernel does not list them.
-    pub fn legacy(&self) -> Result<BTreeSet<Hook>> {
-        let wrong = |error| Error::new("listing the tables of iptables", error);
-        legacy::hooks(&self.namespace).map_err(wrong)
+    pub fn unannounced(&mut self) -> Result<BTreeSet<Hook>> {
+        let legacy = |error| Error::new("listing the tables of iptables", error);
+        let programs = |error| Error::new("listing the BPF programs at netfilter", error);
+        let mut hooks = inside(&self.namespace, legacy::hooks).map_err(legacy)?;
+        let links = &mut self.programs;
+        hooks.extend(inside(&self.namespace, || links.list()).map_err(programs)?);
+        Ok(hooks)
+    }
+}
+
+/// Runs `list` in a namespace: by the calling thread if that is its own.
+fn inside<T: Send>(namespace: &File, list: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    let (this, that) = (netns::current()?.metadata()?, namespace.metadata()?);
+    if (this.dev(), this.ino()) == (that.dev(), that.ino()) {
+        list()
+    } else {
+        netns::run_in(namespace, list)?
     }
 }
 

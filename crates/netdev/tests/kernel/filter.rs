@@ -92,10 +92,10 @@ fn packet_filter_hooks_of_legacy_iptables() {
         return;
     }
     in_namespace(|_| {
-        let watch = FilterWatch::open().unwrap();
-        let check = |command: &str, want: &[&str]| {
+        let mut watch = FilterWatch::open().unwrap();
+        let mut check = |command: &str, want: &[&str]| {
             sh(command);
-            assert_eq!(owners(&watch.legacy().unwrap()), want, "after {command}");
+            assert_eq!(owners(&watch.unannounced().unwrap()), want, "after {command}");
         };
         check("true", &[]);
         // Listing a table with iptables loads it, with empty chains that accept.
@@ -110,7 +110,7 @@ fn packet_filter_hooks_of_legacy_iptables() {
         check("iptables-legacy -t nat -F; ip6tables-legacy -t raw -F", &[]);
         // The hooks are also visible from outside the namespace.
         check("iptables-legacy -A FORWARD -j DROP", &["4: iptables (legacy) chain filter FORWARD"]);
-        let outside = netns::run_in_new(|| watch.legacy().unwrap()).unwrap();
+        let outside = netns::run_in_new(|| watch.unannounced().unwrap()).unwrap();
         assert_eq!(owners(&outside), ["4: iptables (legacy) chain filter FORWARD"]);
     });
 }

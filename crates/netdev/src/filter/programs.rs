@@ -1,0 +1,256 @@
+//! BPF programs at the hooks of netfilter (links of BPF_LINK_TYPE_NETFILTER, Linux 6.4), which the kernel neither lists with
+//! the chains of nftables nor announces.
+//!
+//! Read linux/bpf.h (BPF_LINK_GET_NEXT_ID, struct bpf_link_info) first. The kernel does not report the network namespace of
+//! such a link, but it refuses a second program at the same hook with the same priority (EBUSY). So a program that accepts
+//! everything is attached for a moment, once for each link: if that succeeds, the link is in another namespace.
+//!
+//! Invariants: a link that may be in this namespace counts until the kernel no longer has it; one listing examines
+//! [`MOST_LINKS`] at most.
+
+#![allow(unsafe_code)]
+
+use super::{Hook, HookPoint, MOST};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Links that one listing examines; the next listing continues behind them.
+const MOST_LINKS: usize = 16_384;
+/// The kernel gives rising numbers to links, so a listing begins behind the last one; every so many listings begin at the first,
+/// because the numbers start again after 2^31 links.
+const WHOLE_EVERY: u32 = 60;
+/// enum bpf_cmd of linux/bpf.h.
+const PROG_LOAD: libc::c_int = 5;
+const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
+const LINK_CREATE: libc::c_int = 28;
+const LINK_GET_FD_BY_ID: libc::c_int = 30;
+const LINK_GET_NEXT_ID: libc::c_int = 31;
+/// BPF_PROG_TYPE_NETFILTER, BPF_NETFILTER, BPF_LINK_TYPE_NETFILTER.
+const PROGRAM: u32 = 32;
+const ATTACH: u32 = 45;
+const LINK: u32 = 10;
+/// NFPROTO_IPV4 and NFPROTO_IPV6: there are no links of other families.
+const IPV4: u32 = 2;
+const IPV6: u32 = 10;
+/// NF_INET_PRE_ROUTING, _FORWARD and _POST_ROUTING.
+const HOOKS: [(u32, &str); 3] = [(0, "prerouting"), (2, "forward"), (4, "postrouting")];
+/// `r0 = NF_ACCEPT; exit`, as struct bpf_insn: code, registers, offset, immediate value.
+const ACCEPT: [(u8, u8, i16, i32); 2] = [(0xb7, 0, 0, 1), (0x95, 0, 0, 0)];
+
+/// A member of union bpf_attr: BPF_LINK_GET_NEXT_ID and BPF_LINK_GET_FD_BY_ID.
+#[repr(C)]
+struct ById {
+    id: u32,
+    next: u32,
+    flags: u32,
+}
+
+/// A member of union bpf_attr: BPF_OBJ_GET_INFO_BY_FD.
+#[repr(C)]
+struct GetInfo {
+    fd: u32,
+    length: u32,
+    info: u64,
+}
+
+/// The part of struct bpf_link_info that describes such a link.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct Info {
+    kind: u32,
+    id: u32,
+    program: u32,
+    padding: u32,
+    family: u32,
+    hook: u32,
+    priority: i32,
+    flags: u32,
+}
+
+/// A member of union bpf_attr: the beginning of BPF_PROG_LOAD.
+#[repr(C)]
+struct Load {
+    kind: u32,
+    count: u32,
+    instructions: u64,
+    license: u64,
+    log: [u32; 4],
+    kernel_version: u32,
+    flags: u32,
+    name: [u8; 16],
+    ifindex: u32,
+    attach: u32,
+}
+
+/// A member of union bpf_attr: BPF_LINK_CREATE for netfilter.
+#[repr(C)]
+struct Create {
+    program: u32,
+    target: u32,
+    attach: u32,
+    flags: u32,
+    family: u32,
+    hook: u32,
+    priority: i32,
+    hook_flags: u32,
+}
+
+/// The links that are known.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    /// The last link that was examined.
+    last: u32,
+    listings: u32,
+    /// Links of netfilter; `None` for those of other namespaces and of other hooks.
+    known: BTreeMap<u32, Option<Hook>>,
+}
+
+impl Links {
+    /// The hooks of the links in the calling thread's network namespace. There are none for a process that may not list links
+    /// (without CAP_SYS_ADMIN in the first user namespace), and on a kernel without BPF.
+    ///
+    /// # Errors
+    /// When the kernel does not list them for another reason.
+    pub(super) fn list(&mut self) -> io::Result<Vec<Hook>> {
+        if self.listings.is_multiple_of(WHOLE_EVERY) {
+            self.last = 0;
+        }
+        self.listings = self.listings.wrapping_add(1);
+        self.known.retain(|id, _| !matches!(link(*id), Ok(None)));
+        for _ in 0..MOST_LINKS {
+            let Some(id) = next(self.last)? else { break };
+            if !self.known.contains_key(&id) && self.known.len() < MOST {
+                match link(id) {
+                    // A link that is still being made: the next listing looks at it again.
+                    Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => break,
+                    Err(error) => return Err(error),
+                    Ok(None) => {}
+                    Ok(Some(link)) => {
+                        let info = info(&link)?;
+                        if info.kind == LINK {
+                            self.known.insert(id, hook(&info).filter(|_| may_be_here(&info)));
+                        }
+                    }
+                }
+            }
+            self.last = id;
+        }
+        Ok(self.known.values().flatten().cloned().collect())
+    }
+}
+
+/// The hook that forwarded packets pass at a link.
+fn hook(info: &Info) -> Option<Hook> {
+    let (_, name) = HOOKS.into_iter().find(|(hook, _)| *hook == info.hook)?;
+    (info.kind == LINK && [IPV4, IPV6].contains(&info.family)).then(|| Hook {
+        ipv4: info.family == IPV4,
+        ipv6: info.family == IPV6,
+        point: HookPoint::Forwarding,
+        owner: format!("BPF program {} at the netfilter hook {name}", info.program),
+    })
+}
+
+/// False when the link is certainly in another network namespace than the calling thread.
+fn may_be_here(info: &Info) -> bool {
+    let Ok(program) = accepting() else { return true };
+    let mut create = Create {
+        program: program.as_raw_fd().cast_unsigned(),
+        target: 0,
+        attach: ATTACH,
+        flags: 0,
+        family: info.family,
+        hook: info.hook,
+        priority: info.priority,
+        hook_flags: 0,
+    };
+    // Dropping the descriptor detaches the program.
+    descriptor(LINK_CREATE, &mut create).is_err()
+}
+
+/// Loads a program that accepts every packet.
+fn accepting() -> io::Result<OwnedFd> {
+    let instructions = ACCEPT.map(|(code, registers, offset, value)| {
+        let ([o0, o1], [v0, v1, v2, v3]) = (offset.to_ne_bytes(), value.to_ne_bytes());
+        [code, registers, o0, o1, v0, v1, v2, v3]
+    });
+    let mut load = Load {
+        kind: PROGRAM,
+        count: instructions.len() as u32,
+        instructions: instructions.as_ptr().expose_provenance() as u64,
+        license: c"MIT".as_ptr().expose_provenance() as u64,
+        log: [0; 4],
+        kernel_version: 0,
+        flags: 0,
+        name: *b"lanyard_accept\0\0",
+        ifindex: 0,
+        attach: ATTACH,
+    };
+    descriptor(PROG_LOAD, &mut load)
+}
+
+/// The first link behind `id`.
+fn next(id: u32) -> io::Result<Option<u32>> {
+    let mut by_id = ById { id, next: 0, flags: 0 };
+    match call(LINK_GET_NEXT_ID, &mut by_id) {
+        Ok(_) => Ok(Some(by_id.next)),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ENOENT | libc::EPERM | libc::EACCES | libc::ENOSYS | libc::EINVAL) => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
+/// A descriptor of a link; `None` when the kernel no longer has it.
+fn link(id: u32) -> io::Result<Option<OwnedFd>> {
+    match descriptor(LINK_GET_FD_BY_ID, &mut ById { id, next: 0, flags: 0 }) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+        answer => answer.map(Some),
+    }
+}
+
+fn info(link: &OwnedFd) -> io::Result<Info> {
+    let mut info = Info::default();
+    let mut get = GetInfo {
+        fd: link.as_raw_fd().cast_unsigned(),
+        length: size_of::<Info>() as u32,
+        info: (&raw mut info).expose_provenance() as u64,
+    };
+    call(OBJ_GET_INFO_BY_FD, &mut get)?;
+    Ok(info)
+}
+
+/// A call whose answer is a new descriptor.
+fn descriptor<T>(command: libc::c_int, attributes: &mut T) -> io::Result<OwnedFd> {
+    let fd = call(command, attributes)?;
+    // SAFETY: the callers' commands answer with a new descriptor, which nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// bpf(2) with a member of union bpf_attr; what the kernel knows behind it is 0.
+fn call<T>(command: libc::c_int, attributes: &mut T) -> io::Result<i32> {
+    // SAFETY: `attributes` is exclusively borrowed for the call, and its length is given. Addresses in it are those of buffers
+    // that outlive the call and have the lengths that the call gives; the callers' types are the kernel's, without padding.
+    let answer = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attributes, size_of::<T>()) };
+    if answer < 0 { Err(io::Error::last_os_error()) } else { i32::try_from(answer).map_err(io::Error::other) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn described(kind: u32, family: u32, hook: u32) -> Option<Hook> {
+        super::hook(&Info { kind, program: 42, family, hook, ..Info::default() })
+    }
+
+    #[test]
+    fn programs_at_the_hooks_of_forwarded_packets_count() {
+        let forward = described(LINK, IPV6, 2).expect("a hook");
+        assert_eq!((forward.ipv4, forward.ipv6), (false, true));
+        assert_eq!(forward.owner, "BPF program 42 at the netfilter hook forward");
+        assert!(described(LINK, IPV4, 0).is_some_and(|hook| hook.ipv4 && !hook.ipv6));
+        for (kind, family, hook) in [(LINK, IPV4, 1), (LINK, IPV4, 3), (LINK, 7, 2), (11, IPV4, 2)] {
+            assert_eq!(described(kind, family, hook), None, "{kind} {family} {hook}");
+        }
+    }
+}
