@@ -1,6 +1,6 @@
 //! Ports that are shut down, without a link, removed and added again, or used by another program.
 
-use crate::harness::{BROADCAST, Bed, Frame, Plane, frame, mac, scenarios, wait_for};
+use crate::harness::{BROADCAST, Bed, Frame, Net, Plane, frame, mac, scenarios, wait_for};
 use lanyard_netdev::PacketSocket;
 
 scenarios! {
@@ -8,6 +8,7 @@ scenarios! {
     a_link_flaps: ebpf soft;
     a_netdev_goes_and_comes_back: ebpf soft;
     a_netdev_goes_and_comes_back_at_xdp: ebpf;
+    moved_to_another_namespace: ebpf soft;
     enslaved_elsewhere: ebpf soft;
     detach_leaves_ports_as_they_were: ebpf soft;
     /// The eBPF plane has no receive ring: it runs where the kernel receives the frame.
@@ -54,6 +55,34 @@ fn a_link_flaps(plane: Plane) {
         bed.ask("show interfaces p2")["interfaces"][0]["link_up"].as_bool().unwrap().then_some(())
     });
     bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3]);
+}
+
+/// The netdev of a port belongs to another namespace for a while: its stack receives the frames, and the switch none.
+fn moved_to_another_namespace(plane: Plane) {
+    let bed = Bed::new(plane, 3, THREE);
+    bed.expect_at(2, &frame(BROADCAST, mac(2)), &[1, 3]);
+    bed.chatter.set(true);
+    bed.exact.set(false);
+    let elsewhere = Net::new(false);
+    bed.net.ip(&format!("link set p2 netns {}", elsewhere.path()));
+    // The soft plane has turned ARP off, and that stays.
+    elsewhere.ip("link set p2 arp on up\naddress add 10.0.0.9/24 dev p2");
+    bed.host(2).address("10.0.0.2/24");
+    bed.host(2).reaches("10.0.0.9");
+    bed.host(2).send(&frame(BROADCAST, mac(2)));
+    let arrived = bed.arrivals();
+    let from_2 = |at: usize| arrived[at - 1].iter().any(|seen| seen.0[6..12] == mac(2));
+    assert!(!from_2(1) && !from_2(3), "the switch forwards frames of a netdev in another namespace");
+    // Frames of host 1 still reach host 3, and host 2 no more.
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[3]);
+    elsewhere.ip(&format!("link set p2 netns {}", bed.net.path()));
+    bed.net.ip("link set p2 up");
+    bed.open_senders();
+    wait_for("the port to be back", || {
+        bed.ask("show interfaces p2")["interfaces"][0]["link_up"].as_bool().unwrap().then_some(())
+    });
+    bed.expect_at(2, &frame(BROADCAST, mac(2)), &[1, 3]);
+    bed.expect_at(1, &frame(mac(2), mac(1)), &[2]);
 }
 
 fn a_netdev_goes_and_comes_back(plane: Plane) {

@@ -11,7 +11,7 @@ use crate::error::{Doing, Result, check, system, unsupported};
 use crate::facts::{self, GRO, Kind, MERGING, Seen, TAG_PARSING, Tags, XdpForm};
 use crate::object::{self, Programs, XDP_BOUND};
 use crate::tables::Tables;
-use crate::tc::clsact;
+use crate::tc::{self, clsact};
 use lanyard_netdev::{Link, Netdev};
 use lanyard_pipeline::state::HookChoice;
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,9 +84,10 @@ impl Hooks {
                 fs::remove_file(&path).doing(|| format!("removing the stale pin {}", path.display()))?;
                 continue;
             };
-            if link_ifindex(&link).ok() != Some(ifindex) {
-                // The netdev was removed, and the kernel has detached the program.
-                fs::remove_file(&path).doing(|| format!("removing the stale pin {}", path.display()))?;
+            if !attached_here(&link, ifindex) {
+                // The netdev was removed, and the kernel has detached the program; or it was moved to another network namespace
+                // and has taken the program along, which would redirect its frames to netdevs of that namespace.
+                detach_pinned(&self.pins, &name)?;
                 continue;
             }
             let form = match kind.as_str() {
@@ -137,8 +138,8 @@ impl Hooks {
         }
     }
 
-    /// Drops the hooks that the kernel has detached: the netdev with this index was removed, even if another
-    /// one has the index now.
+    /// Drops the hooks that the kernel has detached, and those that a netdev has taken along to another network namespace: the
+    /// netdev with this index is not here any more, even if another one has the index now.
     pub(crate) fn forget_dead(&mut self, ifindex: u32) {
         if !self.tcx {
             if !clsact::present(ifindex) {
@@ -150,8 +151,14 @@ impl Hooks {
         let Some(held) = self.held.get_mut(&ifindex) else { return };
         let pins = &self.pins;
         let alive = |kind: &str| {
-            let link = object::pinned(&pins.link(&format!("{kind}-{ifindex}")));
-            link.and_then(|link| link_ifindex(&link)).is_ok_and(|found| found == ifindex)
+            let name = format!("{kind}-{ifindex}");
+            let Ok(link) = object::pinned(&pins.link(&name)) else { return false };
+            let here = attached_here(&link, ifindex);
+            if !here {
+                // If that fails, the program goes when the next daemon adopts the pins.
+                let _ = detach_pinned(pins, &name);
+            }
+            here
         };
         held.tc &= alive("tc");
         held.xdp = held.xdp.filter(|form| alive(form.prefix()));
@@ -489,12 +496,9 @@ fn detach_pinned(pins: &Pins, name: &str) -> Result<()> {
     }
 }
 
-/// The netdev to which a TCX or XDP link is attached; 0 when it is gone.
+/// The netdev to which a TCX or XDP link is attached, by its index in the namespace where it is; 0 when it is gone.
 fn link_ifindex(link: &OwnedFd) -> io::Result<u32> {
-    let mut info = libbpf_sys::bpf_link_info::default();
-    let mut len = size_of::<libbpf_sys::bpf_link_info>() as u32;
-    // SAFETY: `info` has `len` bytes of room.
-    check(unsafe { libbpf_sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &raw mut info, &raw mut len) })?;
+    let info = link_info(link)?;
     match info.type_ {
         // SAFETY: the type says which member of the union the kernel filled in.
         libbpf_sys::BPF_LINK_TYPE_TCX => Ok(unsafe { info.__bindgen_anon_1.tcx.ifindex }),
@@ -502,4 +506,39 @@ fn link_ifindex(link: &OwnedFd) -> io::Result<u32> {
         libbpf_sys::BPF_LINK_TYPE_XDP => Ok(unsafe { info.__bindgen_anon_1.xdp.ifindex }),
         _ => Ok(0),
     }
+}
+
+/// True when a link is attached to the netdev with this index in this network namespace. A link stays attached when its netdev is
+/// moved to another namespace, where it often keeps its index.
+fn attached_here(link: &OwnedFd, ifindex: u32) -> bool {
+    let Ok(info) = link_info(link) else { return false };
+    if link_ifindex(link).ok() != Some(ifindex) {
+        return false;
+    }
+    let here = if info.type_ == libbpf_sys::BPF_LINK_TYPE_TCX {
+        tc::has_ingress_link(ifindex, info.id)
+    } else {
+        xdp_program(ifindex).map(|program| program == info.prog_id)
+    };
+    match here {
+        Ok(here) => here,
+        Err(error) => error.raw_os_error() != Some(libc::ENODEV),
+    }
+}
+
+/// The number of the program that a driver runs at XDP; 0 for none.
+fn xdp_program(ifindex: u32) -> io::Result<u32> {
+    let target = i32::try_from(ifindex).map_err(io::Error::other)?;
+    let (mut id, flags) = (0, libbpf_sys::XDP_FLAGS_DRV_MODE.cast_signed());
+    // SAFETY: `id` is exclusively borrowed for the call.
+    check(unsafe { libbpf_sys::bpf_xdp_query_id(target, flags, &raw mut id) })?;
+    Ok(id)
+}
+
+fn link_info(link: &OwnedFd) -> io::Result<libbpf_sys::bpf_link_info> {
+    let mut info = libbpf_sys::bpf_link_info::default();
+    let mut len = size_of::<libbpf_sys::bpf_link_info>() as u32;
+    // SAFETY: `info` has `len` bytes of room.
+    check(unsafe { libbpf_sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &raw mut info, &raw mut len) })?;
+    Ok(info)
 }

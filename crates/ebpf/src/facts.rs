@@ -217,6 +217,10 @@ fn at_egress(netdev: &Netdev, link: &Link) -> Option<PassedBy> {
     queue(netdev, link).or_else(|| egress_hooks(netdev, link.ifindex))
 }
 
+/// What the kernel gives to a netdev with a queue, and what distributions have it give: they neither limit nor drop what the
+/// device can send. Others may be the kernel's choice, too.
+const HARMLESS: [&str; 4] = ["noop", "mq", "pfifo_fast", "fq_codel"];
+
 /// The queueing discipline that an administrator or another program has set.
 fn queue(netdev: &Netdev, link: &Link) -> Option<PassedBy> {
     let kind = link.qdisc.as_str();
@@ -224,10 +228,9 @@ fn queue(netdev: &Netdev, link: &Link) -> Option<PassedBy> {
         return None;
     }
     if Kind::of(link) != Kind::Veth {
-        // What the kernel gives to a netdev with a queue, and what distributions have it give: they neither limit nor drop what
-        // the device can send. Others may be the kernel's choice, too.
-        if ["noop", "mq", "pfifo_fast", "fq_codel"].contains(&kind) {
-            return None;
+        if HARMLESS.contains(&kind) {
+            // `mq` only divides frames among the device's queues; each has a discipline of its own.
+            return (kind == "mq").then(|| below_mq(netdev, link.ifindex)).flatten();
         }
         match netdev.has_default_queue(link.ifindex) {
             Ok(true) => return None,
@@ -236,6 +239,14 @@ fn queue(netdev: &Netdev, link: &Link) -> Option<PassedBy> {
         }
     }
     Some(PassedBy::Qdisc(kind.to_owned()))
+}
+
+/// The discipline that an administrator or another program has set for a queue of `mq`.
+fn below_mq(netdev: &Netdev, ifindex: u32) -> Option<PassedBy> {
+    match netdev.queues_below_root(ifindex) {
+        Ok(kinds) => kinds.into_iter().find(|kind| !HARMLESS.contains(&kind.as_str())).map(PassedBy::Qdisc),
+        Err(error) => Some(PassedBy::Unknown(error.to_string())),
+    }
 }
 
 /// Programs and filters at the TC egress hook.

@@ -6,6 +6,9 @@ use crate::error::check;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+/// The programs that the kernel takes at one hook of a netdev (BPF_MPROG_MAX).
+const MOST_PROGRAMS: usize = 64;
+
 /// How many programs run at TCX egress of a netdev; an error on kernels without TCX.
 pub(crate) fn egress_programs(ifindex: u32) -> io::Result<u32> {
     let mut opts = libbpf_sys::bpf_prog_query_opts {
@@ -17,6 +20,22 @@ pub(crate) fn egress_programs(ifindex: u32) -> io::Result<u32> {
     check(unsafe { libbpf_sys::bpf_prog_query_opts(target, libbpf_sys::BPF_TCX_EGRESS, &raw mut opts) })?;
     // SAFETY: both members are the same count.
     Ok(unsafe { opts.__bindgen_anon_1.count })
+}
+
+/// True when the link with this number is at TCX ingress of a netdev of this network namespace.
+pub(crate) fn has_ingress_link(ifindex: u32, link: u32) -> io::Result<bool> {
+    let (mut programs, mut links) = ([0; MOST_PROGRAMS], [0; MOST_PROGRAMS]);
+    let mut opts = libbpf_sys::bpf_prog_query_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as libbpf_sys::size_t,
+        prog_ids: programs.as_mut_ptr(),
+        link_ids: links.as_mut_ptr(),
+        ..Default::default()
+    };
+    opts.__bindgen_anon_1.count = MOST_PROGRAMS as u32;
+    let target = i32::try_from(ifindex).map_err(io::Error::other)?;
+    // SAFETY: options of the stated size, and arrays of the stated length that outlive the call.
+    check(unsafe { libbpf_sys::bpf_prog_query_opts(target, libbpf_sys::BPF_TCX_INGRESS, &raw mut opts) })?;
+    Ok(links.contains(&link))
 }
 
 /// True when the kernel has TCX (Linux 6.6): any query but one of an unknown kind is understood.

@@ -265,6 +265,31 @@ fn xdp_does_not_pass_by_what_is_at_a_ports_egress() {
     });
 }
 
+/// The queues of a netdev with several of them have disciplines of their own, below `mq`.
+#[test]
+fn a_qdisc_of_one_queue_is_not_passed_by() {
+    in_switch(|| {
+        let ip = |line: &str| Command::new("ip").args(line.split(' ')).status();
+        if !ip("tuntap add dev sw9 mode tap multi_queue").is_ok_and(|status| status.success()) {
+            return println!("skipped: no TAP with several queues");
+        }
+        assert!(ip("link set sw9 up").is_ok_and(|status| status.success()));
+        tc("qdisc replace dev sw9 root handle 1: mq");
+        tc("qdisc replace dev sw9 parent 1:1 pfifo_fast");
+        let link = Netdev::open().expect("netlink").link("sw9").expect("the TAP");
+        assert_eq!(link.qdisc, "mq");
+        let mut guarded = Guarded::open(options());
+        let mut state = access_state(&[]);
+        state.vlans.insert(common::vlan(10), Default::default());
+        state.ports.insert(port(9), PortState::access("sw9", link.ifindex, common::vlan(10)));
+        guarded.plane().apply(&state).expect("applied");
+        tc("qdisc replace dev sw9 parent 1:2 tbf rate 50mbit burst 100k latency 10ms");
+        until(&mut guarded, 9, "no more frames from XDP: it has the queueing discipline tbf");
+        tc("qdisc replace dev sw9 parent 1:2 pfifo_fast");
+        until(&mut guarded, 9, "takes frames from XDP");
+    });
+}
+
 /// A host that turns GRO off while its end is down: the kernel goes on to report that the port takes frames from XDP, and drops
 /// them (`veth_set_features`).
 #[test]

@@ -23,8 +23,9 @@ const RTM_GETQDISC: u16 = 38;
 const RTM_NEWTCLASS: u16 = 40;
 const RTM_DELTCLASS: u16 = 41;
 const RTM_GETTCLASS: u16 = 42;
-/// TC_H_ROOT.
+/// TC_H_ROOT, and the parent of `ingress` and `clsact`: TC_H_INGRESS.
 const ROOT: u32 = 0xffff_ffff;
+const INGRESS: u32 = 0xffff_fff1;
 /// Length of struct tcmsg in bytes.
 const HEADER: usize = 20;
 /// linux/rtnetlink.h: TCA_KIND, TCA_OPTIONS, TCA_STATS2; linux/gen_stats.h: TCA_STATS_BASIC, TCA_STATS_QUEUE.
@@ -137,6 +138,16 @@ impl Netdev {
         let found =
             self.queue_dump(RTM_GETQDISC, ifindex, |seen| (seen.parent == ROOT).then_some(seen.handle))?;
         Ok(found.into_iter().all(|handle| handle == 0))
+    }
+
+    /// The kinds of the disciplines below the one at the root of a netdev that an administrator or another program has set: they
+    /// have a number, those that the kernel chooses have none.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn queues_below_root(&self, ifindex: u32) -> Result<Vec<String>> {
+        let below = |seen: &Seen<'_>| seen.handle != 0 && ![ROOT, INGRESS].contains(&seen.parent);
+        self.queue_dump(RTM_GETQDISC, ifindex, |seen| below(&seen).then(|| seen.kind().unwrap_or_default()))
     }
 
     /// Gives a netdev these queues, in place of those that it has with the number `major`. Queues that stay keep their frames.

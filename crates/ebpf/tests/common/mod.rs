@@ -12,7 +12,7 @@ use lanyard_types::{MacAddr, PortId, VlanId};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -140,6 +140,13 @@ impl Host {
     }
     pub fn mac(&self) -> MacAddr {
         mac(self.number)
+    }
+    /// Moves a netdev of the calling thread's namespace into the host's.
+    pub fn take(&self, name: &str) {
+        let path = format!("/proc/{}/fd/{}", std::process::id(), self.ns.as_raw_fd());
+        let output = std::process::Command::new("ip").args(["link", "set", name, "netns", &path]).output();
+        let output = output.unwrap_or_else(|why| panic!("ip: {why}"));
+        assert!(output.status.success(), "{name} to {path}: {}", String::from_utf8_lossy(&output.stderr));
     }
     /// Runs `f` in the host's namespace.
     pub fn enter<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
