@@ -2,14 +2,15 @@
 //! checked.
 //!
 //! `LANYARD_FIELD_S` is the duration in seconds: 60 by default, and 0 skips the storm. `LANYARD_FIELD_SEED` repeats a
-//! storm: the seed alone determines the events and their order, and it is printed. Read `storm.rs` for the events,
-//! `model.rs` for what they allow, `traffic.rs` for what is checked.
+//! storm: the seed alone determines the events and their order, and it is printed. Read `storm.rs` and `others.rs` for the
+//! events, `model.rs` for what they allow, `traffic.rs` for what is checked.
 //!
 //! Invariants at all times: a frame arrives only at ports that were in its VLAN at some moment between its sending and
-//! its arrival, at each at most once, and never at its ingress port; a packet is routed only to the port of its
-//! destination address, and never while the host's packet filter or a blackhole route forbids it. After each event
-//! frames and packets pass between hosts that the configuration connects. At the end counters balance at every port,
-//! and the switch does what its configuration demands, also after one more restart.
+//! its arrival, with the tag that the port's mode demands, at each at most once, and never, bridged, at its ingress port.
+//! Two further ports are the ends of one cable: a loop that spanning tree has to break. A packet is routed only to a port
+//! in the VLAN of its destination address, and never while the host's packet filter or a blackhole route forbids it. After
+//! each event frames and packets pass between hosts that the configuration connects. At the end counters balance at every
+//! port, and the switch does what its configuration demands, also after one more restart.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -19,6 +20,7 @@
 mod harness;
 
 mod model;
+mod others;
 mod storm;
 mod traffic;
 

@@ -1,7 +1,8 @@
 //! The events of the storm, and the checks after each. `model.rs` defines what the switch may do meanwhile.
 
 use crate::harness::{BROADCAST, Bed, DEADLINE, Frame, Plane, frame, mac, wait_for, wait_until};
-use crate::model::{HOSTS, State, VLANS, index_of};
+use crate::model::{HOSTS, Member, State, VLANS, index_of};
+use crate::others::{Program, give_address};
 use crate::traffic::{Traffic, packet};
 use nix::sys::signal::Signal;
 use std::fmt::Write as _;
@@ -26,29 +27,40 @@ impl Random {
         self.below(2) == 0
     }
     /// The number of a host, from 1.
-    fn host(&mut self) -> usize {
+    pub fn host(&mut self) -> usize {
         self.below(HOSTS) + 1
     }
 }
 
+/// The ports at the two ends of a cable: the switch has a loop, which spanning tree has to break.
+const LOOP: [&str; 2] = ["p6", "p7"];
+
 /// A port as configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Port {
-    vlan: u16,
+pub struct Port {
+    access: u16,
+    native: u16,
+    trunk: bool,
     shutdown: bool,
+}
+
+impl Port {
+    const NEW: Self = Self { access: VLANS[0], native: VLANS[0], trunk: false, shutdown: false };
 }
 
 type Ports = [Port; HOSTS];
 
 pub struct Storm {
-    bed: Bed,
-    random: Random,
-    traffic: Traffic,
+    pub bed: Bed,
+    pub random: Random,
+    pub traffic: Traffic,
+    /// Another tool's program at a port or at a host.
+    pub program: Option<Program>,
     running: Ports,
     saved: Ports,
     /// Ports that `ip link set down` has taken down, and the same for hosts.
-    port_down: [bool; HOSTS],
-    host_down: [bool; HOSTS],
+    pub port_down: [bool; HOSTS],
+    pub host_down: [bool; HOSTS],
     /// True while the packet filter has a table, and while it has a chain that drops.
     table: bool,
     chain: bool,
@@ -60,10 +72,16 @@ pub struct Storm {
 }
 
 /// All hosts are in VLAN 10. Static ARP entries make them known to the router in both VLANs, because hosts
-/// have no addresses and do not answer ARP.
-fn start_configuration() -> String {
-    let mut text =
-        format!("vlan 10,20\nip routing\ninterface range p1 - {HOSTS}\n switchport access vlan 10\n");
+/// have no addresses there and do not answer ARP.
+fn start_configuration(mode: &str) -> String {
+    let trunk = "switchport trunk allowed vlan 10,20\n switchport trunk native vlan 10";
+    let mut text = format!(
+        "vlan 10,20\nip routing\nspanning-tree mode {mode}\n\
+         interface range p1 - {HOSTS}\n switchport mode access\n switchport access vlan 10\n {trunk}\n spanning-tree portfast trunk\n"
+    );
+    for name in LOOP {
+        let _ = writeln!(text, "interface {name}\n switchport mode trunk\n {trunk}");
+    }
     for vlan in VLANS {
         let _ = writeln!(text, "interface vlan {vlan}\n ip address 10.0.{vlan}.254/24");
     }
@@ -76,16 +94,23 @@ fn start_configuration() -> String {
 
 impl Storm {
     pub fn new(plane: Plane, seed: u64) -> Self {
-        let bed = Bed::new(plane, HOSTS, &start_configuration());
+        let bed = Bed::without_switch(plane, HOSTS, 1500);
+        bed.net.ip(&format!("link add {} type veth peer name {}", LOOP[0], LOOP[1]));
+        let mode = ["rstp", "rapid-pvst"][seed as usize % 2];
+        println!("spanning tree: {mode}");
+        std::fs::write(bed.config_file(), start_configuration(mode)).unwrap();
+        bed.start();
+        bed.hosts.iter().zip(1..).for_each(|(host, at)| give_address(host, at));
         bed.chatter.set(true);
         bed.exact.set(false);
-        let running = [Port { vlan: VLANS[0], shutdown: false }; HOSTS];
+        let running = [Port::NEW; HOSTS];
         let routers = VLANS.map(|vlan| bed.netdev.link(&format!("vlan{vlan}")).unwrap().mac.0);
         let state = State { ports: running.map(forwarding), ..State::default() };
         let traffic = Traffic::start(&bed.hosts, seed, &state, routers);
         Self {
             random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             traffic,
+            program: None,
             saved: running,
             running,
             port_down: [false; HOSTS],
@@ -103,7 +128,7 @@ impl Storm {
     /// Causes one event, and checks its effects.
     pub fn event(&mut self) {
         self.events += 1;
-        match self.random.below(20) {
+        match self.random.below(26) {
             0..4 => self.vlan(),
             4 | 5 => self.shutdown(),
             6 => self.port_link(),
@@ -116,14 +141,19 @@ impl Storm {
             14 => self.hangup(),
             15 => self.vanish(),
             16 | 17 => self.hook_or_delivery(),
-            _ => self.restart(),
+            18 | 19 => self.restart(),
+            20 | 21 => self.trunk(),
+            22 => self.loop_link(),
+            23 => self.move_away(),
+            24 => self.another_program(),
+            _ => self.tcp(),
         }
         self.follow();
         self.traffic.check(&self.bed.hosts);
         self.flows();
     }
 
-    fn log(&self, what: &str) {
+    pub fn log(&self, what: &str) {
         println!("event {}: {what}", self.events);
     }
 
@@ -187,8 +217,40 @@ impl Storm {
 
     fn vlan(&mut self) {
         let (at, vlan) = (self.random.host(), VLANS[self.random.below(VLANS.len())]);
-        let next = Port { vlan, ..self.running[at - 1] };
-        self.configure(at, &format!("switchport access vlan {vlan}"), next);
+        let port = self.running[at - 1];
+        if self.random.coin() {
+            self.configure(at, &format!("switchport access vlan {vlan}"), Port { access: vlan, ..port });
+        } else {
+            self.configure(
+                at,
+                &format!("switchport trunk native vlan {vlan}"),
+                Port { native: vlan, ..port },
+            );
+        }
+    }
+
+    fn trunk(&mut self) {
+        let at = self.random.host();
+        let next = Port { trunk: !self.running[at - 1].trunk, ..self.running[at - 1] };
+        self.configure(at, if next.trunk { "switchport mode trunk" } else { "switchport mode access" }, next);
+    }
+
+    /// Changes one end of the cable that would be a loop without spanning tree.
+    fn loop_link(&mut self) {
+        let name = LOOP[self.random.below(LOOP.len())];
+        match self.random.below(6) {
+            0 | 1 => _ = self.run(None, &format!("ip link set {name} down")),
+            2 | 3 => _ = self.run(None, &format!("ip link set {name} up")),
+            change => {
+                let lines = [
+                    "shutdown\nno shutdown",
+                    "switchport trunk allowed vlan 10\nswitchport trunk allowed vlan 10,20",
+                ];
+                let lines = format!("interface {name}\n{}", lines[change - 4]);
+                self.log(&lines.replace('\n', "; "));
+                self.bed.configure(&lines);
+            }
+        }
     }
 
     /// At most one port is shut down, so that enough traffic passes to find errors.
@@ -225,7 +287,7 @@ impl Storm {
     }
 
     /// Runs an administrator's program; returns whether it succeeded.
-    fn run(&self, at: Option<usize>, line: &str) -> bool {
+    pub fn run(&self, at: Option<usize>, line: &str) -> bool {
         let words: Vec<&str> = line.split_whitespace().collect();
         let net = at.map_or(&self.bed.net, |at| &self.bed.host(at).net);
         self.log(&at.map_or_else(|| line.to_owned(), |at| format!("host {at}: {line}")));
@@ -294,6 +356,7 @@ impl Storm {
         self.traffic.away(at);
         self.bed.net.ip(&format!("link delete p{at}"));
         self.bed.rewire(at);
+        give_address(self.bed.host(at), at);
         self.traffic.back(at, self.bed.host(at));
         (self.port_down[at - 1], self.host_down[at - 1]) = (false, false);
     }
@@ -314,13 +377,15 @@ impl Storm {
         let signal = [Signal::SIGKILL, Signal::SIGTERM][self.random.below(2)];
         self.log(&format!("{signal}"));
         self.bed.end_daemon(signal);
-        match self.random.below(7) {
+        match self.random.below(10) {
             0 => self.host_link(),
             1 => self.offload(),
             2 => self.queue(),
             3 => self.rule(),
             4 => self.route(),
             5 => self.vanish(),
+            6 => self.move_away(),
+            7 => self.another_program(),
             _ => {}
         }
         self.start();
@@ -333,35 +398,41 @@ impl Storm {
         self.follow();
     }
 
-    fn up(&self, n: usize) -> bool {
+    pub fn up(&self, n: usize) -> bool {
         !self.port_down[n - 1] && !self.host_down[n - 1] && !self.running[n - 1].shutdown
     }
 
     /// A pair of hosts that are up and satisfy `fits`, if there is one.
-    fn pair(&mut self, fits: impl Fn(&Self, usize, usize) -> bool) -> Option<(usize, usize)> {
+    pub fn pair(&mut self, fits: impl Fn(&Self, usize, usize) -> bool) -> Option<(usize, usize)> {
         let all = (1..=HOSTS).flat_map(|a| (1..=HOSTS).map(move |b| (a, b)));
         let fit = |(a, b): &(usize, usize)| a != b && self.up(*a) && self.up(*b) && fits(self, *a, *b);
         let pairs: Vec<(usize, usize)> = all.filter(fit).collect();
         (!pairs.is_empty()).then(|| pairs[self.random.below(pairs.len())])
     }
 
-    fn connected(&self, a: usize, b: usize) -> bool {
-        a != b && self.up(a) && self.up(b) && self.state().bridges(a, b)
+    /// True when untagged frames of host `a` arrive untagged at host `b`, and those of `b` at `a`.
+    pub fn same_vlan(&self, a: usize, b: usize) -> bool {
+        let state = self.state();
+        state.bridges((a, None), b) == Some(None) && state.bridges((b, None), a) == Some(None)
     }
 
     /// Checks that frames pass between two hosts that are connected, and packets between two that the router
     /// connects.
     fn flows(&mut self) {
-        if let Some((a, b)) = self.pair(|storm, a, b| storm.state().bridges(a, b)) {
+        if let Some((a, b)) = self.pair(|storm, a, b| storm.state().bridges((a, None), b).is_some()) {
+            let tag = self.state().bridges((a, None), b).flatten();
             for dst in [mac(b as u16), BROADCAST] {
                 let probe = frame(dst, mac(a as u16));
-                self.passes(a, b, &probe, &|arrived| *arrived == probe);
+                let wanted = tag.map_or_else(|| probe.clone(), |vlan| probe.vlan(vlan));
+                self.passes(a, b, &probe, &|arrived| *arrived == wanted);
             }
         }
-        let routed =
-            |storm: &Self, a: usize, b: usize| storm.state().routes(a, b, storm.running[b - 1].vlan, b);
+        let vlan = |storm: &Self, n: usize| forwarding(storm.running[n - 1]).map_or(0, |port| port.vlan);
+        let routed = |storm: &Self, a: usize, b: usize| {
+            storm.state().routes((a, None), b, vlan(storm, b), b).is_some()
+        };
         if let Some((a, b)) = self.pair(routed) {
-            let vlans = [a, b].map(|n| self.running[n - 1].vlan);
+            let vlans = [a, b].map(|n| vlan(self, n));
             let routers = vlans.map(|vlan| self.routers[index_of(vlan).unwrap()]);
             // Take a number that no other frame has, and put it between two words.
             let unlike = frame(BROADCAST, BROADCAST).0[14..18].to_vec();
@@ -468,6 +539,7 @@ impl Storm {
             }
         }
         (self.port_down, self.host_down) = ([false; HOSTS], [false; HOSTS]);
+        LOOP.iter().for_each(|name| self.bed.net.ip(&format!("link set {name} up")));
         self.flows();
         let sent = self.traffic.stop();
         self.traffic.check(&self.bed.hosts);
@@ -503,10 +575,13 @@ impl Storm {
             let row = view["vlans"].as_array().unwrap().iter().find(|row| row["vlan"] == vlan).unwrap();
             let ports = row["ports"].as_array().unwrap().iter();
             let names = ports.map(|port| port["interface"].as_str().unwrap().to_owned());
-            names.filter(|name| name.starts_with('p')).collect::<Vec<_>>()
+            let is_access = |name: &String| {
+                self.running.iter().zip(1..).any(|(port, at)| !port.trunk && *name == format!("p{at}"))
+            };
+            names.filter(is_access).collect::<Vec<_>>()
         };
         for vlan in VLANS {
-            let wanted = self.running.iter().zip(1..).filter(|(port, _)| port.vlan == vlan);
+            let wanted = self.running.iter().zip(1..).filter(|(port, _)| !port.trunk && port.access == vlan);
             assert_eq!(
                 members(vlan),
                 wanted.map(|(_, at)| format!("p{at}")).collect::<Vec<_>>(),
@@ -514,13 +589,19 @@ impl Storm {
             );
         }
         for from in (1..=HOSTS).filter(|from| !self.running[from - 1].shutdown) {
-            let to: Vec<usize> = (1..=HOSTS).filter(|to| self.connected(from, *to)).collect();
-            self.bed.expect_at(from, &frame(BROADCAST, mac(from as u16)), &to);
+            let sent = frame(BROADCAST, mac(from as u16));
+            let arrives = |at: usize| {
+                let tag = self.state().bridges((from, None), at).filter(|_| at != from && self.up(at))?;
+                Some((at, tag.map_or_else(|| sent.clone(), |vlan| sent.vlan(vlan))))
+            };
+            let wanted: Vec<(usize, Frame)> = (1..=HOSTS).filter_map(arrives).collect();
+            self.bed.expect(from, &sent, &wanted);
         }
     }
 }
 
-/// The VLAN that a port forwards in.
-fn forwarding(port: Port) -> Option<u16> {
-    (!port.shutdown).then_some(port.vlan)
+/// The VLANs that a port forwards in.
+fn forwarding(port: Port) -> Option<Member> {
+    let vlan = if port.trunk { port.native } else { port.access };
+    (!port.shutdown).then_some(Member { vlan, trunk: port.trunk })
 }

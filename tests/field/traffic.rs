@@ -1,7 +1,7 @@
 //! Numbered frames between random hosts, bridged and routed, and the check of every frame that arrives.
 
-use crate::harness::{BROADCAST, Host, frame, mac};
-use crate::model::{HOSTS, History, State, VLANS};
+use crate::harness::{BROADCAST, Frame, Host, frame, mac};
+use crate::model::{HOSTS, History, State, Tag, VLANS};
 use crate::storm::Random;
 use lanyard_netdev::PacketSocket;
 use std::collections::{HashSet, VecDeque};
@@ -16,8 +16,8 @@ const GAP: Duration = Duration::from_millis(1);
 const REMEMBERED: usize = 20_000;
 /// The beginning of the payload.
 const MARK: &[u8] = b"storm";
-/// The length of the payload: the mark, the sender, the epoch, the number.
-const PAYLOAD: usize = MARK.len() + 9;
+/// The length of the payload: the mark, the sender, the tag, the epoch, the number.
+const PAYLOAD: usize = MARK.len() + 10;
 /// The offset of the payload in a frame that is not IP, and in a UDP packet.
 const BRIDGED_AT: usize = 14;
 const ROUTED_AT: usize = 14 + 20 + 8;
@@ -48,18 +48,21 @@ pub struct Traffic {
 /// The contents of a frame's payload.
 struct Stamp {
     from: usize,
+    /// The tag with which the frame was sent.
+    tag: Tag,
     epoch: u32,
     number: u32,
 }
 
-fn payload(from: usize, epoch: u32, number: u32) -> Vec<u8> {
-    [MARK, &[from as u8], &epoch.to_be_bytes(), &number.to_be_bytes()].concat()
+fn payload(from: usize, tag: Tag, epoch: u32, number: u32) -> Vec<u8> {
+    [MARK, &[from as u8, tag.unwrap_or(0) as u8], &epoch.to_be_bytes(), &number.to_be_bytes()].concat()
 }
 
 fn read(payload: Option<&[u8]>) -> Option<Stamp> {
     let rest = payload?.get(..PAYLOAD)?.strip_prefix(MARK)?;
     let word = |at: usize| u32::from_be_bytes([rest[at], rest[at + 1], rest[at + 2], rest[at + 3]]);
-    Some(Stamp { from: rest[0].into(), epoch: word(1), number: word(5) })
+    let tag = (rest[1] != 0).then_some(rest[1].into());
+    Some(Stamp { from: rest[0].into(), tag, epoch: word(2), number: word(6) })
 }
 
 /// The address of a host in a VLAN.
@@ -91,8 +94,10 @@ pub fn packet(router: [u8; 6], from: usize, to: usize, vlans: [u16; 2], payload:
 /// A random frame of the storm, with its sender, epoch and number in its payload.
 fn random_frame(random: &mut Random, routers: &[[u8; 6]], from: usize, epoch: u32, number: u32) -> Vec<u8> {
     let to = random.below(HOSTS) + 1;
-    let payload = payload(from, epoch, number);
-    match random.below(5) {
+    // One frame of four has a tag.
+    let tag = VLANS.get(random.below(4 * VLANS.len())).copied();
+    let payload = payload(from, tag, epoch, number);
+    let untagged = match random.below(5) {
         0 | 1 => {
             let way = random.below(2);
             packet(routers[way], from, to, [VLANS[way], VLANS[1 - way]], &payload)
@@ -102,6 +107,17 @@ fn random_frame(random: &mut Random, routers: &[[u8; 6]], from: usize, epoch: u3
             bytes[BRIDGED_AT..BRIDGED_AT + PAYLOAD].copy_from_slice(&payload);
             bytes
         }
+    };
+    tag.map_or_else(|| untagged.clone(), |vlan| Frame(untagged.clone()).vlan(vlan).0)
+}
+
+/// The tag of a frame, and the frame without it.
+fn without_tag(bytes: &[u8]) -> (Tag, Vec<u8>) {
+    match bytes.get(12..16) {
+        Some([0x81, 0, high, low]) => {
+            (Some(u16::from_be_bytes([high & 0x0f, *low])), [&bytes[..12], &bytes[16..]].concat())
+        }
+        _ => (None, bytes.to_vec()),
     }
 }
 
@@ -171,19 +187,25 @@ impl Traffic {
         }
     }
 
-    pub fn check_one(&mut self, at: usize, bytes: &[u8]) {
+    pub fn check_one(&mut self, at: usize, received: &[u8]) {
+        let (tag, bytes) = without_tag(received);
+        let bytes = &bytes[..];
         let is_ip = bytes.get(12..14) == Some(&[8, 0]);
         let at_payload = if is_ip { ROUTED_AT } else { BRIDGED_AT };
         let Some(printed) = read(bytes.get(at_payload..)) else { return };
-        let Stamp { from, epoch, number } = printed;
-        assert_ne!(from, at, "frame {number} comes back to the host that has sent it");
+        let Stamp { from, epoch, number, .. } = printed;
         let routed = is_ip && bytes[6..12] != mac(from as u16);
-        let allowed =
-            if routed { self.may_be_routed(at, &printed, bytes) } else { self.may_be_bridged(at, &printed) };
+        // A router may send a packet out of the trunk that it has come from, in another VLAN.
+        assert!(routed || from != at, "frame {number} comes back to the host that has sent it");
+        let allowed = if routed {
+            self.may_be_routed((at, tag), &printed, bytes)
+        } else {
+            self.may_be_bridged((at, tag), &printed)
+        };
         let way = if routed { "routed" } else { "bridged" };
         assert!(
             allowed,
-            "frame {number} of host {from} is {way} to host {at}: {bytes:02x?}; since it was sent: {:?}",
+            "frame {number} of host {from} is {way} to host {at}: {received:02x?}; since it was sent: {:?}",
             self.history.since(epoch)
         );
         let (set, order) = &mut self.seen[at - 1];
@@ -200,19 +222,23 @@ impl Traffic {
         *(if routed { &mut self.routed } else { &mut self.bridged }) += 1;
     }
 
-    fn may_be_bridged(&self, at: usize, printed: &Stamp) -> bool {
-        self.history.allowed(printed.epoch, |state| state.bridges(printed.from, at))
+    fn may_be_bridged(&self, to: (usize, Tag), printed: &Stamp) -> bool {
+        let vlan = |state: &State| state.ports[printed.from - 1]?.ingress(printed.tag);
+        self.history.arrives(printed.epoch, to, vlan)
     }
 
     /// True when the source is the router's address in the destination's VLAN, and the time to live is one
     /// less.
-    fn may_be_routed(&self, at: usize, printed: &Stamp, bytes: &[u8]) -> bool {
-        let (vlan, to) = (u16::from(bytes[32]), usize::from(bytes[33]));
+    fn may_be_routed(&self, to: (usize, Tag), printed: &Stamp, bytes: &[u8]) -> bool {
+        let (vlan, host) = (u16::from(bytes[32]), usize::from(bytes[33]));
         let router = crate::model::index_of(vlan).map(|index| self.routers[index]);
+        let from = (printed.from, printed.tag);
         router.is_some_and(|router| bytes[6..12] == router)
-            && bytes[..6] == mac(to as u16)
+            && bytes[..6] == mac(host as u16)
             && bytes[22] == TTL - 1
-            && self.history.allowed(printed.epoch, |state| state.routes(printed.from, to, vlan, at))
+            && self
+                .history
+                .arrives(printed.epoch, to, |state| state.routes(from, host, vlan, to.0).map(|_| vlan))
     }
 
     /// Ends the traffic; returns the number of frames sent.
