@@ -141,7 +141,7 @@ static __always_inline int tc_up(struct frame *f, __u32 reason)
 	}
 	if (!trap_admit(up_group(reason), f->port_id, reason))
 		return DROP(DROP_TRAP_POLICED);
-	f->up = reason;
+	f->up = reason + unknown_zero(f->len); /* or the verifier checks the stages behind this one for each reason */
 	f->straight = 1;
 	f->out_vlan = 0;
 	return 0;

@@ -16,7 +16,7 @@ use crate::tables::{MDB, Meta, Tables};
 use lanyard_pipeline::state::{Unregistered, VlanState};
 use lanyard_pipeline::tables::mdb::{Flooded, MDB_CAPACITY, MdbChange, check};
 use lanyard_plane::{PlaneError, TableUsage};
-use lanyard_types::{Family, PortId, PortSet, VlanId};
+use lanyard_types::{Family, PortSet, VlanId};
 use std::collections::{BTreeMap, VecDeque};
 use std::mem::offset_of;
 use std::net::IpAddr;
@@ -470,7 +470,7 @@ pub(crate) fn members(tables: &Tables, vlan: VlanId, group: IpAddr, source: IpAd
 }
 
 fn port_set(words: &[u64; abi::PORT_WORDS]) -> PortSet {
-    PortId::all().filter(|port| words[port.index() / 64] >> (port.index() % 64) & 1 == 1).collect()
+    PortSet::from_words(*words)
 }
 
 /// The number of segments in use.

@@ -124,26 +124,71 @@ pub(crate) struct Constants {
     pub dry: bool,
 }
 
+/// [`PROGRAMS`] in groups that are loaded beside each other: almost all the time of a load is the kernel's verification, which uses
+/// one processor for each load. The second and the third group take about as long; the first takes little.
+const LOADS: [&[&str]; 3] = [
+    &["lanyard_xdp_copy", "fdb_set", "fdb_delete", "fdb_scan", "fdb_migrate", "clock_read", "watchdog_set"],
+    &["lanyard_tc", "lanyard_router"],
+    &["lanyard_xdp", "lanyard_flood"],
+];
+
 /// Creates the maps and loads the programs.
 pub(crate) fn create(buckets: u32, salt: u64) -> Result<(Tables, Programs)> {
-    let mut loaded = load(&PROGRAMS, Constants { buckets, salt, dry: false }, None, None)?;
+    let constants = Constants { buckets, salt, dry: false };
+    let mut loaded = load(LOADS[0], constants, None, None)?;
     loaded.maps.push(create_meta()?);
     let tables = Tables::new(loaded.maps)?;
-    Ok((tables, Programs::new(loaded.programs)?))
+    let others = load_beside(&LOADS[1..], constants, &tables)?;
+    let programs = in_order(std::iter::once(loaded.programs).chain(others));
+    Ok((tables, Programs::new(programs)?))
+}
+
+/// Loads the programs with the maps of `tables`.
+pub(crate) fn load_programs(tables: &Tables) -> Result<Programs> {
+    Programs::new(in_order(load_beside(&LOADS, constants_of(tables), tables)?))
+}
+
+/// Loads each group with the maps of `tables`, on a thread of its own.
+fn load_beside(groups: &[&[&str]], constants: Constants, tables: &Tables) -> Result<Vec<Vec<OwnedFd>>> {
+    #[cfg(test)]
+    refuse()?;
+    let loaded: Vec<Option<Vec<OwnedFd>>> = std::thread::scope(|scope| {
+        let _messages = Messages::listen();
+        let begun: Vec<_> = groups
+            .iter()
+            .map(|names| {
+                scope.spawn(|| load(names, constants, Some(tables), None).ok().map(|loaded| loaded.programs))
+            })
+            .collect();
+        begun.into_iter().map(|thread| thread.join().ok().flatten()).collect()
+    });
+    let again = |names: &&[&str]| load(names, constants, Some(tables), None).map(|loaded| loaded.programs);
+    // libbpf's messages about several loads are mixed. So a group that was refused is loaded once more by itself, for the reason.
+    loaded.into_iter().zip(groups).map(|(loaded, names)| loaded.map_or_else(|| again(names), Ok)).collect()
+}
+
+/// The programs of the groups of [`LOADS`], in the order of [`PROGRAMS`].
+fn in_order(groups: impl IntoIterator<Item = Vec<OwnedFd>>) -> Vec<OwnedFd> {
+    let mut named: Vec<_> = LOADS.concat().into_iter().zip(groups.into_iter().flatten()).collect();
+    named.sort_by_key(|(name, _)| PROGRAMS.iter().position(|program| program == name));
+    named.into_iter().map(|(_, program)| program).collect()
+}
+
+/// The constants with which the maps of `tables` were made.
+fn constants_of(tables: &Tables) -> Constants {
+    let meta = tables.meta.get(0);
+    Constants { buckets: meta.buckets, salt: meta.salt, dry: false }
 }
 
 /// Loads `names` with the maps of `tables`; `ifindex` binds them to a device.
 pub(crate) fn load_over(tables: &Tables, names: &[&str], ifindex: Option<u32>) -> Result<Vec<OwnedFd>> {
-    let meta = tables.meta.get(0);
-    let constants = Constants { buckets: meta.buckets, salt: meta.salt, dry: false };
-    load(names, constants, Some(tables), ifindex).map(|loaded| loaded.programs)
+    load(names, constants_of(tables), Some(tables), ifindex).map(|loaded| loaded.programs)
 }
 
 /// Loads the TC programs, in the order of [`PROGRAMS`], and the XDP program for dry runs with the
 /// maps of `tables`. Returns also the map by which they jump, which is emptied when it is dropped.
 pub(crate) fn load_dry(tables: &Tables) -> Result<(Vec<OwnedFd>, MapHandle)> {
-    let meta = tables.meta.get(0);
-    let constants = Constants { buckets: meta.buckets, salt: meta.salt, dry: true };
+    let constants = Constants { dry: true, ..constants_of(tables) };
     let loaded = load(&PROGRAMS[..4], constants, Some(tables), None)?;
     Ok((loaded.programs, loaded.steps))
 }
@@ -152,6 +197,11 @@ pub(crate) fn load_dry(tables: &Tables) -> Result<(Vec<OwnedFd>, MapHandle)> {
 thread_local! {
     /// If true, every load of this thread fails.
     pub(crate) static REFUSED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+#[cfg(test)]
+fn refuse() -> Result<()> {
+    if REFUSED.get() { Err(system("loading the eBPF programs", "refused by a test")) } else { Ok(()) }
 }
 
 /// The result of a load.
@@ -169,9 +219,7 @@ fn load(
     ifindex: Option<u32>,
 ) -> Result<Loaded> {
     #[cfg(test)]
-    if REFUSED.get() {
-        return Err(system("loading the eBPF programs", "refused by a test"));
-    }
+    refuse()?;
     let messages = Messages::listen();
     let failed = |error: libbpf_rs::Error| system("loading the eBPF programs", messages.reason(&error));
     let mut builder = ObjectBuilder::default();

@@ -329,7 +329,7 @@ fn adopt(pins: &Pins, file: &StateFile, netns: u64) -> Result<Adopted> {
     let (programs, update) = if current && pinned.len() == PROGRAMS.len() {
         (Programs::new(pinned)?, false)
     } else {
-        let programs = Programs::new(object::load_over(&tables, &PROGRAMS, None)?)?;
+        let programs = object::load_programs(&tables)?;
         notes.push("the programs were replaced by this version's over the tables as they were".into());
         pin_programs(pins, &programs)?;
         tables.meta.u64(0, offset_of!(Meta, object)).store(object::fingerprint(), Relaxed);

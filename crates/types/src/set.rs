@@ -58,6 +58,11 @@ macro_rules! bitmap_set {
             pub const fn words(&self) -> &[u64; $bits / 64] {
                 &self.0
             }
+            /// The set with this bitmap. A bit that stands for no item is left out.
+            #[must_use]
+            pub fn from_words(words: [u64; $bits / 64]) -> Self {
+                Self(words).iter().collect()
+            }
             /// The items that are in both sets.
             #[must_use]
             pub fn intersection(&self, other: &Self) -> Self {
@@ -169,10 +174,13 @@ pub enum ParseVlanSetError {
 }
 
 impl VlanSet {
-    /// All 4,094 VLANs.
+    /// All 4,094 VLANs. A constant, because it is part of every port's default settings.
     #[must_use]
-    pub fn all() -> Self {
-        VlanId::all().collect()
+    pub const fn all() -> Self {
+        let mut words = [u64::MAX; MAX_VLANS / 64];
+        words[0] &= !1;
+        words[MAX_VLANS / 64 - 1] &= u64::MAX >> 1;
+        Self(words)
     }
 }
 
@@ -207,7 +215,9 @@ mod tests {
         for text in ["1", "1,10,20-30", "1-4094", "5,6", "63-65,4094"] {
             assert_eq!(text.parse::<VlanSet>().map(|set| set.to_string()), Ok(text.to_owned()));
         }
+        assert_eq!(VlanSet::all(), VlanId::all().collect());
         assert_eq!(VlanSet::all().len(), 4094);
+        assert_eq!(VlanSet::from_words([u64::MAX; MAX_VLANS / 64]), VlanSet::all());
     }
 
     #[test]
