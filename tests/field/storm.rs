@@ -51,11 +51,11 @@ impl Port {
 type Ports = [Port; HOSTS];
 
 pub struct Storm {
+    /// Another tool's program at a port or at a host. Its process ends before the namespaces do.
+    pub program: Option<Program>,
     pub bed: Bed,
     pub random: Random,
     pub traffic: Traffic,
-    /// Another tool's program at a port or at a host.
-    pub program: Option<Program>,
     running: Ports,
     saved: Ports,
     /// Ports that `ip link set down` has taken down, and the same for hosts.
@@ -549,6 +549,7 @@ impl Storm {
             self.events
         );
         self.as_configured();
+        self.loop_is_broken();
         let before = self.bed.exec(&["show running-config"]);
         self.save();
         self.bed.end_daemon(Signal::SIGKILL);
@@ -557,6 +558,25 @@ impl Storm {
         assert_eq!(self.bed.exec(&["show running-config"]), before, "the configuration after a restart");
         self.flows();
         self.traffic.check(&self.bed.hosts);
+    }
+
+    /// Waits until one end of the cable forwards in each tree, and the other one does not.
+    fn loop_is_broken(&self) {
+        wait_for("spanning tree to forward at one end of the loop", || {
+            let view = self.bed.ask("show spanning-tree");
+            let trees = view["instances"].as_array()?;
+            let ends = |tree: &serde_json::Value| {
+                let ports = tree["ports"].as_array().map_or(&[][..], Vec::as_slice).iter();
+                let ends = ports.filter(|port| LOOP.iter().any(|name| port["interface"] == *name));
+                let mut states: Vec<String> =
+                    ends.filter_map(|port| port["state"].as_str().map(str::to_owned)).collect();
+                states.sort();
+                states
+            };
+            let broken = |tree: &serde_json::Value| ends(tree) == ["discarding", "forwarding"];
+            let ours: Vec<&serde_json::Value> = trees.iter().filter(|tree| !ends(tree).is_empty()).collect();
+            (!ours.is_empty() && ours.into_iter().all(broken)).then_some(())
+        });
     }
 
     fn as_configured(&self) {
