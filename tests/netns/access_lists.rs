@@ -11,6 +11,8 @@ scenarios! {
     vlan_maps: ebpf soft;
     lists_of_vlan_interfaces: ebpf soft;
     flows_are_logged: ebpf soft;
+    vlan_maps_and_mac_lists_log: ebpf soft;
+    lists_of_routed_ports_log: ebpf soft;
     a_flood_of_logged_packets: ebpf soft;
     a_list_survives_a_restart: ebpf;
     a_full_list_is_replaced_under_traffic: ebpf;
@@ -163,6 +165,75 @@ fn flows_are_logged(plane: Plane) {
     });
     logged(&bed, "%SEC-6-IPACCESSLOGP: list in1 denied udp 10.0.10.1(4000) -> 10.0.20.1(53), 1 packet");
     assert_eq!(matches(&bed, "in1", 30), 1);
+}
+
+/// A VLAN map logs with the name of the list that has decided, and by its own action; a MAC list logs the EtherType.
+fn vlan_maps_and_mac_lists_log(plane: Plane) {
+    let config = format!(
+        "ip access-list extended dns\n 10 permit udp any any eq 53 log\n 20 permit udp any any eq 54\n\
+         ip access-list extended web\n 10 permit udp any any eq 80 log\n 20 permit ip any any\n\
+         mac access-list extended m\n 10 deny any any 0x88b6 0 log\n 20 permit any any 0x88b5 0 log\n 30 permit any any\n\
+         {THREE}vlan access-map vm 10\n match ip address dns\n action drop\n\
+         vlan access-map vm 20\n match ip address web\n action forward\nvlan filter vm vlan-list 1\n\
+         interface p2\n mac access-group m in\n"
+    );
+    let bed = Bed::new(plane, 3, &config);
+    bed.expect_drop(1, &udp(BROADCAST, mac(1), 1, 53), "acl_vlan_in");
+    bed.expect_drop(1, &udp(BROADCAST, mac(1), 1, 54), "acl_vlan_in");
+    bed.expect_at(1, &udp(BROADCAST, mac(1), 1, 80), &[2, 3]);
+    bed.expect_at(1, &udp(BROADCAST, mac(1), 1, 81), &[2, 3]);
+    bed.expect_drop(2, &frame(BROADCAST, mac(2)).ethertype(0x88b6), "acl_port_in");
+    bed.expect_at(2, &frame(BROADCAST, mac(2)).ethertype(0x88b5), &[1, 3]);
+    bed.expect_at(2, &frame(BROADCAST, mac(2)).ethertype(0x88b7), &[1, 3]);
+    logged(&bed, "%SEC-6-IPACCESSLOGP: list dns denied udp 10.0.0.1(12345) -> 10.0.0.99(53), 1 packet");
+    logged(&bed, "%SEC-6-IPACCESSLOGP: list web permitted udp 10.0.0.1(12345) -> 10.0.0.99(80), 1 packet");
+    let addresses = format!("{} -> ffff.ffff.ffff, 1 packet", lanyard_types::MacAddr(mac(2)));
+    logged(&bed, &format!("%SEC-6-MACACCESSLOG: list m denied 0x88b6 {addresses}"));
+    logged(&bed, &format!("%SEC-6-MACACCESSLOG: list m permitted 0x88b5 {addresses}"));
+    let log = bed.exec(&["show logging"]);
+    for silent in ["10.0.0.99(54)", "10.0.0.99(81)", "0x88b7"] {
+        assert!(!log.contains(silent), "a rule without log has a line about {silent}: {log}");
+    }
+    assert_eq!([matches(&bed, "m", 10), matches(&bed, "m", 20)], [1, 1]);
+}
+
+/// Packets that the plane routes from one routed port to another: both directions of both lists have lines.
+fn lists_of_routed_ports_log(plane: Plane) {
+    let config = "ip routing\nipv6 unicast-routing\n\
+        interface p1\n no switchport\n ip address 10.0.1.254/24\n ipv6 address fd00:1::254/64\n\
+        interface p2\n no switchport\n ip address 10.0.2.254/24\n ipv6 address fd00:2::254/64\n\
+        ip access-list extended in1\n 10 permit icmp any any log-input\n 20 deny udp any any eq 53 log\n 30 permit ip any any\n\
+        ip access-list extended out2\n 10 deny udp any any eq 54 log\n 20 permit ip any any\n\
+        ipv6 access-list six\n sequence 10 permit icmp any any echo-reply log\n sequence 20 permit ipv6 any any\n";
+    let bed = Bed::new(plane, 2, config);
+    bed.chatter.set(true);
+    // The kernel sends by routed ports, too.
+    bed.exact.set(false);
+    // Their addresses and routes are those that hosts of VLANs 1 and 2 have.
+    bed.host(1).join_vlan(1);
+    bed.host(2).join_vlan(2);
+    bed.host(1).reaches("10.0.2.1");
+    bed.host(1).reaches("fd00:2::1");
+    bed.configure(
+        "interface p1\nip access-group in1 in\nipv6 traffic-filter six out\ninterface p2\nip access-group out2 out",
+    );
+    bed.host(1).reaches("10.0.2.1");
+    logged(&bed, "%SEC-6-IPACCESSLOGDP: list in1 permitted icmp 10.0.1.1 (p1 ");
+    logged(&bed, ") -> 10.0.2.1 (8/0), 1 packet");
+    bed.host(1).reaches("fd00:2::1");
+    logged(
+        &bed,
+        "%IPV6_ACL-6-ACCESSLOGDP: list six/10 permitted icmpv6 fd00:2::1 -> fd00:1::1 (129/0), 1 packet",
+    );
+    bed.host(1).net.run(|| {
+        let socket = std::net::UdpSocket::bind("10.0.1.1:4000").expect("a socket");
+        for port in [53, 54, 55] {
+            socket.send_to(b"question", ("10.0.2.1", port)).expect("sent");
+        }
+    });
+    logged(&bed, "%SEC-6-IPACCESSLOGP: list in1 denied udp 10.0.1.1(4000) -> 10.0.2.1(53), 1 packet");
+    logged(&bed, "%SEC-6-IPACCESSLOGP: list out2 denied udp 10.0.1.1(4000) -> 10.0.2.1(54), 1 packet");
+    assert_eq!([matches(&bed, "in1", 20), matches(&bed, "out2", 10)], [1, 1]);
 }
 
 /// Notes over the rate of their trap group are left out and counted; the list judges all packets.

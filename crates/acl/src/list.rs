@@ -215,6 +215,9 @@ pub struct Lists {
     pub maps: BTreeMap<String, BTreeMap<u32, MapEntry>>,
     /// `ip access-list log-update threshold`: the number of packets of a flow after which the log has a line about it.
     pub log_threshold: Option<u32>,
+    /// `ip access-list logging interval`: after a packet that the log counts, those of this time in milliseconds are counted as
+    /// rate-limited only; 0 counts all.
+    pub log_interval_ms: u32,
 }
 
 impl Lists {

@@ -43,6 +43,8 @@ pub(crate) struct AccessLists {
     /// The matches of each rule with `log` when it was last reported.
     reported: BTreeMap<RuleName, u64>,
     flows: Flows,
+    /// When the last packet was counted that the interval between logged packets admits.
+    counted_ms: Option<u64>,
     /// The packets that no line counts, until they are reported.
     missed: u64,
     /// Those that the plane had left out when it was last asked; `None` before that.
@@ -70,12 +72,18 @@ impl Module for AccessLists {
     fn handle(&mut self, ctx: &mut Context, Notes { notes, missed }: Notes) -> usize {
         self.missed += missed;
         let now_ms = ctx.clock.now_ms();
-        let threshold = ctx.switch.config().lists.log_threshold;
+        let lists = &ctx.switch.config().lists;
+        let (threshold, interval_ms) = (lists.log_threshold, u64::from(lists.log_interval_ms));
         for (port, note) in &notes {
             let Some(flow) = flow(ctx, *port, note) else {
                 self.missed += 1;
                 continue;
             };
+            if self.counted_ms.is_some_and(|at_ms| now_ms < at_ms + interval_ms) {
+                self.missed += 1;
+                continue;
+            }
+            self.counted_ms = Some(now_ms);
             if let Some(packets) = self.flows.count(now_ms, &flow, threshold) {
                 log_flow(ctx, &flow, packets);
             }

@@ -97,6 +97,26 @@ fn a_threshold_shortens_the_time_between_lines() {
     assert_eq!(logged(&bench, &mut core, 1 + SUMMARY_MS), [line("1 packet")]);
 }
 
+/// Of the packets within the interval only the first is logged; the others are reported with their number.
+#[test]
+fn an_interval_limits_the_packets_that_are_logged() {
+    let (bench, mut core) = switch(" 10 deny udp any any log");
+    let interval = format!("ip access-list logging interval 200\n{}", text(" 10 deny udp any any log"));
+    core.take(config(&interval)).expect("good");
+    let line = |port: u16| format!("P: list a denied udp 10.0.0.1(256) -> 10.0.0.2({port}), 1 packet");
+    (50..54).for_each(|port| send(&bench, &core, port, 1));
+    assert_eq!(logged(&bench, &mut core, 1), [line(50)]);
+    send(&bench, &core, 54, 1);
+    assert_eq!(logged(&bench, &mut core, 200), [""; 0], "199 ms later");
+    send(&bench, &core, 55, 2);
+    assert_eq!(logged(&bench, &mut core, 201), [line(55)]);
+    let missed = "RL: access-list logging rate-limited or missed 5 packets";
+    assert_eq!(logged(&bench, &mut core, LOG_EVERY_MS), [missed]);
+    core.take(config(&text(" 10 deny udp any any log"))).expect("good");
+    (60..62).for_each(|port| send(&bench, &core, port, 1));
+    assert_eq!(logged(&bench, &mut core, LOG_EVERY_MS + 1), [line(60), line(61)], "no interval");
+}
+
 /// The plane sends notes within the rate of their trap group; the log has the number of the others.
 #[test]
 fn what_the_limits_leave_out_is_reported() {

@@ -48,6 +48,14 @@ pub const LINES: &[Line<Config>] = &[
                 "Number of matches after which the log has a line",
             )
             .run(log_threshold)])]),
+            kw("logging", "Control access list logging").then(&[kw(
+                "interval",
+                "Set rate limit for logging",
+            )
+            .no(log_interval)
+            .then(&[
+                number(0, i32::MAX as u64, "Access list logging interval in milliseconds").run(log_interval)
+            ])]),
             kw("resequence", "Resequence access list").then(&[NAME.then(&[number(
                 1,
                 MAX_SEQ as u64,
@@ -135,6 +143,8 @@ fn print_lists(config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     lines
         .extend(config.lists.log_threshold.map(|most| format!("ip access-list log-update threshold {most}")));
+    let interval_ms = Some(config.lists.log_interval_ms).filter(|ms| *ms > 0);
+    lines.extend(interval_ms.map(|ms| format!("ip access-list logging interval {ms}")));
     for (name, list) in &config.lists.access {
         lines.push(format!("{} {name}", list.kind.command()));
         let number = if list.kind == ListKind::Ipv6 { "sequence " } else { "" };
@@ -150,6 +160,13 @@ fn print_lists(config: &Config) -> Vec<String> {
 fn log_threshold(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let most = args.numbers().into_iter().next().and_then(|most| u32::try_from(most).ok());
     edit.config.lists.log_threshold = most.filter(|_| matches!(args.form, Form::Set));
+    Ok(())
+}
+
+/// `ip access-list logging interval MS`.
+fn log_interval(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let ms = args.number().and_then(|ms| u32::try_from(ms).ok()).filter(|_| args.form == Form::Set);
+    edit.config.lists.log_interval_ms = ms.unwrap_or_default();
     Ok(())
 }
 
