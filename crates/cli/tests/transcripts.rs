@@ -31,7 +31,7 @@ fn outcome_text(outcome: Outcome, fake: &mut Fake) -> String {
             assert!(text.lines().any(|line| line.starts_with('%')), "{text}");
             text
         }
-        Outcome::Ntp(query) => query.print(&common::ntp()).unwrap(),
+        Outcome::Ntp(query) => query.print(&common::machine::ntp()).unwrap(),
         Outcome::Stream(kinds) => format!("<stream {kinds:?}>\n"),
         Outcome::Capture(capture) => format!("<capture {capture:?}>\n"),
         Outcome::Run(program) => format!("<run {:?}>\n", program.argv),

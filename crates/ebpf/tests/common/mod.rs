@@ -4,6 +4,8 @@
 #![allow(clippy::panic)] // a test that panics has failed, and says why
 #![allow(dead_code)] // each test file uses its part
 
+pub mod wires;
+
 use lanyard_ebpf::{EbpfPlane, Options};
 use lanyard_netdev::{Link, LinkChange, Netdev, Veth, netns};
 use lanyard_pipeline::state::{PlaneState, PortState, VlanState};
