@@ -3,8 +3,10 @@
 //! The first host that claims an address at a port that is not trusted gets a binding, unless the address is in use behind a
 //! trusted port. Another host gets it only if its owner, asked by duplicate address detection, does not answer.
 //!
-//! It differs from the RFC in two points. A host is a port and a MAC address, because the plane forwards by both. The data of
-//! the owner does not come here, so the owner ends a test only by a message of neighbour discovery.
+//! It differs from the RFC in three points. A host is a port and a MAC address, because the plane forwards by both. The data of
+//! the owner does not come here, so the owner ends a test only by a message of neighbour discovery. Solicitations at trusted
+//! ports do not come here either, because the plane forwards them to all hosts, the owner included: a host behind such a port
+//! that detects duplicates of a bound address starts no test, but its first advertisement to all nodes does.
 
 use crate::bound::Bound;
 use crate::config::NdConfig;
