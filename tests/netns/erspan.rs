@@ -14,6 +14,7 @@ scenarios! {
     a_copy_is_never_copied_again: ebpf soft;
     the_session_ends_with_its_netdev: ebpf soft;
     a_restart_resumes: ebpf soft;
+    a_vrf_routes_the_packets: ebpf soft;
 }
 
 /// Two access ports of VLAN 10, a trunk, and p4, a routed port towards the collector.
@@ -217,7 +218,7 @@ fn every_field_and_every_byte(plane: Plane) {
     let erspan = &session["erspan"];
     let want = serde_json::json!({
         "enabled": true, "erspan_id": 100, "destination_address": "10.4.0.2", "origin_address": "10.4.0.1", "ttl": 17,
-        "dscp": 46, "mtu": 9000, "running": true, "error": null, "sent": 6, "truncated": 0,
+        "dscp": 46, "mtu": 9000, "header_type": 2, "vrf": null, "running": true, "error": null, "sent": 6, "truncated": 0,
         "dropped": {"no_route": 0, "no_origin": 0, "erspan": 0, "queue_full": 0, "overflow": 0, "not_running": 0, "refused": 0},
     });
     assert_eq!(erspan, &want);
@@ -365,4 +366,29 @@ fn a_restart_resumes(plane: Plane) {
     if plane == Plane::ebpf {
         assert_eq!(dropped(&bed, "not_running"), 1);
     }
+}
+
+/// The same collector's address in a VRF, behind p4, and in the switch's own table, where nothing is.
+fn a_vrf_routes_the_packets(plane: Plane) {
+    let (bed, mut collector) = bed(plane, &format!("source interface p1 rx\n{DESTINATION}"));
+    // The namespaces of VRFs are the machine's.
+    let red = format!("red-{}", bed.instance);
+    bed.configure(&format!(
+        "vrf definition {red}\naddress-family ipv4\ninterface p4\nvrf forwarding {red}\nip address 10.4.0.1/24"
+    ));
+    let sent = frame(mac(9), mac(1));
+    let lost = || {
+        bed.host(1).send(&sent);
+        let drops = shown(&bed)["dropped"].clone();
+        (drops["no_origin"] != 0).then_some(())
+    };
+    wait_for("a copy without the address", lost);
+    configure(&bed, &format!("destination\nvrf {red}"));
+    wait_until_it_runs(&bed);
+    assert_eq!(shown(&bed)["vrf"], red);
+    bed.host(1).send(&sent);
+    let copied = collector.next();
+    assert_eq!((copied.frame, copied.session), (sent, 100));
+    bed.configure(&format!("no vrf definition {red}"));
+    assert_eq!(shown(&bed)["vrf"], serde_json::Value::Null);
 }

@@ -19,6 +19,7 @@ mod dhcp;
 mod discovery;
 mod dot1x;
 mod erspan;
+mod erspan_destination;
 mod etherchannel;
 mod fdb;
 mod figures;

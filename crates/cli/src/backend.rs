@@ -436,6 +436,8 @@ pub trait Services {
     fn fpm(&mut self) -> view::Fpm;
     /// `show monitor`: the sending side of an ERSPAN session.
     fn erspan(&mut self, session: u16) -> view::ErspanState;
+    /// `show monitor`: the receiving side of an ERSPAN session.
+    fn erspan_received(&mut self, session: u16) -> view::ErspanReceived;
     /// `show sflow`.
     fn sflow(&mut self) -> view::SflowView;
 }

@@ -82,13 +82,33 @@ pub fn pages() -> Vec<Page> {
             "",
             &own(trees.tacacs_server),
         ),
-        page("erspan.md", "ERSPAN session configuration", ERSPAN, "", &own(trees.erspan_source)),
+        page(
+            "erspan-source.md",
+            "ERSPAN source session configuration",
+            ERSPAN_SOURCE,
+            "",
+            &own(trees.erspan_source),
+        ),
+        page(
+            "erspan-source-destination.md",
+            "Destination of an ERSPAN source session",
+            ERSPAN_SOURCE_DESTINATION,
+            "",
+            &own(trees.erspan_source_destination),
+        ),
         page(
             "erspan-destination.md",
-            "Destination of an ERSPAN session",
+            "ERSPAN destination session configuration",
             ERSPAN_DESTINATION,
             "",
             &own(trees.erspan_destination),
+        ),
+        page(
+            "erspan-destination-source.md",
+            "Source of an ERSPAN destination session",
+            ERSPAN_DESTINATION_SOURCE,
+            "",
+            &own(trees.erspan_destination_source),
         ),
         page("session.md", "Configuration sessions", SESSION, "", &session),
     ];
@@ -107,9 +127,13 @@ const RADIUS_SERVER: &str = "Prompt `HOSTNAME(config-radius-server)#`; entered b
     [access-control.md](../access-control.md) describes access control of ports.";
 const TACACS_SERVER: &str = "Prompt `HOSTNAME(config-server-tacacs)#`; entered by `tacacs server NAME`. \
     [access.md](../access.md) describes logins.";
-const ERSPAN: &str = "Prompt `HOSTNAME(config-mon-erspan-src)#`; entered by `monitor session N type erspan-source`. \
+const ERSPAN_SOURCE: &str = "Prompt `HOSTNAME(config-mon-erspan-src)#`; entered by `monitor session N type erspan-source`. \
     [edge.md](../edge.md) describes monitor sessions.";
-const ERSPAN_DESTINATION: &str = "Prompt `HOSTNAME(config-mon-erspan-src-dst)#`; entered by `destination` in an ERSPAN session. \
+const ERSPAN_SOURCE_DESTINATION: &str = "Prompt `HOSTNAME(config-mon-erspan-src-dst)#`; entered by `destination` in an ERSPAN source session. \
+    [edge.md](../edge.md) describes monitor sessions.";
+const ERSPAN_DESTINATION: &str = "Prompt `HOSTNAME(config-mon-erspan-dst)#`; entered by `monitor session N type erspan-destination`. \
+    [edge.md](../edge.md) describes monitor sessions.";
+const ERSPAN_DESTINATION_SOURCE: &str = "Prompt `HOSTNAME(config-mon-erspan-dst-src)#`; entered by `source` in an ERSPAN destination session. \
     [edge.md](../edge.md) describes monitor sessions.";
 const SHOW: &str = "Every command here takes `| json`, `| include RE`, `| exclude RE`, `| begin RE`, `| section RE` \
     and `| count [RE]`. [json.md](json.md) describes the JSON. \

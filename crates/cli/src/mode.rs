@@ -65,7 +65,11 @@ pub enum ConfigMode {
     /// `monitor session N type erspan-source`, by number.
     ErspanSource(u16),
     /// `destination` in an ERSPAN source session.
+    ErspanSourceDestination(u16),
+    /// `monitor session N type erspan-destination`, by number.
     ErspanDestination(u16),
+    /// `source` in an ERSPAN destination session.
+    ErspanDestinationSource(u16),
 }
 
 /// A session's mode.
@@ -116,7 +120,9 @@ impl ConfigMode {
             Self::RadiusServer(_) => "-radius-server",
             Self::TacacsServer(_) => "-server-tacacs",
             Self::ErspanSource(_) => "-mon-erspan-src",
-            Self::ErspanDestination(_) => "-mon-erspan-src-dst",
+            Self::ErspanSourceDestination(_) => "-mon-erspan-src-dst",
+            Self::ErspanDestination(_) => "-mon-erspan-dst",
+            Self::ErspanDestinationSource(_) => "-mon-erspan-dst-src",
         }
     }
     /// The mode to which `exit` leads.
@@ -127,7 +133,8 @@ impl ConfigMode {
             Self::SshKeys(Some(_)) => Self::SshKeys(None),
             Self::PolicyClass(policy, _) => Self::PolicyMap(policy),
             Self::Policer(policy, class) => Self::PolicyClass(policy, class),
-            Self::ErspanDestination(number) => Self::ErspanSource(number),
+            Self::ErspanSourceDestination(number) => Self::ErspanSource(number),
+            Self::ErspanDestinationSource(number) => Self::ErspanDestination(number),
             _ => Self::Global,
         }
     }
@@ -172,8 +179,11 @@ impl ConfigMode {
             Self::SshKeys(_) => Some("ip ssh pubkey-chain".into()),
             Self::RadiusServer(name) => Some(format!("radius server {name}")),
             Self::TacacsServer(name) => Some(format!("tacacs server {name}")),
-            Self::ErspanSource(number) | Self::ErspanDestination(number) => {
+            Self::ErspanSource(number) | Self::ErspanSourceDestination(number) => {
                 Some(format!("monitor session {number} type erspan-source"))
+            }
+            Self::ErspanDestination(number) | Self::ErspanDestinationSource(number) => {
+                Some(format!("monitor session {number} type erspan-destination"))
             }
         }
     }

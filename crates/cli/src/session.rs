@@ -503,9 +503,13 @@ fn recorded(mode: &ConfigMode, line: &str) -> Vec<String> {
     if let ConfigMode::PolicyClass(policy, class) | ConfigMode::Policer(policy, class) = mode {
         return vec![format!("policy-map {policy}"), format!(" class {class}"), format!("  {line}")];
     }
-    if let ConfigMode::ErspanDestination(number) = mode {
+    if let ConfigMode::ErspanSourceDestination(number) = mode {
         let head = format!("monitor session {number} type erspan-source");
         return vec![head, " destination".to_owned(), format!("  {line}")];
+    }
+    if let ConfigMode::ErspanDestinationSource(number) = mode {
+        let head = format!("monitor session {number} type erspan-destination");
+        return vec![head, " source".to_owned(), format!("  {line}")];
     }
     let entries: Vec<String> = match mode {
         ConfigMode::Interface { names, .. } => names.iter().filter_map(|name| single(name).entry()).collect(),

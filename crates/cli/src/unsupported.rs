@@ -286,7 +286,6 @@ const MODES: &[&str] = &[
     "ipv6 router",
     "ipv6 source-guard policy",
     "key chain",
-    "monitor session N type erspan-destination",
     "policy-map type control",
     "policy-map type inspect",
     "redundancy",
@@ -429,6 +428,7 @@ const OWN_MODES: &[&str] = &[
     "class-map",
     "policy-map",
     "class",
+    "monitor session N type erspan-destination",
     "monitor session N type erspan-source",
 ];
 

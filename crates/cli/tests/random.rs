@@ -41,7 +41,9 @@ fn lead(n: usize) -> (&'static str, ConfigMode) {
             ConfigMode::PolicyClass("v.3".into(), "class-default".into()),
         ),
         21 => ("monitor session 7 type erspan-source", ConfigMode::ErspanSource(7)),
-        22 => ("monitor session 7 type erspan-source\n destination", ConfigMode::ErspanDestination(7)),
+        22 => ("monitor session 7 type erspan-source\n destination", ConfigMode::ErspanSourceDestination(7)),
+        23 => ("monitor session 8 type erspan-destination", ConfigMode::ErspanDestination(8)),
+        24 => ("monitor session 8 type erspan-destination\n source", ConfigMode::ErspanDestinationSource(8)),
         13 => ("spanning-tree mst configuration", ConfigMode::Mst),
         _ => ("", ConfigMode::Global),
     }

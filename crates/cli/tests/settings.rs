@@ -56,7 +56,9 @@ fn modes() -> Vec<(ConfigMode, &'static [&'static str])> {
                 "monitor session 7 type erspan-source\n filter vlan 20",
             ],
         ),
-        (ConfigMode::ErspanDestination(7), &["monitor session 7 type erspan-source\n destination"]),
+        (ConfigMode::ErspanSourceDestination(7), &["monitor session 7 type erspan-source\n destination"]),
+        (ConfigMode::ErspanDestination(8), &["monitor session 8 type erspan-destination"]),
+        (ConfigMode::ErspanDestinationSource(8), &["monitor session 8 type erspan-destination\n source"]),
         (
             ConfigMode::Track(1),
             &["track 1 interface eth0 line-protocol", "track 1 ip route 10.0.0.0/8 reachability"],

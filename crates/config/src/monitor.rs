@@ -1,5 +1,5 @@
 //! `monitor session ...`: the model. A session copies the frames of its sources to its destination ports (SPAN), into an RSPAN
-//! VLAN, or to an IPv4 address (ERSPAN).
+//! VLAN, or to an IPv4 address (ERSPAN), or sends what an ERSPAN session of another switch has copied out of its ports.
 
 use crate::{Config, InterfaceName};
 use lanyard_types::{VlanId, VlanSet};
@@ -28,6 +28,9 @@ pub struct MonitorSession {
     pub keep_tag: bool,
     /// `type erspan-source`: the copies leave in packets. A session has no destination ports and no RSPAN VLANs then.
     pub erspan: Option<ErspanSource>,
+    /// `type erspan-destination`: the frames that packets carry leave by the destination ports. A session has no sources and no
+    /// RSPAN VLANs then.
+    pub erspan_destination: Option<ErspanDestination>,
 }
 
 /// The highest identifier of an ERSPAN session: 10 bits of the header, of which IOS keeps 0.
@@ -52,6 +55,20 @@ pub struct ErspanSource {
     pub dscp: u8,
     /// `mtu`: the longest packet in bytes, within [`ERSPAN_MTU`]; longer copies are truncated.
     pub mtu: u16,
+    /// `vrf`: the routing table by which the packets leave; `None` is the switch's own.
+    pub vrf: Option<String>,
+    /// `header-type`.
+    pub header: ErspanType,
+}
+
+/// `header-type`: the header of the packets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ErspanType {
+    /// Type II.
+    #[default]
+    Two,
+    /// Type III, which has a time.
+    Three,
 }
 
 impl Default for ErspanSource {
@@ -64,6 +81,8 @@ impl Default for ErspanSource {
             ttl: 255,
             dscp: 0,
             mtu: ERSPAN_MTU.1,
+            vrf: None,
+            header: ErspanType::Two,
         }
     }
 }
@@ -83,19 +102,38 @@ pub struct ErspanTunnel {
     pub dscp: u8,
     /// The longest packet in bytes.
     pub mtu: u16,
+    /// The header.
+    pub header: ErspanType,
 }
 
 impl ErspanSource {
     /// What the session sends; `None` while it is shut down or lacks a setting.
     #[must_use]
     pub fn tunnel(&self) -> Option<ErspanTunnel> {
-        let Self {
-            enabled: true, id: Some(id), destination: Some(destination), origin: Some(origin), ..
-        } = *self
-        else {
-            return None;
-        };
-        Some(ErspanTunnel { id, destination, origin, ttl: self.ttl, dscp: self.dscp, mtu: self.mtu })
+        let (id, destination, origin) = (self.id?, self.destination?, self.origin?);
+        let Self { ttl, dscp, mtu, header, .. } = *self;
+        self.enabled.then_some(ErspanTunnel { id, destination, origin, ttl, dscp, mtu, header })
+    }
+}
+
+/// `monitor session N type erspan-destination`: which packets the session takes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ErspanDestination {
+    /// `no shutdown`.
+    pub enabled: bool,
+    /// `erspan-id`, 1 to [`MAX_ERSPAN_ID`].
+    pub id: Option<u16>,
+    /// `ip address`: an address of the switch, to which the packets are sent.
+    pub address: Option<Ipv4Addr>,
+    /// `vrf`: the routing table that has the address; `None` is the switch's own.
+    pub vrf: Option<String>,
+}
+
+impl ErspanDestination {
+    /// The identifier and the address of the packets that the session takes; `None` while it is shut down or lacks a setting.
+    #[must_use]
+    pub fn receives(&self) -> Option<(u16, Ipv4Addr)> {
+        self.id.zip(self.address).filter(|_| self.enabled)
     }
 }
 
@@ -111,6 +149,14 @@ impl Config {
         let tunnel =
             |(number, session): (&u16, &MonitorSession)| Some((*number, session.erspan.as_ref()?.tunnel()?));
         self.monitor.iter().filter_map(tunnel)
+    }
+}
+
+impl MonitorSession {
+    /// The VRF of an ERSPAN session, where it can be changed.
+    pub fn vrf_mut(&mut self) -> Option<&mut Option<String>> {
+        let source = self.erspan.as_mut().map(|source| &mut source.vrf);
+        source.or(self.erspan_destination.as_mut().map(|destination| &mut destination.vrf))
     }
 }
 

@@ -19,6 +19,7 @@ use crate::context::{Context, Module};
 use crate::discovery::LinkDiscovery;
 use crate::err_disable::{self, ErrDisabling};
 use crate::erspan::Erspan;
+use crate::erspan_destination::ErspanDestinations;
 use crate::fpm::{self, Fpm};
 use crate::group_socket::GroupSocket;
 use crate::guard::Guard;
@@ -74,6 +75,7 @@ pub(crate) struct Core {
     pub(crate) queues: Queues,
     pub(crate) sflow: Sflow,
     pub(crate) erspan: Erspan,
+    pub(crate) erspan_destinations: ErspanDestinations,
     pub(crate) port_security: PortSecurity,
     pub(crate) access_control: AccessControl,
     pub(crate) tacacs: Tacacs,
@@ -165,6 +167,7 @@ impl Core {
             queues: Queues::default(),
             sflow: Sflow::default(),
             erspan: Erspan::default(),
+            erspan_destinations: ErspanDestinations::default(),
             resources: Resources::default(),
             readiness: Readiness::default(),
             ports: PortNotes::default(),
@@ -207,6 +210,7 @@ impl Core {
         self.queues.configure(&mut self.ctx);
         self.sflow.configure(&mut self.ctx);
         self.erspan.configure(&mut self.ctx);
+        self.erspan_destinations.configure(&mut self.ctx);
         self.port_security.configure(&mut self.ctx);
         self.access_control.configure(&mut self.ctx);
         self.tacacs.configure(&mut self.ctx);
@@ -483,6 +487,7 @@ impl Core {
         }
         self.sflow.tick(&mut self.ctx);
         self.erspan.tick(&mut self.ctx);
+        self.erspan_destinations.tick(&mut self.ctx);
         self.queues.tick(&mut self.ctx);
         let mut over = self.storm_control.look(&mut self.ctx);
         over.extend(self.guard.look(&mut self.ctx));
@@ -540,6 +545,7 @@ impl Core {
             self.queues.next_ms(ctx),
             self.sflow.next_ms(ctx),
             self.erspan.next_ms(ctx),
+            self.erspan_destinations.next_ms(ctx),
             self.guard.next_ms(ctx),
             self.port_security.next_ms(ctx),
             self.access_control.next_ms(ctx),

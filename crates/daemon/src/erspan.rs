@@ -1,4 +1,4 @@
-//! ERSPAN: sends the copies of monitor sessions in packets.
+//! ERSPAN: sends the copies of monitor sessions in packets. `erspan_destination.rs` receives such packets.
 //!
 //! The plane sends the copies of a session to a TAP of the session's own, as it does to the destination port of another session,
 //! each behind a tag with the frame's VLAN. A thread for each session reads them there, makes the payload of the packets
@@ -8,11 +8,12 @@
 //! queue is bounded, and a copy that cannot be sent at once is counted and lost.
 
 use crate::context::{Context, Module};
+use crate::kernel::within;
 use lanyard_cli::view::{ErspanDrops, ErspanState};
-use lanyard_config::ErspanTunnel;
+use lanyard_config::{ErspanTunnel, ErspanType};
 use lanyard_netdev::{GreSocket, Tap};
 use lanyard_switch::monitor::{erspan_netdev, prepare_erspan};
-use lanyard_wire::erspan::{self, Header};
+use lanyard_wire::erspan::{self, Header, Kind};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -23,6 +24,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 /// The maximum number of copies that are sent before the thread looks at its settings again.
 const BATCH: usize = 64;
@@ -44,6 +46,8 @@ pub(crate) struct Erspan {
 struct Session {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// The VRF by which it sends.
+    vrf: Option<String>,
 }
 
 /// What a session's thread and management share.
@@ -73,14 +77,22 @@ impl Module for Erspan {
     type Event<'a> = ();
 
     fn configure(&mut self, ctx: &mut Context) {
-        let wanted: BTreeMap<u16, ErspanTunnel> = ctx.switch.config().erspan_tunnels().collect();
+        let config = ctx.switch.config();
+        let vrf = |number| config.monitor.get(&number)?.erspan.as_ref()?.vrf.clone();
+        let wanted: BTreeMap<u16, (Option<String>, ErspanTunnel)> =
+            config.erspan_tunnels().map(|(number, tunnel)| (number, (vrf(number), tunnel))).collect();
         self.errors.retain(|number, _| wanted.contains_key(number));
         // A thread that has stopped lost its netdev: it is made again.
-        self.sessions.retain(|number, session| wanted.contains_key(number) && session.is_alive());
-        for (number, tunnel) in wanted {
+        let stays = |number: &u16, session: &mut Session| {
+            wanted.get(number).is_some_and(|(vrf, _)| *vrf == session.vrf) && session.is_alive()
+        };
+        self.sessions.retain(stays);
+        for (number, (vrf, tunnel)) in wanted {
             let result = match self.sessions.get(&number) {
                 Some(session) => session.set(tunnel),
-                None => start(ctx, number, tunnel).map(|session| _ = self.sessions.insert(number, session)),
+                None => {
+                    start(ctx, number, vrf, tunnel).map(|session| _ = self.sessions.insert(number, session))
+                }
             };
             match result {
                 Ok(()) => _ = self.errors.remove(&number),
@@ -145,7 +157,12 @@ impl Erspan {
 }
 
 /// Makes a session's netdev and starts its thread.
-fn start(ctx: &mut Context, number: u16, tunnel: ErspanTunnel) -> Result<Session, String> {
+fn start(
+    ctx: &mut Context,
+    number: u16,
+    vrf: Option<String>,
+    tunnel: ErspanTunnel,
+) -> Result<Session, String> {
     let name = erspan_netdev(number);
     let doing = |what: &str| {
         let what = format!("{what} {name}");
@@ -161,7 +178,9 @@ fn start(ctx: &mut Context, number: u16, tunnel: ErspanTunnel) -> Result<Session
         let results = ctx.kernel.act(std::slice::from_ref(&action));
         results.into_iter().collect::<Result<(), _>>().map_err(|error| error.to_string())?;
     }
-    let socket = GreSocket::open().map_err(doing("opening the socket for the packets of"))?;
+    let kernel = &*ctx.kernel;
+    let opened = within(kernel, vrf.as_deref(), GreSocket::open).map_err(|error| error.to_string())?;
+    let socket = opened.map_err(doing("opening the socket for the packets of"))?;
     let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
         .map_err(|error| doing("preparing the thread of")(error.into()))?;
     let shared = Arc::new(Shared {
@@ -173,11 +192,12 @@ fn start(ctx: &mut Context, number: u16, tunnel: ErspanTunnel) -> Result<Session
         counts: Counts::default(),
     });
     let own = shared.clone();
-    let thread = std::thread::Builder::new()
-        .name("lanyard-erspan".into())
-        .spawn(move || own.work(&tap))
-        .map_err(doing("starting the thread of"))?;
-    let session = Session { shared, thread: Some(thread) };
+    // The thread is in the VRF's namespace, as is the thread that starts it: there it looks for addresses.
+    let spawn =
+        move || std::thread::Builder::new().name("lanyard-erspan".into()).spawn(move || own.work(&tap));
+    let spawned = within(kernel, vrf.as_deref(), spawn).map_err(|error| error.to_string())?;
+    let thread = spawned.map_err(doing("starting the thread of"))?;
+    let session = Session { shared, thread: Some(thread), vrf };
     session.set(tunnel)?;
     Ok(session)
 }
@@ -210,6 +230,8 @@ impl Drop for Session {
 struct Sender {
     /// The sequence number of the next packet.
     sequence: u32,
+    /// When the thread began: the times of type III count from there.
+    since: Instant,
     frame: Vec<u8>,
     packet: Vec<u8>,
 }
@@ -217,8 +239,10 @@ struct Sender {
 impl Shared {
     /// Sends what the plane gives to the netdev until the session ends.
     fn work(&self, tap: &Tap) {
-        let (mut sender, mut buffer) =
-            (Sender { sequence: 0, frame: Vec::new(), packet: Vec::new() }, Vec::new());
+        let (mut sender, mut buffer) = (
+            Sender { sequence: 0, since: Instant::now(), frame: Vec::new(), packet: Vec::new() },
+            Vec::new(),
+        );
         while !self.has_ended.load(Ordering::Acquire) {
             let tunnel = *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner);
             for _ in 0..BATCH {
@@ -251,8 +275,12 @@ impl Sender {
         if erspan::is_erspan(&self.frame) {
             return add(&counts.erspan);
         }
-        let room = usize::from(tunnel.mtu).saturating_sub(erspan::IPV4_LEN + erspan::OVERHEAD);
-        let header = Header { sequence: self.sequence, session: tunnel.id, vlan };
+        let kind = match tunnel.header {
+            ErspanType::Two => Kind::Two,
+            ErspanType::Three => Kind::Three { ticks: (self.since.elapsed().as_micros() / 100) as u32 },
+        };
+        let room = usize::from(tunnel.mtu).saturating_sub(erspan::IPV4_LEN + kind.overhead());
+        let header = Header { kind, sequence: self.sequence, session: tunnel.id, vlan };
         erspan::payload(header, &self.frame, room, &mut self.packet);
         match shared.socket.send(tunnel.origin, tunnel.destination, &self.packet) {
             Ok(()) => {

@@ -36,6 +36,7 @@ mod discovery;
 mod discovery_views;
 mod err_disable;
 mod erspan;
+mod erspan_destination;
 mod event_loop;
 mod faults;
 mod fdb_views;

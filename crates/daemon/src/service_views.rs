@@ -21,6 +21,9 @@ impl Services for Core {
     fn erspan(&mut self, session: u16) -> view::ErspanState {
         self.erspan.view(&mut self.ctx, session)
     }
+    fn erspan_received(&mut self, session: u16) -> view::ErspanReceived {
+        self.erspan_destinations.view(&self.ctx, session)
+    }
     fn sflow(&mut self) -> view::SflowView {
         self.sflow.view(&self.ctx)
     }

@@ -1,13 +1,21 @@
-//! Sends GRE packets over IPv4 by a raw socket, raw(7): the kernel makes the IPv4 header, routes the packet, and fragments it
-//! where it exceeds the MTU of the route.
+//! Sends and receives GRE packets over IPv4 by raw sockets, raw(7). The kernel makes the IPv4 header of a packet, routes it, and
+//! fragments it where it exceeds the MTU of the route; it puts received packets together, and goes on with them itself as
+//! before.
 //!
-//! Invariants: sending never waits, and the socket receives nothing, although raw sockets of a protocol receive its packets.
+//! Invariants: nothing here waits, and a socket that sends receives nothing, although raw sockets of a protocol receive its
+//! packets.
 
-use crate::packet::{open_raw, set};
-use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrIn, sendmsg};
+use crate::packet::{open_raw, queue_drops, set};
+use nix::errno::Errno;
+use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrIn, bind, recv, sendmsg};
 use std::io::{IoSlice, Result};
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// The most bytes of an IPv4 packet.
+const MAX_PACKET: usize = 65_535;
+/// The receive buffer requested, in bytes of the kernel's memory: some 10,000 packets of 1,500 bytes.
+const RECEIVE_BUFFER: libc::c_int = 32 << 20;
 
 /// A socket for GRE packets, in the network namespace of the thread that opened it.
 #[derive(Debug)]
@@ -56,5 +64,63 @@ impl GreSocket {
         let flags = MsgFlags::MSG_DONTWAIT;
         sendmsg(self.socket.as_raw_fd(), &[IoSlice::new(payload)], &control, flags, Some(&to))?;
         Ok(())
+    }
+}
+
+/// A socket that receives the GRE packets for one address, in the network namespace of the thread that opened it.
+#[derive(Debug)]
+pub struct GreReceiver {
+    socket: OwnedFd,
+    address: Ipv4Addr,
+}
+
+impl GreReceiver {
+    /// Opens the socket.
+    ///
+    /// # Errors
+    /// `EADDRNOTAVAIL` when the address is not one of this namespace; without CAP_NET_RAW.
+    pub fn open(address: Ipv4Addr) -> Result<Self> {
+        let socket = open_raw(libc::AF_INET, libc::IPPROTO_GRE)?;
+        if set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &RECEIVE_BUFFER).is_err() {
+            set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &RECEIVE_BUFFER)?;
+        }
+        bind(socket.as_raw_fd(), &SockaddrIn::from(SocketAddrV4::new(address, 0)))?;
+        Ok(Self { socket, address })
+    }
+
+    /// The payload of the next packet, GRE's header first; `None` when there is none at the moment. `buffer` is room to work in.
+    ///
+    /// # Errors
+    /// When the socket has failed.
+    pub fn receive<'a>(&self, buffer: &'a mut Vec<u8>) -> Result<Option<&'a [u8]>> {
+        buffer.resize(MAX_PACKET, 0);
+        loop {
+            let len = match recv(self.socket.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
+                Ok(len) => len,
+                Err(Errno::EAGAIN) => return Ok(None),
+                Err(Errno::EINTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let Some(packet) = buffer.get(..len) else { continue };
+            let header = packet.first().map_or(usize::MAX, |first| usize::from(first & 0x0f) * 4);
+            // Packets for other addresses may have come before the socket was bound.
+            if len >= header && packet.get(16..20) == Some(&self.address.octets()) {
+                return Ok(buffer.get(header..len));
+            }
+        }
+    }
+
+    /// The number of packets for which the receive buffer had no room, since the socket was opened; it wraps.
+    ///
+    /// # Errors
+    /// Before Linux 4.12.
+    pub fn missed(&self) -> Result<u32> {
+        queue_drops(&self.socket)
+    }
+}
+
+impl AsFd for GreReceiver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }

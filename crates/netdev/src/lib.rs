@@ -36,7 +36,7 @@ pub use ethtool::{Duplex, Feature, Settings, XdpAbility, XdpFeatures};
 pub use event::{Event, Events};
 pub use filter::{FilterWatch, Hook, HookPoint};
 pub use follow::{Follower, Notification};
-pub use gre::GreSocket;
+pub use gre::{GreReceiver, GreSocket};
 pub use link::{LinkChange, NAME_MAX, Veth, is_valid_name};
 pub use model::*;
 pub use mounts::in_init as in_init_mounts;

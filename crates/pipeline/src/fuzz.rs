@@ -38,6 +38,11 @@ pub fn fuzz(data: &[u8]) {
         rest = after;
         let Some(port) = PortId::new(u16::from(*port) % MAX_GENERATED_PORTS + 1) else { continue };
         received[port.index()] += 1;
+        // The daemon reads the packets of ERSPAN; a frame in one is a part of it.
+        if let Some(Ok(copied)) = lanyard_wire::erspan::read(frame) {
+            assert!(copied.frame.len() >= 14 && frame.ends_with(copied.frame));
+        }
+        let _ = lanyard_wire::erspan::is_erspan(frame);
         let trace = pipeline.trace(port, frame);
         let mut output = Output::default();
         let verdict = pipeline.process(now, port, frame, &mut output);

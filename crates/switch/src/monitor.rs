@@ -11,7 +11,7 @@ pub use crate::names::erspan_netdev;
 use crate::ports::PortIds;
 use crate::refused::Refused;
 use lanyard_config::{
-    Config, Interface, InterfaceName, MonitorDirection, MonitorSession, Role, SwitchportMode,
+    Config, ErspanSource, Interface, InterfaceName, MonitorDirection, MonitorSession, Role, SwitchportMode,
 };
 use lanyard_pipeline::state::{Aggregation, Delivery, PlaneState, PortKind, PortState};
 use lanyard_types::{MirrorCopy, PortId, PortMirror, VlanId, VlanSet};
@@ -178,6 +178,7 @@ pub(crate) fn check(next: &Config) -> Result<(), Refused> {
         }
         remote(next, *number, session)?;
         erspan(next, *number, session)?;
+        erspan_destination(next, *number, session)?;
         for name in &session.destinations {
             if let Some(other) = seen.insert(name, *number) {
                 return Err(Refused::MonitorTwice { interface: name.to_string(), session: other });
@@ -214,7 +215,23 @@ fn remote(next: &Config, number: u16, of: &MonitorSession) -> Result<(), Refused
     Ok(())
 }
 
-/// Checks an ERSPAN session.
+/// Checks an ERSPAN destination session: packets with an identifier for an address leave by the ports of one session.
+fn erspan_destination(next: &Config, number: u16, of: &MonitorSession) -> Result<(), Refused> {
+    let Some(own) = &of.erspan_destination else { return Ok(()) };
+    let is_same = |(other, session): &(&u16, &MonitorSession)| {
+        let from = session.erspan_destination.as_ref();
+        **other < number
+            && from.is_some_and(|it| (it.id, it.address, &it.vrf) == (own.id, own.address, &own.vrf))
+    };
+    match (own.id.zip(own.address), next.monitor.iter().find(is_same)) {
+        (Some((id, address)), Some((other, _))) => {
+            Err(Refused::ErspanDestinationId { session: number, id, address, other: *other })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks an ERSPAN source session.
 fn erspan(next: &Config, number: u16, of: &MonitorSession) -> Result<(), Refused> {
     let Some(own) = &of.erspan else { return Ok(()) };
     let name = erspan_netdev(number);
@@ -222,10 +239,10 @@ fn erspan(next: &Config, number: u16, of: &MonitorSession) -> Result<(), Refused
     if interface.is_some_and(|interface| interface.role != Role::Unset) {
         return Err(Refused::InTheWay(name));
     }
-    // A collector tells sessions apart by these two.
+    // A collector tells sessions apart by these; one behind another VRF is another collector.
+    let is_own = |it: &ErspanSource| (it.id, it.destination, &it.vrf) == (own.id, own.destination, &own.vrf);
     let is_same = |(other, session): &(&u16, &MonitorSession)| {
-        **other < number
-            && session.erspan.as_ref().is_some_and(|it| (it.id, it.destination) == (own.id, own.destination))
+        **other < number && session.erspan.as_ref().is_some_and(is_own)
     };
     match (own.id.zip(own.destination), next.monitor.iter().find(is_same)) {
         (Some((id, destination)), Some((other, _))) => {
@@ -279,7 +296,7 @@ mod tests {
     use crate::compile::{compile, port_names};
     use crate::facts::HostStack;
     use crate::testing::{config as parse, facts, identity};
-    use lanyard_config::{ErspanSource, Interface};
+    use lanyard_config::{ErspanDestination, Interface};
     use lanyard_types::VlanId;
 
     fn netdev(name: &str) -> InterfaceName {
@@ -402,6 +419,35 @@ mod tests {
         assert_eq!(check(&config), Ok(()));
         config.interfaces.insert(netdev("lyerspan2"), config.interfaces[&netdev("eth1")].clone());
         assert!(check(&config).expect_err("the netdev").to_string().contains("lyerspan2"));
+    }
+
+    #[test]
+    fn an_erspan_destination_session_makes_its_ports_destinations_and_shares_no_identifier() {
+        let mut config = config();
+        let from = ErspanDestination {
+            enabled: true,
+            id: Some(7),
+            address: Some(std::net::Ipv4Addr::LOCALHOST),
+            vrf: None,
+        };
+        let destinations = [netdev("eth9")].into();
+        let one =
+            MonitorSession { destinations, erspan_destination: Some(from), ..MonitorSession::default() };
+        let other = MonitorSession { destinations: BTreeSet::new(), ..one.clone() };
+        config.monitor.insert(4, one);
+        assert_eq!(check(&config), Ok(()));
+        let (state, ids, lines) = self::state(&config);
+        assert_eq!(lines, [""; 0], "it copies no frame of a port");
+        let eth9 = &state.ports[&ids.get("eth9").expect("a port")];
+        assert!(eth9.stages.mirror.destination && eth9.pvid.is_none());
+        config.monitor.insert(5, other);
+        let refused = check(&config).expect_err("the same").to_string();
+        assert!(refused.contains("monitor session 4") && refused.contains("erspan-id 7"), "{refused}");
+        let fifth = |config: &mut Config| config.monitor.get_mut(&5)?.erspan_destination.take();
+        let from = fifth(&mut config).expect("it");
+        let apart = ErspanDestination { vrf: Some("red".into()), ..from };
+        config.monitor.get_mut(&5).expect("it").erspan_destination = Some(apart);
+        assert_eq!(check(&config), Ok(()), "an address of a VRF is another address");
     }
 
     #[test]

@@ -164,6 +164,21 @@ pub enum Refused {
         /// The VLAN.
         vlan: u16,
     },
+    /// An ERSPAN destination session with the identifier and the address of another one.
+    #[error(
+        "monitor session {session} has erspan-id {id} and the address {address}, like monitor session {other}: enter another \
+         erspan-id"
+    )]
+    ErspanDestinationId {
+        /// Its number.
+        session: u16,
+        /// The identifier.
+        id: u16,
+        /// The address.
+        address: std::net::Ipv4Addr,
+        /// The other session.
+        other: u16,
+    },
     /// An ERSPAN session with the identifier and the collector of another one.
     #[error(
         "monitor session {session} has erspan-id {id} and the destination {destination}, like monitor session {other}: enter another \

@@ -1,14 +1,17 @@
-//! ERSPAN type II: copies of frames in GRE over IPv4, draft-foschiano-erspan-03, 4.2; RFC 2784 and RFC 2890 for GRE.
+//! ERSPAN types II and III: copies of frames in GRE over IPv4, draft-foschiano-erspan-03, 4.2 and 4.3; RFC 2784 and RFC 2890 for
+//! GRE.
 //!
 //! Invariant: the packet that [`payload`] makes is one that [`is_erspan`] recognises, so that a sender which asks before it
 //! copies never sends a copy of a copy.
+
+mod received;
+
+pub use received::{Copied, Unreadable, read};
 
 use crate::TAG_LEN;
 
 /// The IP protocol number of GRE.
 pub const GRE: u8 = 47;
-/// The bytes of the headers of [`payload`]: GRE with a sequence number, and ERSPAN.
-pub const OVERHEAD: usize = GRE_LEN + ERSPAN_LEN;
 /// The bytes of an IPv4 header without options.
 pub const IPV4_LEN: usize = 20;
 
@@ -19,17 +22,40 @@ const TYPE_II: u16 = 0x88be;
 const TYPE_III: u16 = 0x22eb;
 /// GRE: a sequence number is present (RFC 2890, 2).
 const SEQUENCE: u16 = 0x1000;
-/// The header's version for type II.
-const VERSION: u16 = 1;
-/// The field En: the frame had no tag; its tag is preserved in the frame.
+/// The field En of type II: the frame had no tag; its tag is preserved in the frame.
 const NO_TAG: u16 = 0b00;
 const TAG_PRESERVED: u16 = 0b11;
 /// The EtherTypes of tags.
 const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 
+/// The header that a packet has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Type II.
+    Two,
+    /// Type III.
+    Three {
+        /// When the copy was made: a count of 100 microseconds (Gra is 0), which wraps.
+        ticks: u32,
+    },
+}
+
+impl Kind {
+    /// The bytes of the headers of [`payload`]: GRE with a sequence number, and ERSPAN.
+    #[must_use]
+    pub const fn overhead(self) -> usize {
+        match self {
+            Self::Two => GRE_LEN + ERSPAN_LEN,
+            Self::Three { .. } => GRE_LEN + ERSPAN_LEN + 4,
+        }
+    }
+}
+
 /// The fields of a header that the frame does not tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
+    /// The type.
+    pub kind: Kind,
     /// GRE's sequence number.
     pub sequence: u32,
     /// The session's identifier, 10 bits.
@@ -48,14 +74,27 @@ pub fn payload(header: Header, frame: &[u8], room: usize, out: &mut Vec<u8>) {
         _ => (0, NO_TAG),
     };
     let truncated = u16::from(kept.len() < frame.len());
+    // Type III has the frame's integrity in place of En, 0: it is good, or was not checked.
+    let (protocol, version, tag) = match header.kind {
+        Kind::Two => (TYPE_II, 1, tag),
+        Kind::Three { .. } => (TYPE_III, 2, 0),
+    };
     out.clear();
     out.extend_from_slice(&SEQUENCE.to_be_bytes());
-    out.extend_from_slice(&TYPE_II.to_be_bytes());
+    out.extend_from_slice(&protocol.to_be_bytes());
     out.extend_from_slice(&header.sequence.to_be_bytes());
-    out.extend_from_slice(&(VERSION << 12 | header.vlan & 0x0fff).to_be_bytes());
+    out.extend_from_slice(&(version << 12 | header.vlan & 0x0fff).to_be_bytes());
     out.extend_from_slice(&(cos << 13 | tag << 11 | truncated << 10 | header.session & 0x03ff).to_be_bytes());
-    // Reserved, and an index whose meaning is the platform's own: 0.
-    out.extend_from_slice(&[0; 4]);
+    match header.kind {
+        // Reserved, and an index whose meaning is the platform's own: 0.
+        Kind::Two => out.extend_from_slice(&[0; 4]),
+        Kind::Three { ticks } => {
+            out.extend_from_slice(&ticks.to_be_bytes());
+            // No security group; an Ethernet frame (P, frame type 0); hardware 0, direction and granularity 0; no part of
+            // the platform's own.
+            out.extend_from_slice(&[0, 0, 0x80, 0]);
+        }
+    }
     out.extend_from_slice(kept);
 }
 
@@ -167,7 +206,8 @@ mod tests {
 
     fn made(vlan: u16, frame: &[u8], room: usize) -> Vec<u8> {
         let mut out = vec![9; 3];
-        payload(Header { sequence: 0x0102_0304, session: 0x3ff, vlan }, frame, room, &mut out);
+        let header = Header { kind: Kind::Two, sequence: 0x0102_0304, session: 0x3ff, vlan };
+        payload(header, frame, room, &mut out);
         out
     }
 
@@ -181,7 +221,7 @@ mod tests {
             head
         };
         assert_eq!(made(4094, &plain, 9000), [head(0x03ff), plain.clone()].concat());
-        assert_eq!(head(0).len(), OVERHEAD);
+        assert_eq!(head(0).len(), Kind::Two.overhead());
         let mut tagged = plain.clone();
         push(&mut tagged, 0x88a8, Tag { pcp: 5, dei: false, vid: 4094 }).expect("long enough");
         assert_eq!(made(4094, &tagged, 9000), [head(5 << 13 | 0b11 << 11 | 0x3ff), tagged.clone()].concat());
@@ -191,6 +231,15 @@ mod tests {
             assert_eq!(made(4094, &tagged, room), want);
         }
         assert_eq!(made(4094, &plain, plain.len()), [head(0x03ff), plain].concat(), "it fits exactly");
+        // Type III: another protocol type and version, no En, a time, and the frame type.
+        let mut three = Vec::new();
+        let kind = Kind::Three { ticks: 0x0506_0708 };
+        payload(Header { kind, sequence: 0x0102_0304, session: 0x3ff, vlan: 4094 }, &tagged, 20, &mut three);
+        let mut want =
+            vec![0x10, 0x00, 0x22, 0xeb, 1, 2, 3, 4, 0x2f, 0xfe, 0xa7, 0xff, 5, 6, 7, 8, 0, 0, 0x80, 0];
+        assert_eq!(want.len(), kind.overhead());
+        want.extend_from_slice(&tagged[..20]);
+        assert_eq!(three, want);
     }
 
     #[test]

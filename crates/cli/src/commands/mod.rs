@@ -13,7 +13,8 @@ mod class_map;
 mod discovery;
 mod dot1x;
 mod errdisable;
-mod erspan;
+mod erspan_destination;
+mod erspan_source;
 mod exec;
 mod files;
 mod forwarding;
@@ -140,7 +141,11 @@ pub struct Trees {
     /// `(config-mon-erspan-src)#`.
     pub erspan_source: &'static [Node],
     /// `(config-mon-erspan-src-dst)#`.
+    pub erspan_source_destination: &'static [Node],
+    /// `(config-mon-erspan-dst)#`.
     pub erspan_destination: &'static [Node],
+    /// `(config-mon-erspan-dst-src)#`.
+    pub erspan_destination_source: &'static [Node],
 }
 
 /// The trees, made from the tables of lines at the first use.
@@ -211,8 +216,13 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         ssh_keys: whole(branch(&[], &[ssh::KEYS]), &[]),
         radius_server: whole(branch(radius::SERVER_GROUPS, &[radius::SERVER]), &[]),
         tacacs_server: whole(branch(tacacs::SERVER_GROUPS, &[tacacs::SERVER]), &[]),
-        erspan_source: whole(Branch::root(), erspan::TREE),
-        erspan_destination: whole(branch(erspan::GROUPS, &[erspan::LINES]), &[]),
+        erspan_source: whole(Branch::root(), erspan_source::TREE),
+        erspan_source_destination: whole(branch(erspan_source::GROUPS, &[erspan_source::LINES]), &[]),
+        erspan_destination: whole(Branch::root(), erspan_destination::TREE),
+        erspan_destination_source: whole(
+            branch(erspan_destination::GROUPS, &[erspan_destination::LINES]),
+            &[],
+        ),
     }
 });
 
@@ -300,7 +310,9 @@ fn own_tree(at: &ConfigMode) -> Option<&'static [Node]> {
         ConfigMode::RadiusServer(_) => Some(TREES.radius_server),
         ConfigMode::TacacsServer(_) => Some(TREES.tacacs_server),
         ConfigMode::ErspanSource(_) => Some(TREES.erspan_source),
+        ConfigMode::ErspanSourceDestination(_) => Some(TREES.erspan_source_destination),
         ConfigMode::ErspanDestination(_) => Some(TREES.erspan_destination),
+        ConfigMode::ErspanDestinationSource(_) => Some(TREES.erspan_destination_source),
     }
 }
 

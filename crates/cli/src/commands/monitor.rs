@@ -1,9 +1,10 @@
-//! Monitor sessions (SPAN, RSPAN, ERSPAN): `monitor session ...`, `show monitor`. `erspan.rs` has the modes of ERSPAN sessions.
+//! Monitor sessions (SPAN, RSPAN, ERSPAN): `monitor session ...`, `show monitor`. `erspan_source.rs` and
+//! `erspan_destination.rs` have the modes of ERSPAN sessions.
 
 use super::monitor_sources::{
     FILTER, SOURCE_INTERFACE, SOURCE_VLAN, direction_words, netdevs, no_sources, session,
 };
-use super::{erspan, need};
+use super::{erspan_destination, erspan_source, need};
 use crate::args::{Args, Form, Kind};
 use crate::backend::Refusal;
 use crate::edit::Edit;
@@ -11,8 +12,8 @@ use crate::exec::Exec;
 use crate::outcome::Outcome;
 use crate::setting::Line;
 use crate::tree::{Node, arg, kw, number};
-use crate::view::ErspanState;
-use lanyard_config::{Config, MAX_MONITOR_SESSION, MonitorSession};
+use crate::view::{ErspanReceived, ErspanState};
+use lanyard_config::{Config, ErspanType, MAX_MONITOR_SESSION, MonitorSession};
 use serde::Serialize;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
@@ -29,7 +30,8 @@ pub const LINES: &[Line<Config>] = &[Line::own(
             SOURCE,
             DESTINATION,
             FILTER,
-            erspan::TYPE,
+            kw("type", "Configure a monitor session type")
+                .then(&[erspan_destination::TYPE, erspan_source::TYPE]),
         ]),
     ]),
     print,
@@ -124,7 +126,11 @@ fn print(config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     for (number, session) in &config.monitor {
         if let Some(source) = &session.erspan {
-            lines.extend(erspan::section(*number, session, source));
+            lines.extend(erspan_source::section(*number, session, source));
+            continue;
+        }
+        if let Some(from) = &session.erspan_destination {
+            lines.extend(erspan_destination::section(*number, session, from));
             continue;
         }
         let mut line = |text: String| lines.push(format!("monitor session {number} {text}"));
@@ -158,6 +164,7 @@ pub const SHOW: Node = kw("monitor", "SPAN information").exec(show).then(&[kw("s
         kw("all", "All SPAN sessions").exec(show),
         kw("local", "Local SPAN sessions").exec(show),
         kw("remote", "Remote SPAN sessions").exec(show),
+        kw("erspan-destination", "ERSPAN destination sessions").exec(show),
         kw("erspan-source", "ERSPAN source sessions").exec(show),
         number(1, MAX_MONITOR_SESSION as u64, "SPAN session number").exec(show),
     ])]);
@@ -187,6 +194,9 @@ struct Session {
     /// Of a session of type `erspan-source`.
     #[serde(skip_serializing_if = "Option::is_none")]
     erspan: Option<Erspan>,
+    /// Of a session of type `erspan-destination`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    erspan_destination: Option<ErspanFrom>,
 }
 
 #[derive(Debug, Serialize)]
@@ -201,8 +211,25 @@ struct Erspan {
     dscp: u8,
     /// Bytes.
     mtu: u16,
+    /// 2 or 3.
+    header_type: u8,
+    /// Null for the switch's own routing table.
+    vrf: Option<String>,
     #[serde(flatten)]
     state: ErspanState,
+}
+
+#[derive(Debug, Serialize)]
+struct ErspanFrom {
+    /// False while the session is shut down.
+    enabled: bool,
+    /// Null while one is not set.
+    erspan_id: Option<u16>,
+    address: Option<Ipv4Addr>,
+    /// Null for the switch's own routing table.
+    vrf: Option<String>,
+    #[serde(flatten)]
+    state: ErspanReceived,
 }
 
 #[derive(Debug, Serialize)]
@@ -220,9 +247,10 @@ struct Destination {
     interface: String,
 }
 
-/// The type of a session without an RSPAN VLAN, and of an ERSPAN session.
+/// The type of a session without an RSPAN VLAN, and of ERSPAN sessions.
 const LOCAL: &str = "local";
-const ERSPAN: &str = "erspan source";
+const ERSPAN_SOURCE: &str = "erspan source";
+const ERSPAN_DESTINATION: &str = "erspan destination";
 
 fn show(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     let config = exec.backend.running();
@@ -232,10 +260,11 @@ fn show(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     }
     let chosen = config.monitor.iter().filter(|(held, _)| only.is_none_or(|only| only == u64::from(**held)));
     let mut sessions: Vec<Session> = chosen.map(|(number, session)| view(*number, session)).collect();
-    let kinds: [(&str, &[&str]); 3] = [
+    let kinds: [(&str, &[&str]); 4] = [
         ("local", &[LOCAL]),
         ("remote", &["remote source", "remote destination"]),
-        ("erspan-source", &[ERSPAN]),
+        ("erspan-destination", &[ERSPAN_DESTINATION]),
+        ("erspan-source", &[ERSPAN_SOURCE]),
     ];
     if let Some(kinds) = args.among(&kinds) {
         sessions.retain(|session| kinds.contains(&session.kind));
@@ -243,6 +272,9 @@ fn show(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     for session in &mut sessions {
         if let Some(erspan) = &mut session.erspan {
             erspan.state = exec.backend.erspan(session.session);
+        }
+        if let Some(from) = &mut session.erspan_destination {
+            from.state = exec.backend.erspan_received(session.session);
         }
     }
     let view = Sessions { sessions };
@@ -261,10 +293,12 @@ fn view(session: u16, from: &MonitorSession) -> Session {
         direction: direction.name(),
     });
     let destinations = from.destinations.iter().map(|name| Destination { interface: name.to_string() });
+    let keeps_tags = from.keep_tag || from.erspan.is_some() || from.erspan_destination.is_some();
     Session {
         session,
         kind: match (from.remote_source, from.remote_destination) {
-            _ if from.erspan.is_some() => ERSPAN,
+            _ if from.erspan.is_some() => ERSPAN_SOURCE,
+            _ if from.erspan_destination.is_some() => ERSPAN_DESTINATION,
             (Some(_), _) => "remote destination",
             (None, Some(_)) => "remote source",
             (None, None) => LOCAL,
@@ -274,7 +308,7 @@ fn view(session: u16, from: &MonitorSession) -> Session {
         sources: interfaces.chain(vlans).collect(),
         filter_vlans: from.filter.as_ref().map(ToString::to_string),
         destinations: destinations.collect(),
-        encapsulation: if from.keep_tag || from.erspan.is_some() { "replicate" } else { "native" },
+        encapsulation: if keeps_tags { "replicate" } else { "native" },
         ingress: false,
         erspan: from.erspan.as_ref().map(|source| Erspan {
             enabled: source.enabled,
@@ -284,7 +318,16 @@ fn view(session: u16, from: &MonitorSession) -> Session {
             ttl: source.ttl,
             dscp: source.dscp,
             mtu: source.mtu,
+            header_type: if source.header == ErspanType::Three { 3 } else { 2 },
+            vrf: source.vrf.clone(),
             state: ErspanState::default(),
+        }),
+        erspan_destination: from.erspan_destination.as_ref().map(|from| ErspanFrom {
+            enabled: from.enabled,
+            erspan_id: from.id,
+            address: from.address,
+            vrf: from.vrf.clone(),
+            state: ErspanReceived::default(),
         }),
     }
 }
@@ -298,17 +341,16 @@ fn text(view: &Sessions) -> String {
         let kind = match session.kind {
             "remote source" => "Remote Source Session",
             "remote destination" => "Remote Destination Session",
-            ERSPAN => "ERSPAN Source Session",
+            ERSPAN_SOURCE => "ERSPAN Source Session",
+            ERSPAN_DESTINATION => "ERSPAN Destination Session",
             _ => "Local Session",
         };
         line("Type", kind);
         if let Some(erspan) = &session.erspan {
-            let status = match erspan {
-                Erspan { enabled: false, .. } => "Admin Disabled",
-                Erspan { state: ErspanState { running: true, .. }, .. } => "Admin Enabled",
-                _ => "Admin Enabled, not sending",
-            };
-            line("Status", status);
+            line("Status", status(erspan.enabled, erspan.state.running, "Admin Enabled, not sending"));
+        }
+        if let Some(from) = &session.erspan_destination {
+            line("Status", status(from.enabled, from.state.running, "Admin Enabled, not receiving"));
         }
         for (head, of) in
             [("Source Ports", source_port as fn(&Source) -> Option<String>), ("Source VLANs", source_vlan)]
@@ -351,6 +393,9 @@ fn text(view: &Sessions) -> String {
         if let Some(erspan) = &session.erspan {
             erspan_text(erspan, &mut line);
         }
+        if let Some(from) = &session.erspan_destination {
+            received_text(from, &mut line);
+        }
         out.push('\n');
     }
     if view.sessions.is_empty() {
@@ -359,7 +404,47 @@ fn text(view: &Sessions) -> String {
     out.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-/// The lines of an ERSPAN session behind its sources.
+/// The status of an ERSPAN session.
+fn status(enabled: bool, running: bool, waiting: &'static str) -> &'static str {
+    match (enabled, running) {
+        (false, _) => "Admin Disabled",
+        (true, true) => "Admin Enabled",
+        (true, false) => waiting,
+    }
+}
+
+/// Numbers of frames by reason, without those that are 0.
+fn counts(each: &[(&str, u64)]) -> String {
+    let some: Vec<String> = each
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(reason, count)| format!("{count} {reason}"))
+        .collect();
+    if some.is_empty() { "0".to_owned() } else { some.join(", ") }
+}
+
+/// The lines of an ERSPAN destination session behind its ports.
+fn received_text(from: &ErspanFrom, line: &mut impl FnMut(&str, &str)) {
+    if let Some(address) = from.address {
+        line("Source IP Address", &address.to_string());
+    }
+    if let Some(id) = from.erspan_id {
+        line("Source ERSPAN ID", &id.to_string());
+    }
+    if let Some(vrf) = &from.vrf {
+        line("Source VRF", vrf);
+    }
+    let state = &from.state;
+    if let Some(error) = &state.error {
+        line("Error", error);
+    }
+    line("Copies received", &format!("{} ({} truncated)", state.received, state.truncated));
+    line("Copies sent", &state.sent.to_string());
+    line("Copies dropped", &counts(&state.dropped.each()));
+    line("Packets dropped", &counts(&state.packets_dropped.each()));
+}
+
+/// The lines of an ERSPAN source session behind its sources.
 fn erspan_text(erspan: &Erspan, line: &mut impl FnMut(&str, &str)) {
     if let Some(address) = erspan.destination_address {
         line("Destination IP Address", &address.to_string());
@@ -373,14 +458,16 @@ fn erspan_text(erspan: &Erspan, line: &mut impl FnMut(&str, &str)) {
     }
     line("IP TTL", &erspan.ttl.to_string());
     line("IP DSCP", &erspan.dscp.to_string());
+    line("Header Type", &erspan.header_type.to_string());
+    if let Some(vrf) = &erspan.vrf {
+        line("VRF", vrf);
+    }
     let state = &erspan.state;
     if let Some(error) = &state.error {
         line("Error", error);
     }
     line("Copies sent", &format!("{} ({} truncated)", state.sent, state.truncated));
-    let drops = state.dropped.each().into_iter().filter(|(_, count)| *count > 0);
-    let drops: Vec<String> = drops.map(|(reason, count)| format!("{count} {reason}")).collect();
-    line("Copies dropped", &if drops.is_empty() { "0".to_owned() } else { drops.join(", ") });
+    line("Copies dropped", &counts(&state.dropped.each()));
 }
 
 fn source_port(source: &Source) -> Option<String> {

@@ -46,9 +46,14 @@ pub(super) fn session(
     let in_line = || args.number().and_then(|number| u16::try_from(number).ok());
     let number = need(in_mode.or_else(in_line))?;
     let mut session = edit.config.monitor.get(&number).cloned().unwrap_or_default();
-    if in_mode.is_none() && session.erspan.is_some() {
+    let kind = match (&session.erspan, &session.erspan_destination) {
+        (Some(_), _) => Some("erspan-source"),
+        (None, Some(_)) => Some("erspan-destination"),
+        (None, None) => None,
+    };
+    if let Some(kind) = kind.filter(|_| in_mode.is_none()) {
         let text = format!(
-            "monitor session {number} is an ERSPAN session: enter monitor session {number} type erspan-source first"
+            "monitor session {number} is an ERSPAN session: enter monitor session {number} type {kind} first"
         );
         return Err(text.into());
     }

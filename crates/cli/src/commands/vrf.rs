@@ -11,7 +11,7 @@ use crate::mode::ConfigMode;
 use crate::setting::{Line, Setting, Target, Text};
 use crate::tree::{Node, arg, kw};
 use lanyard_config::layer3::{HelperVrf, TrackObject, Vrf};
-use lanyard_config::{Config, Interface};
+use lanyard_config::{Config, Interface, MonitorSession};
 
 /// The maximum number of VRFs: planes have one table for each, and one for the switch itself.
 const MAX_VRFS: usize = 31;
@@ -133,6 +133,11 @@ fn remove(edit: &mut Edit<'_>, name: &str) -> Result<(), Refusal> {
     }
     edit.config.routes.retain(|route| route.vrf.as_deref() != Some(name));
     edit.config.arps.retain(|(vrf, _), _| vrf.as_deref() != Some(name));
+    for of_session in edit.config.monitor.values_mut().filter_map(MonitorSession::vrf_mut) {
+        if of_session.as_deref() == Some(name) {
+            *of_session = None;
+        }
+    }
     edit.config.tracks.retain(|_, track| match &track.object {
         TrackObject::Route { vrf, .. } => vrf.as_deref() != Some(name),
         TrackObject::LineProtocol(_) => true,

@@ -51,3 +51,86 @@ impl ErspanDrops {
         ]
     }
 }
+
+/// The receiving side of an ERSPAN session.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ErspanReceived {
+    /// True while packets are received.
+    pub running: bool,
+    /// Why none are received although the session lacks nothing.
+    pub error: Option<String>,
+    /// Copies with the session's identifier.
+    pub received: u64,
+    /// Those of them that their source has truncated.
+    pub truncated: u64,
+    /// Copies that were sent; each destination port counts.
+    pub sent: u64,
+    /// Copies that a destination port did not send.
+    pub dropped: ErspanPortDrops,
+    /// Packets for the session's address that no session of the address has received.
+    pub packets_dropped: ErspanPacketDrops,
+}
+
+/// Copies that a destination port did not send, by reason.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct ErspanPortDrops {
+    /// The port is down, or does not exist.
+    pub port_down: u64,
+    /// The copy is longer than the port's MTU allows.
+    pub too_long: u64,
+    /// The port's queue had no room.
+    pub queue_full: u64,
+    /// The kernel refused it for another reason.
+    pub refused: u64,
+}
+
+impl ErspanPortDrops {
+    /// Name and count of each reason.
+    #[must_use]
+    pub const fn each(&self) -> [(&'static str, u64); 4] {
+        [
+            ("port_down", self.port_down),
+            ("too_long", self.too_long),
+            ("queue_full", self.queue_full),
+            ("refused", self.refused),
+        ]
+    }
+}
+
+/// Packets for the address of a session that no session has received, by reason.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct ErspanPacketDrops {
+    /// No session of the address has the identifier.
+    pub unknown_id: u64,
+    /// More packets than are read in time waited already.
+    pub overflow: u64,
+    /// The packet ends within its headers, or the frame is shorter than an Ethernet header.
+    pub too_short: u64,
+    /// GRE has a routing field, a reserved bit, or another version than 0.
+    pub gre_header: u64,
+    /// GRE's checksum is wrong.
+    pub gre_checksum: u64,
+    /// ERSPAN's version is not the one of GRE's protocol type.
+    pub version: u64,
+    /// ERSPAN type I, which has no identifier.
+    pub type_1: u64,
+    /// Type III with something that is no Ethernet frame.
+    pub not_ethernet: u64,
+}
+
+impl ErspanPacketDrops {
+    /// Name and count of each reason.
+    #[must_use]
+    pub const fn each(&self) -> [(&'static str, u64); 8] {
+        [
+            ("unknown_id", self.unknown_id),
+            ("overflow", self.overflow),
+            ("too_short", self.too_short),
+            ("gre_header", self.gre_header),
+            ("gre_checksum", self.gre_checksum),
+            ("version", self.version),
+            ("type_1", self.type_1),
+            ("not_ethernet", self.not_ethernet),
+        ]
+    }
+}

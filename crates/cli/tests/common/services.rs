@@ -12,6 +12,17 @@ impl Services for Fake {
         let dropped = view::ErspanDrops { no_route: 3, ..view::ErspanDrops::default() };
         view::ErspanState { running: true, error: None, sent: 1200, truncated: 4, dropped }
     }
+    fn erspan_received(&mut self, _: u16) -> view::ErspanReceived {
+        view::ErspanReceived {
+            running: true,
+            received: 900,
+            truncated: 2,
+            sent: 898,
+            dropped: view::ErspanPortDrops { too_long: 2, ..view::ErspanPortDrops::default() },
+            packets_dropped: view::ErspanPacketDrops { unknown_id: 7, ..view::ErspanPacketDrops::default() },
+            ..view::ErspanReceived::default()
+        }
+    }
     fn sflow(&mut self) -> view::SflowView {
         let sflow = &self.config.sflow;
         let sampled = self.config.interfaces.iter().filter(|(_, interface)| interface.sflow);

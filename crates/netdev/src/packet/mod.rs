@@ -9,7 +9,7 @@
 mod raw;
 mod ring;
 
-pub(crate) use raw::{open_raw, set};
+pub(crate) use raw::{open_raw, queue_drops, set};
 pub use ring::{PacketRing, RingFrame, RingShape, VNET_HEADER_LEN};
 
 use std::io::{Error, Result};

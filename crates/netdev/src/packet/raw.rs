@@ -4,7 +4,7 @@
 
 use nix::sys::socket::{getsockopt, sockopt};
 use std::io::{Error, Result};
-use std::mem::{size_of, zeroed};
+use std::mem::{size_of, size_of_val, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// Opens a socket that is bound to no netdev and receives nothing.
@@ -68,6 +68,18 @@ pub(super) fn missed(socket: &OwnedFd) -> Result<u32> {
     let done =
         unsafe { libc::getsockopt(fd, libc::SOL_PACKET, libc::PACKET_STATISTICS, value, &raw mut len) };
     if done == 0 { Ok(stats.tp_drops) } else { Err(Error::last_os_error()) }
+}
+
+/// The number of packets for which the receive buffer of a socket of any kind had no room.
+pub(crate) fn queue_drops(socket: &OwnedFd) -> Result<u32> {
+    // SK_MEMINFO_DROPS of linux/sock_diag.h, the last of the words.
+    const DROPS: usize = 8;
+    let mut words = [0u32; DROPS + 1];
+    let mut len = size_of_val(&words) as libc::socklen_t;
+    let (fd, value) = (socket.as_raw_fd(), words.as_mut_ptr().cast());
+    // SAFETY: words and length live through the call, and the length is that of the words.
+    let done = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, value, &raw mut len) };
+    if done == 0 { Ok(words[DROPS]) } else { Err(Error::last_os_error()) }
 }
 
 /// Clears a pending error, which reports that the netdev went down or was removed.

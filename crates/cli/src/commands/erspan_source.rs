@@ -1,7 +1,7 @@
-//! ERSPAN sessions: `monitor session N type erspan-source`, and the lines under it and under its `destination`.
+//! ERSPAN source sessions: `monitor session N type erspan-source`, and the lines under it and under its `destination`.
 
 use super::monitor_sources::{FILTER, SOURCE_INTERFACE, SOURCE_VLAN, direction_words, no_sources};
-use super::need;
+use super::{need, vrf};
 use crate::args::{Args, Form, Kind};
 use crate::backend::Refusal;
 use crate::edit::Edit;
@@ -9,20 +9,22 @@ use crate::field;
 use crate::mode::ConfigMode;
 use crate::setting::{Change, Line, Number, Setting, Target, print};
 use crate::tree::{Node, arg, kw, number};
-use lanyard_config::{ERSPAN_MTU, ErspanSource, MAX_ERSPAN_ID, MonitorSession};
+use lanyard_config::{ERSPAN_MTU, ErspanSource, ErspanType, MAX_ERSPAN_ID, MonitorSession};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Behind `monitor session N`.
-pub(super) const TYPE: Node = kw("type", "Configure a monitor session type").then(&[kw(
-    "erspan-source",
-    "Configure ERSPAN source session",
-)
-.run(enter)]);
+/// Behind `monitor session N type`.
+pub(super) const TYPE: Node = kw("erspan-source", "Configure ERSPAN source session").run(enter);
 
 /// `(config-mon-erspan-src)#`.
 pub const TREE: &[Node] = &[
     kw("destination", "ERSPAN destination configuration").run(destination),
     FILTER,
+    kw("header-type", "ERSPAN header type configuration").no(header_type).then(&[number(
+        2,
+        3,
+        "ERSPAN header type (default 2)",
+    )
+    .run(header_type)]),
     kw("shutdown", "Shutdown this session").run(shutdown),
     kw("source", "ERSPAN source interface, VLAN").no(no_sources).then(&[SOURCE_INTERFACE, SOURCE_VLAN]),
 ];
@@ -85,6 +87,13 @@ pub const LINES: &[Line<ErspanSource>] = &[
         .run(origin)]),
         |source| source.origin.iter().map(|address| format!("origin ip address {address}")).collect(),
     ),
+    Line::own(
+        "",
+        kw("vrf", "Specify the VRF by which ERSPAN packets are sent")
+            .no(set_vrf)
+            .then(&[vrf::NAME.run(set_vrf)]),
+        |source| source.vrf.iter().map(|name| format!("vrf {name}")).collect(),
+    ),
 ];
 
 /// Help for keywords that end no line.
@@ -97,7 +106,7 @@ pub const GROUPS: &[(&str, &str)] = &[
 impl Target for ErspanSource {
     type Key = u16;
     fn each(edit: &mut Edit<'_>, change: Change<'_, Self>) -> Result<(), Refusal> {
-        let ConfigMode::ErspanDestination(number) = *edit.mode else {
+        let ConfigMode::ErspanSourceDestination(number) = *edit.mode else {
             return Err("this command needs an ERSPAN destination's mode: enter destination first".into());
         };
         let mut source = of_session(edit, number)?.clone();
@@ -124,10 +133,7 @@ fn enter(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         return Ok(());
     }
     if held.is_some_and(|session| session.erspan.is_none()) {
-        let text = format!(
-            "monitor session {number} is no ERSPAN session: enter no monitor session {number} first, or choose another number"
-        );
-        return Err(text.into());
+        return Err(other_type(number, "an ERSPAN source session"));
     }
     let made = || MonitorSession { erspan: Some(ErspanSource::default()), ..MonitorSession::default() };
     edit.config.monitor.entry(number).or_insert_with(made);
@@ -135,10 +141,18 @@ fn enter(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// The refusal of a session that has another type already.
+pub(super) fn other_type(number: u16, wanted: &str) -> Refusal {
+    format!(
+        "monitor session {number} is not {wanted}: enter no monitor session {number} first, or choose another number"
+    )
+    .into()
+}
+
 /// The session of the mode, or of the mode around it.
 fn number_of(edit: &Edit<'_>) -> Result<u16, Refusal> {
     match *edit.mode {
-        ConfigMode::ErspanSource(number) | ConfigMode::ErspanDestination(number) => Ok(number),
+        ConfigMode::ErspanSource(number) | ConfigMode::ErspanSourceDestination(number) => Ok(number),
         _ => Err("this command needs an ERSPAN session's mode: enter monitor session first".into()),
     }
 }
@@ -147,9 +161,10 @@ fn destination(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let number = number_of(edit)?;
     let source = of_session(edit, number)?;
     if args.form == Form::Set {
-        *edit.mode = ConfigMode::ErspanDestination(number);
+        *edit.mode = ConfigMode::ErspanSourceDestination(number);
     } else {
-        *source = ErspanSource { enabled: source.enabled, ..ErspanSource::default() };
+        let ErspanSource { enabled, header, .. } = *source;
+        *source = ErspanSource { enabled, header, ..ErspanSource::default() };
     }
     Ok(())
 }
@@ -160,8 +175,20 @@ fn shutdown(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
+fn header_type(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let number = number_of(edit)?;
+    let chosen = args.number().filter(|_| args.form == Form::Set);
+    of_session(edit, number)?.header = if chosen == Some(3) { ErspanType::Three } else { ErspanType::Two };
+    Ok(())
+}
+
+fn set_vrf(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let chosen = if args.form == Form::Set { vrf::known(edit.config, args)? } else { None };
+    change(edit, |source| source.vrf = chosen)
+}
+
 /// The address of a line; `None` for its `no` form.
-fn station(args: &Args) -> Result<Option<Ipv4Addr>, Refusal> {
+pub(super) fn station(args: &Args) -> Result<Option<Ipv4Addr>, Refusal> {
     if args.form != Form::Set {
         return Ok(None);
     }
@@ -202,6 +229,7 @@ pub(super) fn section(number: u16, session: &MonitorSession, source: &ErspanSour
     let vlans = session.vlans.iter();
     lines.extend(vlans.map(|(vlan, way)| format!(" source vlan {vlan}{}", direction_words(*way))));
     lines.extend(session.filter.iter().map(|vlans| format!(" filter vlan {vlans}")));
+    lines.extend((source.header == ErspanType::Three).then(|| " header-type 3".to_owned()));
     lines.extend(source.enabled.then(|| " no shutdown".to_owned()));
     let under = print(LINES, source);
     if !under.is_empty() {
