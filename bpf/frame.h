@@ -49,6 +49,7 @@ enum trap_reason {
 	TRAP_NEIGHBOUR,
 	TRAP_LINK_MULTICAST,
 	TRAP_FLOODED,
+	TRAP_ACL_DIVERTED, /* of a chip only */
 };
 /* lanyard_types::TrapGroup */
 enum trap_group {

@@ -183,7 +183,7 @@ fn the_resource_manager_is_configured_and_shown() {
             serde_json::json!(["ipv4_prefix", "ipv6_prefix64", "ipv6_prefix128", "tcam/rules"])
         );
         let refused = rig.configure("platform policy hash/nothing bypass").expect_err("there is none");
-        assert!(refused.contains("hash/nothing is no table that holds routes"), "{refused}");
+        assert!(refused.contains("hash/nothing is no table that holds routes or access lists"), "{refused}");
         let pipeline = rig.show("show platform pipeline");
         let route = pipeline["stages"]
             .as_array()

@@ -5,15 +5,20 @@ mod common;
 
 use common::{APPLIANCE, bridge, platform, port, station};
 use lanyard_acl::{Condition, Family, FlatRule, PlaneList, Verdict};
+use lanyard_asic::chip::device::{Device, wants};
 use lanyard_asic::chip::{Chip, Effects};
 use lanyard_asic::object::Object;
-use lanyard_asic::sdk::message::{Code, Refused, Request};
-use lanyard_asic::sdk::{Operation, OperationKind};
+use lanyard_asic::sdk::faults::FaultPlan;
+use lanyard_asic::sdk::message::{
+    Code, Incoming, Notice, Question, Refused, Request, Verdict as Judgement, announced,
+};
+use lanyard_asic::sdk::{Operation, OperationKind, VERSION};
 use lanyard_asic::tables::ListSize;
 use lanyard_pipeline::Timestamp;
 use lanyard_pipeline::state::PortState;
+use lanyard_pipeline::tables::acls::Acls;
 use lanyard_pipeline::trace::Verdict as FrameVerdict;
-use lanyard_types::{AclId, DropReason};
+use lanyard_types::{AclId, DropReason, TrapReason};
 use std::sync::Arc;
 
 /// The destination port among the fields of a frame, and the last halves of the addresses.
@@ -174,4 +179,127 @@ fn lists_and_their_counts_survive_their_bytes() {
     {
         assert_eq!(Request::decode(&request.encode(3)), Ok((3, request)));
     }
+}
+
+/// The chip's counters of port 1: received, forwarded, trapped, dropped by the list, dropped because nobody judged.
+fn counted(chip: &Chip) -> [u64; 5] {
+    let of = chip.pipeline().counters().port(port(1));
+    let dropped = |reason: DropReason| of.dropped[reason.index()];
+    let (denied, unjudged) = (dropped(DropReason::AclPortIn), dropped(DropReason::AclUnjudged));
+    [of.rx.frames, of.forwarded, of.trapped, denied, unjudged]
+}
+
+#[test]
+fn what_a_diverted_list_has_to_judge_waits_for_the_driver() {
+    let mut chip = chip();
+    let worst = |half| rule(Verdict::Deny, vec![ports(half, 1, 65_534)]);
+    let web = rule(Verdict::Deny, vec![ports(DESTINATION_PORT, 80, 80)]);
+    let rules = vec![web, worst(SOURCE_PORT)];
+    let long = list(Family::Ipv4, [rules.clone(), vec![worst(20); 40]].concat());
+    assert!(commit(&mut chip, &[set(5, long.clone()), bound(5)]).is_err(), "1,200 entries");
+    commit(&mut chip, &[Operation::Divert(id(5), true), set(5, long.clone()), bound(5)]).expect("no entries");
+    assert_eq!(used(&chip), 0);
+    let trapped = FrameVerdict::Trapped(TrapReason::AclDiverted);
+    let denied = FrameVerdict::Dropped(DropReason::AclPortIn);
+    let mut lists = Acls::default();
+    lists.set(id(5), Some(Arc::new(long.clone()))).expect("a list");
+    let now = Timestamp::from_secs(2);
+    for to in [80, 53] {
+        let mut effects = Effects::default();
+        assert_eq!(chip.frame(now, port(1), &udp(to), &mut effects), trapped);
+        assert_eq!((effects.sent.len(), effects.events.len()), (0, 0), "it is neither sent nor learned");
+        let (from, questions, frame) = effects.diverted.remove(0);
+        assert_eq!((from, &frame), (port(1), &udp(to)));
+        let answers = lists.answer(&questions);
+        assert_eq!(chip.judged(now, from, (&frame, frame.len()), &answers, &mut effects), denied);
+        assert_eq!(effects.sent.len(), 0);
+    }
+    assert_eq!(counted(&chip), [2, 0, 0, 2, 0], "each frame is counted once");
+    assert_eq!(lists.matches(id(5)).expect("a list")[..2], [1, 1]);
+    assert_eq!(chip.list_matches(id(5), false)[..2], [0, 0], "the chip has judged nothing");
+    // A frame without a valid header passes no list, wherever that is.
+    let mut short = udp(53);
+    short[14] = 0x44;
+    assert_eq!(sent(&mut chip, &short), (FrameVerdict::Dropped(DropReason::AclPortIn), 0));
+    // A shorter list permits, and the frame goes on from there: flooded, and its source learned.
+    let shorter = list(Family::Ipv4, rules[..1].to_vec());
+    commit(&mut chip, &[set(5, shorter.clone())]).expect("diverted still");
+    lists.set(id(5), Some(Arc::new(shorter))).expect("a list");
+    let mut effects = Effects::default();
+    assert_eq!(chip.frame(now, port(1), &udp(53), &mut effects), trapped);
+    let (from, questions, frame) = effects.diverted.remove(0);
+    let mut answers = lists.answer(&questions);
+    // Answers about another frame, or another list, are none about this one: it is diverted anew.
+    answers[0].key.half[0] ^= 1;
+    assert_eq!(chip.judged(now, from, (&frame, frame.len()), &answers, &mut effects), trapped);
+    let (from, questions, frame) = effects.diverted.remove(0);
+    let answers = lists.answer(&questions);
+    let verdict = chip.judged(now, from, (&frame, frame.len()), &answers, &mut effects);
+    assert_eq!((verdict, effects.sent.len(), effects.events.len()), (FrameVerdict::Forwarded, 2, 1));
+    // There is room for it now: it moves in, or is refused without a trace.
+    assert_eq!(commit(&mut chip, &[Operation::Divert(id(5), false)]), Ok(2));
+    assert_eq!(sent(&mut chip, &udp(80)), (FrameVerdict::Dropped(DropReason::AclPortIn), 0));
+    commit(&mut chip, &[Operation::Divert(id(5), true), set(5, long)]).expect("no entries");
+    let before = (chip.entries(), used(&chip));
+    let refused = commit(
+        &mut chip,
+        &[Operation::Vlan(common::vlan(77), Some(Default::default())), Operation::Divert(id(5), false)],
+    );
+    assert_eq!(refused.map_err(|refused| refused.code), Err(Code::NoRoom));
+    assert_eq!((chip.entries(), used(&chip)), before);
+    assert_eq!(sent(&mut chip, &udp(53)), (trapped, 0), "it is diverted as before");
+    // It is part of what a driver reads back.
+    let mut other = Chip::new(&platform(APPLIANCE), 2);
+    commit(&mut other, &chip.entries()).expect("the same configuration");
+    assert_eq!((other.entries(), used(&other)), before);
+    assert_eq!(sent(&mut other, &udp(53)), (trapped, 0));
+}
+
+/// Without a driver that judges, or while it does not read, what it would have to judge is dropped, and counted.
+#[test]
+fn diverted_frames_that_nobody_judges_are_dropped() {
+    let mut device = Device::new(&platform(APPLIANCE), 1, 1);
+    let now = Timestamp::from_secs(1);
+    let session = device.open();
+    let web = list(Family::Ipv4, vec![rule(Verdict::Deny, vec![ports(DESTINATION_PORT, 80, 80)])]);
+    let setup = [bridge(3), vec![Operation::Divert(id(5), true), set(5, web), bound(5)]].concat();
+    device.request(now, session, 1, Request::Hello(VERSION, "test".into()));
+    device.request(now, session, 2, Request::Commit(setup));
+    device.advance(Timestamp::from_secs(2));
+    let now = Timestamp::from_secs(3);
+    device.frame(now, port(1), &udp(53));
+    assert_eq!(counted(device.chip()), [1, 0, 0, 0, 1]);
+    device.request(now, session, 3, Request::Subscribe(wants::PACKETS | wants::DIVERTED));
+    // A second one that wants them gets none, or each frame would come back twice.
+    let second = device.open();
+    device.request(now, second, 1, Request::Hello(VERSION, "test".into()));
+    device.request(now, second, 2, Request::Subscribe(wants::DIVERTED));
+    device.advance(Timestamp::from_secs(4));
+    device.output(second).expect("a session").clear();
+    let frames = 10_000;
+    (0..frames).for_each(|_| device.frame(Timestamp::from_secs(4), port(1), &udp(53)));
+    let [received, _, waiting, _, lost] = counted(device.chip());
+    assert_eq!((received, waiting + lost), (frames + 1, frames + 1));
+    assert!(waiting > 1000 && lost > 1000, "{waiting} wait, {lost} found no room");
+    assert!(device.takes(session), "notices alone do not keep a driver from sending what it has judged");
+    assert!(device.output(second).expect("a session").is_empty());
+    // One that comes back goes on; one that is lost on the way back is dropped.
+    let bytes: Vec<u8> = device.output(session).expect("a session").drain(..).collect();
+    let mut rest = &bytes[..];
+    let mut back = Vec::new();
+    while let Some(length) = announced(rest).expect("messages") {
+        if let Incoming::Notice(Notice::Diverted(frame, questions)) =
+            Incoming::decode(&rest[..length]).expect("one")
+        {
+            let permit = |of: &Question| Judgement { list: of.list, key: of.key, permit: true };
+            back.push(Request::Judged(frame, questions.iter().map(permit).collect()));
+        }
+        rest = &rest[length..];
+    }
+    assert_eq!(back.len() as u64, waiting);
+    device.set_faults(FaultPlan::parse("fail packet at 2").expect("a plan"));
+    back.drain(..2).for_each(|request| device.request(now, session, 9, request));
+    let [received, forwarded, trapped, _, dropped] = counted(device.chip());
+    assert_eq!([received, forwarded, trapped, dropped], [frames + 1, 1, waiting - 2, lost + 1]);
+    assert_eq!(device.departures(Timestamp::from_secs(5)).len(), 2, "flooded to the two other ports");
 }

@@ -3,9 +3,12 @@
 mod common;
 
 use common::{bridge, group, port, prefix, route, router, station, vlan};
+use lanyard_acl::key::Key;
 use lanyard_acl::{Condition, Family, FlatRule, PlaneList, Verdict};
 use lanyard_asic::sdk::cpu::CpuHeader;
-use lanyard_asic::sdk::message::{Answer, Event, Incoming, LearnedEntry, Notice, Request, announced};
+use lanyard_asic::sdk::message::{
+    Answer, Event, Frame, Incoming, LearnedEntry, Notice, Question, Request, Verdict as Judgement, announced,
+};
 use lanyard_asic::sdk::{self, HEADER, MAX_MESSAGE, Operation, VERSION};
 use lanyard_asic::tables::{AclRule, PortRange};
 use lanyard_pipeline::route::RouteTarget;
@@ -52,6 +55,8 @@ fn every_operation() -> Vec<Operation> {
         ),
         Operation::Multicast(vlan(10), "ff05::1".parse().expect("a group"), None, false),
         Operation::List(AclId::MAX, None),
+        Operation::Divert(AclId::MAX, true),
+        Operation::Divert(AclId::MAX, false),
         Operation::List(AclId::MAX, Some(Arc::new(access_list()))),
     ]);
     all
@@ -78,6 +83,16 @@ fn access_list() -> PlaneList {
     }
 }
 
+/// A frame on its way to the driver and back, and a judgement about it.
+fn diverted() -> Frame {
+    Frame { port: port(3), pending: [1, 0, 2, 0, 3, 0, 4, 0, 5, 0], bytes: vec![7; 60] }
+}
+fn judged(list: u16, permit: bool) -> Judgement {
+    let mut key = Key { absent: 1 << 16, unknown: 1 << 22, ..Key::default() };
+    key.half.iter_mut().enumerate().for_each(|(n, half)| *half = 0x100 + n as u16);
+    Judgement { list: AclId::new(list).expect("a list"), key, permit }
+}
+
 #[test]
 fn requests_are_read_as_they_were_written() {
     let header = CpuHeader { pipeline: true, to: Some(port(9)), ..CpuHeader::default() };
@@ -99,6 +114,7 @@ fn requests_are_read_as_they_were_written() {
         Request::CpuNetdev("lycpu-chip".into()),
         Request::Speed(port(3), 25_000),
         Request::Matches(AclId::MAX, true),
+        Request::Judged(diverted(), vec![judged(7, true), judged(8, false)]),
     ] {
         let message = request.encode(77);
         assert_eq!(announced(&message), Ok(Some(message.len())));
@@ -141,6 +157,8 @@ fn lengths_are_bounded() {
 #[test]
 fn notices_are_read_as_they_were_written() {
     let entry = LearnedEntry { vlan: vlan(10), mac: station(1), port: port(2), age_s: 9 };
+    let Judgement { list, key, permit: ends } = judged(9, true);
+    let question = Question { list, key, ends };
     let header = CpuHeader {
         forwarded: true,
         reason: Some(TrapReason::Glean),
@@ -154,6 +172,7 @@ fn notices_are_read_as_they_were_written() {
         Notice::Event(Event::Link(port(3), true)),
         Notice::Event(Event::Lost(5)),
         Notice::Packet(header, vec![0; 60]),
+        Notice::Diverted(diverted(), vec![question]),
     ] {
         assert_eq!(Incoming::decode(&notice.encode()), Ok(Incoming::Notice(notice)));
     }
@@ -163,7 +182,7 @@ fn notices_are_read_as_they_were_written() {
 
 proptest! {
     #[test]
-    fn no_bytes_do_harm(kind in prop::sample::select(vec![1_u16, 2, 4, 9, 12, 0x8001, 0x8003, 0x8004, 0x8006, 0x8008, 0xc001, 0xc002]),
+    fn no_bytes_do_harm(kind in prop::sample::select(vec![1_u16, 2, 4, 9, 12, 0x8001, 0x8003, 0x8004, 0x8006, 0x8008, 0xc001, 0xc002, 0xc003, 18]),
                         body in prop::collection::vec(any::<u8>(), 0..200)) {
         let mut message = ((HEADER + body.len()) as u32).to_be_bytes().to_vec();
         message.extend(kind.to_be_bytes());

@@ -435,6 +435,8 @@ pub struct ChipState {
     pub confidence: f64,
     /// Routes that are not in the chip: the software forwards their packets.
     pub hidden_routes: u64,
+    /// Access lists that the chip has no room for: the software judges what they have to judge.
+    pub diverted_lists: Vec<String>,
 }
 
 /// `show platform resources`.
@@ -465,7 +467,7 @@ pub struct Resource {
     pub shared_with: Vec<String>,
     /// What one entry of each kind takes: `entry`, or units of the chip's memory.
     pub unit: String,
-    /// What becomes of routes that it has no room for; only tables of a chip have a policy.
+    /// What becomes of routes or access lists that it has no room for; only tables of a chip have a policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<&'static str>,
     /// True while it is nearly full: from 90 % until it falls below 80 %.

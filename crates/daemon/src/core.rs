@@ -314,6 +314,17 @@ impl Core {
                         announce::object(json!({"chip": if up { "up" } else { "down" }, "text": what}))
                     });
                 }
+                PlaneEvent::ListMoved { name, diverted } => {
+                    let (severity, mnemonic, text) = match diverted {
+                        true => (4, "DIVERTED", "does not fit into the chip: the software judges its frames"),
+                        false => (5, "OFFLOADED", "is in the chip"),
+                    };
+                    let text = format!("{name} {text}");
+                    ctx.log("RESOURCE", severity, mnemonic, &text);
+                    ctx.bus.event(EventKind::Resource, "change", || {
+                        announce::object(json!({"list": name, "diverted": diverted}))
+                    });
+                }
                 PlaneEvent::Lost(lost) => {
                     self.ageing.handle(ctx, Learned);
                     ctx.bus.event(EventKind::Fdb, "change", || announce::object(json!({"lost": lost})));

@@ -19,6 +19,7 @@ impl Platform for Core {
             manager: resources::strategy(chip.strategy),
             confidence: chip.confidence,
             hidden_routes: chip.hidden_routes,
+            diverted_lists: chip.diverted_lists,
         });
         let able = self.ctx.plane.capabilities();
         view::Platform {

@@ -2,20 +2,22 @@
 //! reports to the rest of the driver.
 //!
 //! From the chip, a frame for an interface goes to that interface's netdev, a frame for the control plane waits for the
-//! protocols, and an event waits for management. From the kernel, a frame sent to `swpN` leaves the chip at that port
-//! unchanged; a frame sent to a VLAN interface or a subinterface enters the chip's pipeline there.
+//! protocols, a diverted frame is judged here by the access lists and goes back, and an event waits for management. From
+//! the kernel, a frame sent to `swpN` leaves the chip at that port unchanged; a frame sent to a VLAN interface or a subinterface enters the chip's pipeline there.
 //!
 //! Invariants: every queue is bounded, and losses are counted and reported. No lock is held while a frame is read or
 //! written.
 
+use lanyard_acl::PlaneList;
 use lanyard_asic::chip::device::wants;
 use lanyard_asic::sdk::Client;
 use lanyard_asic::sdk::client::{Receiver, Sender};
 use lanyard_asic::sdk::cpu::CpuHeader;
-use lanyard_asic::sdk::message::{Event, Incoming, LearnedEntry, Notice, Request};
+use lanyard_asic::sdk::message::{Event, Incoming, LearnedEntry, Notice, Question, Request, Verdict};
 use lanyard_netdev::{Netdev, PacketSocket, Tap};
+use lanyard_pipeline::tables::acls::Acls;
 use lanyard_plane::{FdbEntry, FdbKind, PlaneEvent, Trapped};
-use lanyard_types::{PortId, Stage, TrapGroup, TrapReason};
+use lanyard_types::{AclId, PortId, Stage, TrapGroup, TrapReason};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::{BTreeMap, VecDeque};
@@ -96,6 +98,8 @@ struct Inner {
     generation: u64,
     /// Frames to the CPU for which there was no netdev.
     undelivered: u64,
+    /// Access lists, by which diverted frames are judged.
+    lists: Acls,
     /// True if the chip's connection has ended.
     gone: bool,
     stop: bool,
@@ -113,6 +117,7 @@ impl Shared {
             outlets: BTreeMap::new(),
             generation: 0,
             undelivered: 0,
+            lists: Acls::default(),
             gone: false,
             stop: false,
         };
@@ -211,6 +216,32 @@ impl Shared {
         self.lock().gone
     }
 
+    /// Adds, replaces or removes an access list.
+    pub(crate) fn set_list(&self, id: AclId, list: Option<Arc<PlaneList>>) {
+        // A list that exceeds a limit is refused before a state is accepted.
+        let _ = self.lock().lists.set(id, list);
+    }
+    /// True if there is such a list.
+    pub(crate) fn has_list(&self, id: AclId) -> bool {
+        self.lock().lists.matches(id).is_some()
+    }
+    /// How often each rule of a list has decided about diverted frames; with `clear` the counts begin anew.
+    pub(crate) fn matches(&self, id: AclId, clear: bool) -> Vec<u64> {
+        let mut inner = self.lock();
+        let counts = inner.lists.matches(id).map(<[u64]>::to_vec).unwrap_or_default();
+        if clear {
+            inner.lists.clear(id);
+        }
+        counts
+    }
+
+    /// Judges a diverted frame by the lists that the chip has asked for.
+    fn judge(&self, questions: &[Question]) -> Vec<Verdict> {
+        let mut inner = self.lock();
+        inner.counts.reasons[TrapReason::AclDiverted.index()] += 1;
+        inner.lists.answer(questions)
+    }
+
     /// Handles a frame from the chip.
     fn deliver(&self, header: CpuHeader, frame: Vec<u8>) {
         let Some(port) = header.port else { return };
@@ -276,7 +307,7 @@ impl Carrier {
     /// # Errors
     /// When the chip does not answer, or the system has no thread left.
     pub(crate) fn start(mut client: Client, shared: Arc<Shared>) -> Result<Self, String> {
-        let mask = wants::LEARNING | wants::LINKS | wants::PACKETS;
+        let mask = wants::LEARNING | wants::LINKS | wants::PACKETS | wants::DIVERTED;
         client.number(&Request::Subscribe(mask)).map_err(|error| error.to_string())?;
         {
             let mut inner = shared.lock();
@@ -286,7 +317,10 @@ impl Carrier {
         let (sender, receiver) = client.split();
         let carried = shared.clone();
         let run = move || {
-            early.into_iter().for_each(|notice| carried.take(notice));
+            let mut sender = sender;
+            let back: Vec<Request> = early.into_iter().filter_map(|notice| carried.take(notice)).collect();
+            // If the connection has ended, this is noticed when it is read.
+            let _ = sender.send_all(&back);
             carry(&carried, sender, receiver);
         };
         let thread = std::thread::Builder::new().name("lanyard-cpu".into()).spawn(run);
@@ -306,11 +340,16 @@ impl Drop for Carrier {
 }
 
 impl Shared {
-    fn take(&self, notice: Notice) {
+    /// Takes a notice; answers what goes back to the chip.
+    fn take(&self, notice: Notice) -> Option<Request> {
         match notice {
             Notice::Event(event) => self.received(event),
             Notice::Packet(header, frame) => self.deliver(header, frame),
+            Notice::Diverted(frame, questions) => {
+                return Some(Request::Judged(frame, self.judge(&questions)));
+            }
         }
+        None
     }
 }
 
@@ -335,7 +374,7 @@ fn carry(shared: &Shared, mut sender: Sender, mut receiver: Receiver) {
         if ready[0] {
             let _ = shared.wake.read();
         }
-        if ready[1] && !from_chip(shared, &mut receiver) {
+        if ready[1] && !from_chip(shared, &mut receiver, &mut sender) {
             shared.lock().gone = true;
             let _ = shared.bell.write(1);
             return;
@@ -363,17 +402,24 @@ fn wait(shared: &Shared, receiver: &Receiver, outlets: &[(PortId, Arc<Outlet>)])
 }
 
 /// Handles the chip's messages; returns false when its connection has ended.
-fn from_chip(shared: &Shared, receiver: &mut Receiver) -> bool {
+fn from_chip(shared: &Shared, receiver: &mut Receiver, sender: &mut Sender) -> bool {
+    let mut back = Vec::new();
+    let mut alive = true;
     for _ in 0..TURN {
         match receiver.ready() {
-            Ok(Some(Incoming::Notice(notice))) => shared.take(notice),
+            Ok(Some(Incoming::Notice(notice))) => back.extend(shared.take(notice)),
             // No request was made on this connection.
             Ok(Some(Incoming::Answer(..))) => {}
-            Ok(None) => return true,
-            Err(_) => return false,
+            Ok(None) => break,
+            Err(_) => {
+                alive = false;
+                break;
+            }
         }
     }
-    true
+    // If the connection has ended, this is noticed when it is read.
+    let _ = sender.send_all(&back);
+    alive
 }
 
 /// Reads the frames that the kernel has sent to a netdev, as requests for the chip.

@@ -15,7 +15,7 @@ use crate::front::Panel;
 use crate::lower;
 use crate::protocols::{ChipProtocols, Endpoint, SharedEndpoint};
 use crate::routes::{Routing, error_of};
-use crate::{kept, partitions, splits};
+use crate::{kept, partitions, policies, splits};
 use ipnet::IpNet;
 use lanyard_asic::chip::{Chip, Effects};
 use lanyard_asic::platform::{Front, Platform};
@@ -154,11 +154,14 @@ impl AsicPlane {
             // Another chip, which has the platform's sizes until it is configured.
             kept.sizes.clear();
         }
+        let (policy, kinds) = policies::lower(&platform, &kept).map_err(PlaneError::Invalid)?;
+        policies::apply(&mut manager, policy, &kinds);
         let entries = manager.take_over().map_err(|error| system("reading the chip")(error.to_string()))?;
         let adopts = entries.iter().any(|entry| matches!(entry, Operation::Route(..)));
         let state = lower::state_of(&entries);
         let shared = Shared::new().map_err(|errno| system("making an eventfd")(errno.to_string()))?;
         let shared = Arc::new(shared);
+        state.acls.iter().for_each(|(id, list)| shared.set_list(*id, Some(list.clone())));
         let trees = TreeStates { stp: state.stp.clone(), watched: BTreeSet::new() };
         let socket = options.place.socket.clone();
         let endpoint = Arc::new(Mutex::new(Endpoint { socket, generation: 1, trees }));
@@ -334,6 +337,14 @@ impl AsicPlane {
         }
     }
 
+    /// Reports the access lists that have moved between the chip and the software.
+    pub(crate) fn report_moves(&mut self) {
+        for moved in self.manager.moves() {
+            let diverted = moved.place == lanyard_offload::Place::Trapped;
+            self.shared.push(PlaneEvent::ListMoved { name: moved.name, diverted });
+        }
+    }
+
     fn learned(&mut self) -> Vec<LearnedEntry> {
         self.client.learned().unwrap_or_default()
     }
@@ -365,9 +376,13 @@ impl Plane for AsicPlane {
         if !first.is_empty() {
             self.client.commit(&first).map_err(plane_error)?;
         }
+        // A list that is new may be diverted at once.
+        let new: Vec<AclId> = next.acls.keys().copied().filter(|id| !self.shared.has_list(*id)).collect();
+        new.iter().for_each(|id| self.shared.set_list(*id, next.acls.get(id).cloned()));
         if !lowered.setup.is_empty()
             && let Err(refusal) = self.manager.setup(&lowered.setup)
         {
+            new.iter().for_each(|id| self.shared.set_list(*id, None));
             let state = self.state.clone();
             self.open_sockets(&state)?;
             return Err(error_of(&refusal));
@@ -375,7 +390,11 @@ impl Plane for AsicPlane {
         if !then.is_empty() {
             self.client.commit(&then).map_err(plane_error)?;
         }
+        let known = self.state.acls.keys().chain(next.acls.keys());
+        let changed = known.filter(|id| self.state.acls.get(id) != next.acls.get(id));
+        changed.for_each(|id| self.shared.set_list(*id, next.acls.get(id).cloned()));
         self.state = next;
+        self.report_moves();
         Ok(())
     }
     fn protocols(&mut self) -> Result<Box<dyn ProtocolPlane>, PlaneError> {
@@ -455,6 +474,7 @@ impl Plane for AsicPlane {
         if self.manager.under_way() < FEW && !self.manager.is_down() {
             self.manager.refresh();
         }
+        self.report_moves();
         let resource = |resource: lanyard_offload::resources::Resource| TableUsage {
             name: intern(&resource.usage.path),
             size: resource.usage.size.into(),
@@ -467,13 +487,19 @@ impl Plane for AsicPlane {
         self.manager.resources().into_iter().map(resource).collect()
     }
     fn acl_matches(&mut self, id: AclId) -> Vec<u64> {
+        // What the list has decided while it was diverted, and what the chip has decided by it.
+        let judged = self.shared.matches(id, false);
         match self.client.ask(&Request::Matches(id, false)) {
-            Ok(Answer::Matches(counts)) => counts,
+            Ok(Answer::Matches(mut counts)) => {
+                counts.iter_mut().zip(judged).for_each(|(count, more)| *count = count.wrapping_add(more));
+                counts
+            }
             // A device that does not know the request counts nothing.
-            _ => Vec::new(),
+            _ => judged,
         }
     }
     fn clear_acl_matches(&mut self, id: AclId) {
+        let _ = self.shared.matches(id, true);
         let _ = self.client.ask(&Request::Matches(id, true));
     }
     fn clear_counters(&mut self, port: PortId) {

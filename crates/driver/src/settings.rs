@@ -5,31 +5,23 @@
 use crate::kept;
 use crate::partitions;
 use crate::plane::AsicPlane;
+use crate::policies;
 use crate::routes::Feedback;
 use crate::splits;
-use lanyard_asic::object::{Object, TableKind};
+use lanyard_asic::object::TableKind;
 use lanyard_asic::platform::{Connector, Platform};
 use lanyard_asic::sdk::message::{Answer, PortInfo, Request};
 use lanyard_ebpf::CpuPort;
+use lanyard_offload::Hardware;
 use lanyard_offload::strategy::by_name;
-use lanyard_offload::{Hardware, Manager, Policy};
 use lanyard_plane::{
-    Breakout, ChipPort, ChipSettings, ChipStatus, ChipTable, ControlPath, PlaneError, Strategy, TablePolicy,
+    Breakout, ChipPort, ChipSettings, ChipStatus, ChipTable, ControlPath, PlaneError, Strategy,
 };
 use lanyard_types::PortId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Units that the strategy `prefetch` fetches by default.
 const PREFETCH: u32 = 64;
-
-/// The manager's policy.
-fn policy_of(policy: TablePolicy) -> Policy {
-    match policy {
-        TablePolicy::Sync => Policy::Sync,
-        TablePolicy::Hybrid => Policy::Hybrid,
-        TablePolicy::Bypass => Policy::Bypass,
-    }
-}
 
 fn refused(text: String) -> PlaneError {
     PlaneError::Invalid(text)
@@ -46,7 +38,7 @@ impl AsicPlane {
         if *next == was {
             return Ok(());
         }
-        let (policy, kinds) = policies(&self.platform, next).map_err(refused)?;
+        let (policy, kinds) = policies::lower(&self.platform, next).map_err(refused)?;
         partitions::check(&self.platform, next).map_err(refused)?;
         let front = splits::active(&self.platform, next).map_err(refused)?;
         splits::check_configured(&self.front_ports, &front, configured).map_err(refused)?;
@@ -77,8 +69,9 @@ impl AsicPlane {
         self.set_speeds(next)?;
         partitions::set_thresholds(&mut self.manager, &was, next).map_err(refused)?;
         let feedback = if next.feedback { Feedback::On } else { Feedback::Off };
-        apply(&mut self.manager, policy, &kinds);
+        policies::apply(&mut self.manager, policy, &kinds);
         self.routing.set_feedback(&mut self.manager, feedback);
+        self.report_moves();
         self.settings = next.clone();
         kept::write(&self.options.run.join(kept::FILE), next);
         Ok(())
@@ -140,6 +133,7 @@ impl AsicPlane {
             strategy: self.settings.strategy,
             confidence: self.manager.strategy().confidence(),
             hidden_routes: self.manager.hidden() as u64,
+            diverted_lists: self.manager.diverted().map(|(_, name)| name.to_owned()).collect(),
             tables: tables(&self.platform, &self.settings, &alarms),
             ports: self.ports(&infos),
         }
@@ -196,50 +190,9 @@ impl AsicPlane {
     }
 }
 
-/// The kinds of objects that are routes.
-const ROUTES: [Object; 5] =
-    [Object::Ipv4Host, Object::Ipv6Host, Object::Ipv4Prefix, Object::Ipv6Prefix64, Object::Ipv6Prefix128];
-
 /// The units that a strategy fetches at a time.
 pub(crate) fn units(strategy: Strategy) -> u32 {
     if let Strategy::Prefetch(units) = strategy { units } else { PREFETCH }
-}
-
-/// The manager's policies: of all routes, and of the kinds that differ.
-///
-/// # Errors
-/// When a policy names no table that holds routes.
-pub(crate) fn policies(
-    platform: &Platform,
-    settings: &ChipSettings,
-) -> Result<(Policy, BTreeMap<Object, Policy>), String> {
-    let kinds = kinds(platform, settings)?;
-    // Without feedback a refusal is to have no consequence, so nothing may be hidden.
-    Ok(if settings.feedback { (Policy::Hybrid, kinds) } else { (Policy::Sync, BTreeMap::new()) })
-}
-
-/// Gives the manager its policies. A chip that fails meanwhile is repaired by the manager later.
-pub(crate) fn apply<H: Hardware>(manager: &mut Manager<H>, policy: Policy, kinds: &BTreeMap<Object, Policy>) {
-    for object in ROUTES {
-        let _ = manager.set_policy(object, kinds.get(&object).copied().unwrap_or(policy));
-    }
-}
-
-/// The kinds of routes whose policy differs from `hybrid`.
-fn kinds(platform: &Platform, settings: &ChipSettings) -> Result<BTreeMap<Object, Policy>, String> {
-    let path_of = |object: Object| {
-        platform.table_of(object).map(|(memory, table, _)| format!("{}/{}", memory.name, table.name))
-    };
-    let known: BTreeSet<String> = ROUTES.iter().filter_map(|object| path_of(*object)).collect();
-    if let Some(path) = settings.policies.keys().find(|path| !known.contains(*path)) {
-        let known: Vec<String> = known.into_iter().collect();
-        return Err(format!("{path} is no table that holds routes: this chip has {}", known.join(", ")));
-    }
-    let of = |object: Object| {
-        let policy = settings.policies.get(&path_of(object)?)?;
-        Some((object, policy_of(*policy)))
-    };
-    Ok(ROUTES.into_iter().filter_map(of).collect())
 }
 
 fn tables(platform: &Platform, settings: &ChipSettings, alarms: &BTreeSet<String>) -> Vec<ChipTable> {
@@ -255,36 +208,12 @@ fn tables(platform: &Platform, settings: &ChipSettings, alarms: &BTreeSet<String
                     TableKind::Index => "index",
                 },
                 holds: table.holds.iter().map(|(object, width)| (object.name(), width.units())).collect(),
-                policy: table
-                    .holds
-                    .keys()
-                    .any(|object| ROUTES.contains(object))
-                    .then(|| settings.policies.get(&path).copied().unwrap_or_default()),
+                policy: policies::default_of(table.holds.keys().copied())
+                    .map(|default| settings.policies.get(&path).copied().unwrap_or(default)),
                 alarm: alarms.contains(&path),
                 path,
             });
         }
     }
     all
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SPECTRUM: &str = include_str!("../../../platforms/spectrum-like.toml");
-
-    #[test]
-    fn policies_are_of_tables_that_hold_routes() {
-        let platform = Platform::parse(SPECTRUM).expect("a platform");
-        let with = |path: &str| {
-            let policies = [(path.to_owned(), TablePolicy::Bypass)].into_iter().collect();
-            kinds(&platform, &ChipSettings { policies, ..ChipSettings::default() })
-        };
-        let error = with("nowhere/nothing").expect_err("there is none");
-        assert!(error.contains("nowhere/nothing is no table that holds routes: this chip has "), "{error}");
-        let (memory, table, _) = platform.table_of(Object::Ipv4Prefix).expect("a table");
-        let found = with(&format!("{}/{}", memory.name, table.name)).expect("a table of routes");
-        assert_eq!(found.get(&Object::Ipv4Prefix), Some(&Policy::Bypass));
-    }
 }

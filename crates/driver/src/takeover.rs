@@ -7,6 +7,7 @@ use crate::chip::{self, Software};
 use crate::lower;
 use crate::partitions;
 use crate::plane::{AsicPlane, SETUP, connect, manager_at, plane_error, system};
+use crate::policies;
 use crate::protocols::steps;
 use crate::routes::{Routing, error_of};
 use crate::settings;
@@ -88,9 +89,8 @@ impl AsicPlane {
     fn drive_chip(&mut self, socket: PathBuf) -> Result<(), PlaneError> {
         let (strategy, units) = (self.settings.strategy.name(), settings::units(self.settings.strategy));
         let mut manager = manager_at(&socket, &self.platform, strategy, units)?;
-        let (policy, kinds) =
-            settings::policies(&self.platform, &self.settings).map_err(PlaneError::Invalid)?;
-        settings::apply(&mut manager, policy, &kinds);
+        let (policy, kinds) = policies::lower(&self.platform, &self.settings).map_err(PlaneError::Invalid)?;
+        policies::apply(&mut manager, policy, &kinds);
         partitions::resize(&mut manager, &self.settings.sizes).map_err(|refusal| error_of(&refusal))?;
         partitions::set_thresholds(&mut manager, &ChipSettings::default(), &self.settings)
             .map_err(PlaneError::Invalid)?;

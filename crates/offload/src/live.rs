@@ -111,7 +111,7 @@ impl Live {
                 self.answers.push_back((ticket, outcome));
             }
             Incoming::Notice(Notice::Event(event)) => self.events.push(event),
-            Incoming::Notice(Notice::Packet(..)) => {}
+            Incoming::Notice(Notice::Packet(..) | Notice::Diverted(..)) => {}
         }
     }
     fn gone(&mut self) {

@@ -138,7 +138,7 @@ impl Simulated {
                     self.under_way.pop_front();
                 }
                 Ok(Incoming::Notice(Notice::Event(event))) => self.events.push(event),
-                Ok(Incoming::Notice(Notice::Packet(..))) | Err(_) => {}
+                Ok(Incoming::Notice(Notice::Packet(..) | Notice::Diverted(..))) | Err(_) => {}
             }
             rest = &rest[length..];
         }

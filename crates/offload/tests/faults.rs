@@ -3,14 +3,15 @@
 
 mod common;
 
-use common::{APPLIANCE, agree, group, manager, random_prefix, route};
+use common::{APPLIANCE, acl, agree, bound, denied, group, list, manager, random_prefix, route};
+use lanyard_asic::object::Object;
 use lanyard_asic::sdk::Operation;
 use lanyard_asic::sdk::faults::FaultPlan;
 use lanyard_offload::simulated::Simulated;
 use lanyard_offload::strategy::NAMES;
-use lanyard_offload::{Manager, Policy};
+use lanyard_offload::{Manager, Place, Policy};
 use lanyard_pipeline::generate::Rng;
-use lanyard_types::AdjacencyId;
+use lanyard_types::{AdjacencyId, PortId};
 
 /// Makes requests that add, change and remove, alone and in batches; returns how many were accepted.
 fn traffic(manager: &mut Manager<Simulated>, seed: u64, requests: u32) -> u32 {
@@ -105,4 +106,56 @@ fn without_a_chip_the_software_plane_has_everything() {
     assert!(manager.is_down() && manager.written().is_empty());
     assert!(traffic(&mut manager, 3, 20) > 10, "configuration goes on");
     agree(&mut manager, 5, "down");
+}
+
+/// Lists that overflow their table, grow, shrink and leave, with a fault at each operation in turn: afterwards each list judges in
+/// one place, and what it denies never leaves.
+#[test]
+fn after_a_fault_at_any_operation_each_list_judges_in_one_place() {
+    let set = |number, rules| list(number, Some(rules));
+    let mut diverted = 0;
+    for strategy in NAMES {
+        for fault in ["fail", "cut", "die"] {
+            for at in 1..=16 {
+                let mut manager = manager(APPLIANCE, strategy, Policy::Hybrid);
+                manager.drain();
+                let plan = format!("{fault} operation at {at}");
+                manager.hardware().set_faults(FaultPlan::parse(&plan).expect("a plan"));
+                let what = format!("{strategy}, {plan}");
+                // What fails here is as if it had not been asked for.
+                let mut wanted = [None; 3];
+                for (number, rules) in [(1, 20), (2, 15), (1, 10), (2, 30), (1, 5)] {
+                    if manager.setup(&[set(number, rules)]).is_ok() {
+                        wanted[usize::from(number)] = Some(rules);
+                    }
+                    if number == 2 && wanted[2].is_some() {
+                        let _ = manager.setup(&[bound(2)]);
+                    }
+                }
+                if manager.setup(&[list(1, None)]).is_ok() {
+                    wanted[1] = None;
+                }
+                let _ = manager.set_policy(Object::AclIpv4, Policy::Bypass);
+                let _ = manager.set_policy(Object::AclIpv4, Policy::Hybrid);
+                manager.settle().unwrap_or_else(|error| unreachable!("{what}: {error}"));
+                agree(&mut manager, at, &what);
+                let truth = manager.hardware().truth();
+                for (number, rules) in (1..=2_u16).zip(&wanted[1..]) {
+                    let has = truth.contains(&list(number, *rules));
+                    assert_eq!(has, rules.is_some(), "{what}: list {number}");
+                    let out = truth.contains(&Operation::Divert(acl(number), true));
+                    let place = rules.map(|_| if out { Place::Trapped } else { Place::Offloaded });
+                    assert_eq!(manager.list_place(acl(number)), place, "{what}: list {number}");
+                    diverted += u32::from(out);
+                }
+                let port = PortId::new(1).expect("a port");
+                let now = manager.hardware().now();
+                let device = manager.hardware().device();
+                device.frame(now, port, &denied());
+                let counters = device.chip().pipeline().counters().port(port);
+                assert_eq!(counters.forwarded, 0, "{what}: a frame that its list denies");
+            }
+        }
+    }
+    println!("{diverted} lists diverted at the end");
 }

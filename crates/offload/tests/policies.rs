@@ -2,16 +2,16 @@
 
 mod common;
 
-use common::{APPLIANCE, SALT, agree, manager, platform, route};
+use common::{APPLIANCE, SALT, acl, agree, bound, denied, list, manager, platform, route};
 use ipnet::IpNet;
 use lanyard_asic::object::Object;
 use lanyard_asic::sdk::Operation;
 use lanyard_asic::sdk::faults::FaultPlan;
-use lanyard_asic::tables::{AclRule, PortRange};
+use lanyard_offload::manager::Move;
 use lanyard_offload::simulated::Simulated;
 use lanyard_offload::strategy::{NAMES, by_name};
 use lanyard_offload::{Manager, Place, Policy, Refusal};
-use lanyard_types::{MacAddr, PortId, VrfId};
+use lanyard_types::{DropReason, MacAddr, PortId, VrfId};
 use std::net::Ipv4Addr;
 
 fn prefix(number: u32) -> IpNet {
@@ -183,56 +183,83 @@ fn a_table_that_grows_takes_hidden_routes_and_never_shrinks_below_what_it_holds(
     }
 }
 
-/// A rule that takes 30 entries of the 1,024.
-fn rules(list: u32, count: u32) -> Vec<AclRule> {
-    let wide = PortRange { low: 1, high: 65_534 };
-    (0..count)
-        .map(|sequence| AclRule { list, sequence, ipv6: false, source: PortRange::ANY, destination: wide })
-        .collect()
-}
-
 #[test]
-fn an_access_list_is_in_the_chip_whole_or_not_at_all() {
+fn an_access_list_is_in_the_chip_whole_or_diverted_whole() {
     for strategy in NAMES {
         let used = |manager: &mut Manager<Simulated>| size(manager, "tcam/rules").0;
+        let set = |number, rules| list(number, Some(rules));
         let mut sync = manager(APPLIANCE, strategy, Policy::Sync);
-        assert_eq!(sync.access_list(1, &rules(1, 20)), Ok(Place::Offloaded), "{strategy}");
-        assert_eq!(used(&mut sync), 600);
-        // 600 and 450 do not fit: refused, and nothing of it is there.
-        assert!(matches!(sync.access_list(2, &rules(2, 15)), Err(Refusal::Full { .. })), "{strategy}");
-        assert_eq!((used(&mut sync), sync.access_list_place(2)), (600, None));
+        sync.setup(&[set(1, 20)]).expect("room");
+        assert_eq!((used(&mut sync), sync.list_place(acl(1))), (601, Some(Place::Offloaded)), "{strategy}");
+        // 601 and 451 do not fit: refused, and nothing of it is there.
+        assert!(matches!(sync.setup(&[set(2, 15)]), Err(Refusal::Full { .. })), "{strategy}");
+        assert_eq!((used(&mut sync), sync.list_place(acl(2))), (601, None));
         // A change of a list that does not fit leaves the old one.
-        assert!(sync.access_list(1, &rules(1, 35)).is_err(), "{strategy}");
-        assert_eq!((used(&mut sync), sync.access_list_place(1)), (600, Some(Place::Offloaded)));
+        assert!(sync.setup(&[set(1, 35)]).is_err(), "{strategy}");
+        assert_eq!((used(&mut sync), sync.list_place(acl(1))), (601, Some(Place::Offloaded)));
         let mut hybrid = manager(APPLIANCE, strategy, Policy::Hybrid);
-        assert_eq!(hybrid.access_list(1, &rules(1, 20)), Ok(Place::Offloaded), "{strategy}");
-        assert_eq!(hybrid.access_list(2, &rules(2, 15)), Ok(Place::Trapped), "{strategy}");
-        assert_eq!(used(&mut hybrid), 600, "nothing of the second list");
+        // In one transaction with what refers to it, too.
+        hybrid.setup(&[set(1, 20), set(2, 15), bound(2)]).expect("diverted");
+        assert_eq!(hybrid.list_place(acl(1)), Some(Place::Offloaded), "{strategy}");
+        assert_eq!(hybrid.list_place(acl(2)), Some(Place::Trapped), "{strategy}");
+        assert_eq!(used(&mut hybrid), 601, "nothing of the second list");
+        let moved = |place| vec![Move { name: "access list 2".into(), place }];
+        assert_eq!(hybrid.moves(), moved(Place::Trapped));
+        judge(&mut hybrid, 2, Place::Trapped, strategy);
         // It moves in when the first one makes room.
-        assert_eq!(hybrid.access_list(1, &rules(1, 10)), Ok(Place::Offloaded));
-        assert_eq!(hybrid.access_list(1, &[]), Ok(Place::Offloaded));
-        assert_eq!(
-            (used(&mut hybrid), hybrid.access_list_place(2)),
-            (450, Some(Place::Offloaded)),
-            "{strategy}"
-        );
+        hybrid.setup(&[set(1, 10)]).expect("room");
+        assert_eq!((used(&mut hybrid), hybrid.list_place(acl(2))), (301 + 451, Some(Place::Offloaded)));
+        assert_eq!((hybrid.moves(), hybrid.moves()), (moved(Place::Offloaded), Vec::new()));
+        judge(&mut hybrid, 2, Place::Offloaded, strategy);
+        // One that grows moves out; one that is removed leaves nothing.
+        hybrid.setup(&[set(2, 30)]).expect("diverted");
+        assert_eq!((used(&mut hybrid), hybrid.list_place(acl(2))), (301, Some(Place::Trapped)), "{strategy}");
+        hybrid.setup(&[list(1, None)]).expect("removed");
+        assert_eq!((used(&mut hybrid), hybrid.list_place(acl(2))), (901, Some(Place::Offloaded)));
         hybrid.set_policy(Object::AclIpv4, Policy::Bypass).expect("the chip works");
-        assert_eq!((used(&mut hybrid), hybrid.access_list_place(2)), (0, Some(Place::Trapped)), "{strategy}");
-        // Lists come back with a chip that was started again.
+        assert_eq!((used(&mut hybrid), hybrid.list_place(acl(2))), (0, Some(Place::Trapped)), "{strategy}");
+        judge(&mut hybrid, 2, Place::Trapped, strategy);
         hybrid.set_policy(Object::AclIpv4, Policy::Hybrid).expect("the chip works");
+        // A diverted list that changes under `sync` has to fit.
+        hybrid.setup(&[set(2, 40)]).expect("diverted");
+        hybrid.set_policy(Object::AclIpv4, Policy::Sync).expect("the chip works");
+        assert_eq!(hybrid.list_place(acl(2)), Some(Place::Trapped), "it was accepted");
+        assert!(matches!(hybrid.setup(&[set(2, 36)]), Err(Refusal::Full { .. })), "{strategy}");
+        hybrid.setup(&[set(2, 30)]).expect("room");
+        assert_eq!((used(&mut hybrid), hybrid.list_place(acl(2))), (901, Some(Place::Offloaded)));
+        // It comes back with a chip that was started again, and a table that grows takes diverted ones.
+        hybrid.set_policy(Object::AclIpv4, Policy::Hybrid).expect("the chip works");
+        hybrid.setup(&[set(3, 10), bound(3)]).expect("diverted");
         hybrid.hardware().set_faults(FaultPlan::parse("die operation at 1").expect("a plan"));
         let _ = hybrid.request(&[route(prefix(0), Some(1))]);
         hybrid.settle().expect("the chip is back");
-        assert_eq!(
-            (used(&mut hybrid), hybrid.access_list_place(2)),
-            (450, Some(Place::Offloaded)),
-            "{strategy}"
-        );
+        let places = [2, 3].map(|number| hybrid.list_place(acl(number)));
+        assert_eq!(places, [Some(Place::Offloaded), Some(Place::Trapped)], "{strategy}");
+        judge(&mut hybrid, 3, Place::Trapped, strategy);
+        hybrid.resize("tcam/routes", 512).expect("room");
+        hybrid.resize("tcam/rules", 1536).expect("room");
+        assert_eq!((used(&mut hybrid), hybrid.list_place(acl(3))), (1202, Some(Place::Offloaded)));
+        judge(&mut hybrid, 3, Place::Offloaded, strategy);
     }
-    let mut manager = manager(APPLIANCE, "hybrid", Policy::Sync);
-    assert!(manager.access_list(1, &rules(2, 1)).is_err(), "a rule of another list");
-    let twice = [rules(1, 1), rules(1, 1)].concat();
-    assert!(manager.access_list(1, &twice).is_err(), "two rules of one number");
+}
+
+/// What port 1 receives and its list denies never leaves, and is diverted exactly while the list is.
+fn judge(manager: &mut Manager<Simulated>, number: u16, place: Place, what: &str) {
+    let found = manager.list_place(acl(number));
+    assert_eq!(found, Some(place), "{what}");
+    let (now, port) = (manager.hardware().now(), PortId::new(1).expect("a port"));
+    let counted = |manager: &mut Manager<Simulated>, reason: DropReason| {
+        manager.hardware().device().chip().pipeline().counters().port(port).dropped[reason.index()]
+    };
+    let count = |manager: &mut Manager<Simulated>| {
+        [DropReason::AclPortIn, DropReason::AclUnjudged].map(|reason| counted(manager, reason))
+    };
+    let before = count(manager);
+    manager.hardware().device().frame(now, port, &denied());
+    let after = count(manager);
+    // No driver judges here, so a diverted frame is dropped and counted.
+    let grown = [after[0] - before[0], after[1] - before[1]];
+    assert_eq!(grown, if place == Place::Offloaded { [1, 0] } else { [0, 1] }, "{what}: list {number}");
 }
 
 #[test]
@@ -280,14 +307,15 @@ fn a_chip_that_comes_back_gets_everything_and_its_new_salt() {
         let vlan = lanyard_types::VlanId::new(7).expect("a VLAN");
         manager.setup(&[Operation::Vlan(vlan, Some(Default::default()))]).expect("kept");
         manager.request(&[route(prefix(9), Some(2))]).expect("accepted");
-        assert_eq!(manager.access_list(1, &rules(1, 2)), Ok(Place::Trapped));
+        manager.setup(&[list(1, Some(2))]).expect("kept");
+        assert_eq!(manager.list_place(acl(1)), Some(Place::Trapped));
         assert_eq!(manager.revive(), Ok(false));
         manager.hardware().restarts = true;
         manager.hardware().salt += 1;
         assert_eq!(manager.revive(), Ok(true), "{strategy}");
         assert!(!manager.is_down());
         assert_eq!(place(&manager, prefix(9)), Some(Place::Offloaded), "{strategy}");
-        assert_eq!(manager.access_list_place(1), Some(Place::Offloaded));
+        assert_eq!(manager.list_place(acl(1)), Some(Place::Offloaded));
         assert!(manager.hardware().truth().contains(&Operation::Vlan(vlan, Some(Default::default()))));
         agree(&mut manager, 1, strategy);
     }

@@ -8,12 +8,11 @@
 
 mod common;
 
-use common::{APPLIANCE, SALT, agree, hops, platform, ports, random_prefix};
+use common::{APPLIANCE, SALT, acl, agree, bound, denied, hops, list, platform, ports, random_prefix};
 use ipnet::IpNet;
 use lanyard_asic::object::Object;
 use lanyard_asic::sdk::Operation;
 use lanyard_asic::sdk::faults::FaultPlan;
-use lanyard_asic::tables::{AclRule, PortRange};
 use lanyard_offload::hardware::Hardware;
 use lanyard_offload::simulated::Simulated;
 use lanyard_offload::strategy::{NAMES, Strategy, by_name};
@@ -21,7 +20,7 @@ use lanyard_offload::{Manager, Place, Policy};
 use lanyard_pipeline::generate::Rng;
 use lanyard_pipeline::route::{Adjacency, RouteTarget};
 use lanyard_pipeline::state::VlanState;
-use lanyard_types::{AdjacencyId, GroupId, MacAddr, RifId, VlanId, VrfId};
+use lanyard_types::{AdjacencyId, GroupId, MacAddr, PortId, RifId, VlanId, VrfId};
 use std::collections::BTreeMap;
 
 fn number(name: &str, default: u64) -> u64 {
@@ -35,7 +34,9 @@ struct Model {
     groups: BTreeMap<GroupId, Vec<AdjacencyId>>,
     adjacencies: BTreeMap<AdjacencyId, Adjacency>,
     setup: Vec<Operation>,
-    lists: BTreeMap<u32, Vec<AclRule>>,
+    lists: BTreeMap<u16, Operation>,
+    /// The list that port 1 refers to.
+    bound: Option<u16>,
     policies: BTreeMap<Object, Policy>,
 }
 
@@ -164,35 +165,39 @@ impl History {
         }
     }
 
+    /// Sets or removes a list; port 1 refers to the last one.
     fn access_list(&mut self) {
-        let list = 1 + self.rng.below(3) as u32;
-        let rules: Vec<AclRule> = (0..self.rng.below(6) as u32)
-            .map(|sequence| {
-                let low = self.rng.below(1 << 15) as u16;
-                AclRule {
-                    list,
-                    sequence,
-                    ipv6: self.rng.percent(30),
-                    source: if self.rng.percent(30) {
-                        PortRange { low, high: low + 30_000 }
-                    } else {
-                        PortRange::ANY
-                    },
-                    destination: PortRange { low, high: low + self.rng.below(3000) as u16 },
+        let number = 1 + self.rng.below(3) as u16;
+        let rules = (!self.rng.percent(20)).then(|| 1 + self.rng.below(20) as u32);
+        let mut steps = vec![list(number, rules)];
+        if self.model.bound == Some(number) && rules.is_none() {
+            steps.insert(0, ports().swap_remove(0));
+        } else if rules.is_some() && self.rng.percent(50) {
+            steps.push(bound(number));
+        }
+        let outcome = self.manager.setup(&steps);
+        self.log.push(format!("list {number} of {rules:?}: {outcome:?}"));
+        if outcome.is_err() {
+            self.settle();
+            return;
+        }
+        self.model.setup.extend(steps.iter().cloned());
+        match rules {
+            None => {
+                self.model.lists.remove(&number);
+                self.model.bound = self.model.bound.filter(|bound| *bound != number);
+            }
+            Some(_) => {
+                self.model.lists.insert(number, steps[0].clone());
+                if steps.len() == 2 {
+                    self.model.bound = Some(number);
                 }
-            })
-            .collect();
-        let outcome = self.manager.access_list(list, &rules);
-        self.log.push(format!("list {list} of {}: {outcome:?}", rules.len()));
-        match outcome {
-            Ok(_) if rules.is_empty() => _ = self.model.lists.remove(&list),
-            Ok(_) => _ = self.model.lists.insert(list, rules),
-            Err(_) => self.settle(),
+            }
         }
     }
 
     fn fault(&mut self) {
-        let kinds = ["operation", "route", "group", "adjacency", "rule", "vlan", "query", "resize"];
+        let kinds = ["operation", "route", "group", "adjacency", "list", "divert", "vlan", "query", "resize"];
         let plan: Vec<String> = (0..1 + self.rng.below(3))
             .map(|_| {
                 let kind = self.rng.pick(&kinds).expect("a kind");
@@ -250,9 +255,6 @@ impl History {
         }
         manager.setup(&model.setup).expect("nothing is written yet");
         manager.request(&model.operations()).expect("it was accepted before");
-        for (list, rules) in &model.lists {
-            manager.access_list(*list, rules).expect("it was accepted before");
-        }
         let after: BTreeMap<_, _> =
             manager.hardware().truth().into_iter().map(|entry| (format!("{entry:?}"), ())).collect();
         assert_eq!(before, after, "{what}: until it ends a warm boot changes nothing");
@@ -287,15 +289,26 @@ impl History {
             return;
         }
         let truth = self.manager.hardware().truth();
-        for (list, rules) in &self.model.lists {
-            let held =
-                rules.iter().filter(|rule| truth.contains(&Operation::Rule((*rule).clone(), true))).count();
-            let whole =
-                if self.manager.access_list_place(*list) == Some(Place::Offloaded) { rules.len() } else { 0 };
-            assert_eq!(held, whole, "{story}: list {list} is in the chip whole or not at all");
+        for (number, list) in &self.model.lists {
+            assert!(truth.contains(list), "{story}: the chip has list {number} as it was set last");
+            let place = self.manager.list_place(acl(*number));
+            let diverted = truth.contains(&Operation::Divert(acl(*number), true));
+            let wanted = if diverted { Place::Trapped } else { Place::Offloaded };
+            assert_eq!(place, Some(wanted), "{story}: list {number} judges in one place");
         }
-        let rules = truth.iter().filter(|entry| matches!(entry, Operation::Rule(..))).count();
-        assert!(rules <= self.model.lists.values().map(Vec::len).sum(), "{story}: a rule that nobody has");
+        let others = |entry: &&Operation| match entry {
+            Operation::List(id, _) | Operation::Divert(id, _) => !self.model.lists.contains_key(&id.get()),
+            _ => false,
+        };
+        assert_eq!(truth.iter().find(others), None, "{story}: a list that nobody has");
+        if self.model.bound.is_some() {
+            let (now, port) = (self.manager.hardware().now(), PortId::new(1).expect("a port"));
+            let device = self.manager.hardware().device();
+            let forwarded = device.chip().pipeline().counters().port(port).forwarded;
+            device.frame(now, port, &denied());
+            let counters = device.chip().pipeline().counters().port(port);
+            assert_eq!(counters.forwarded, forwarded, "{story}: a frame that its list denies");
+        }
         for (path, rows) in [("tcam/routes", 128), ("tcam/rules", 128)] {
             let size = self.manager.hardware().device().chip().usage();
             let size = size.iter().find(|table| table.path == path).map_or(0, |table| table.size);
@@ -359,16 +372,19 @@ impl History {
 #[test]
 fn after_any_history_the_three_views_agree() {
     let (histories, seed) = (number("LANYARD_RANDOM_HISTORIES", 120), number("LANYARD_RANDOM_SEED", 1));
-    let (mut steps, mut full) = (0, 0);
+    let (mut steps, mut full, mut diverted) = (0, 0, 0);
     for seed in seed..seed + histories {
         let mut history = History::new(seed);
         for _ in 0..80 {
             history = history.step();
             steps += 1;
+            diverted += usize::from(history.manager.diverted().next().is_some());
         }
         history.repair();
         full += usize::from(history.manager.hidden() > 0);
     }
-    println!("{histories} histories of {steps} steps; in {full} of them routes were hidden at the end");
-    assert!(full > 0 || histories < 50, "no table was ever full");
+    println!(
+        "{histories} histories of {steps} steps; in {full} of them routes were hidden at the end; a list was diverted after {diverted} steps"
+    );
+    assert!(full > 0 && diverted > 100 || histories < 50, "no table was ever full");
 }

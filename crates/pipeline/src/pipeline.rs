@@ -12,6 +12,7 @@ use crate::state::{
     ChannelMembers, FdbTarget, GlobalState, PlaneState, PortKind, PortState, StpState, VlanState,
 };
 use crate::tables::Tables;
+use crate::tables::acls::Answer;
 use crate::tables::counters::Counters;
 use crate::tables::fdb::{Fdb, FdbEvent, FdbFilter, Sweep};
 use crate::tables::mdb::MdbChange;
@@ -79,17 +80,44 @@ impl Pipeline {
         longest: usize,
         out: &mut impl Sink,
     ) -> Verdict {
-        let arrival = Arrival { port, bytes: frame, longest };
+        self.process_arrival(now, &Arrival { port, bytes: frame, longest, answers: &[] }, false, out)
+    }
+
+    /// Processes a frame that comes back from the software, to which [`Sink::divert`] gave it, with the judgements by diverted
+    /// lists. It is counted by its fate now, in place of the trap. If other lists have to judge it meanwhile, it is diverted
+    /// again with all questions.
+    pub fn process_answered(
+        &mut self,
+        now: Timestamp,
+        port: PortId,
+        (frame, longest): (&[u8], usize),
+        answers: &[Answer],
+        out: &mut impl Sink,
+    ) -> Verdict {
+        self.process_arrival(now, &Arrival { port, bytes: frame, longest, answers }, true, out)
+    }
+
+    fn process_arrival(
+        &mut self,
+        now: Timestamp,
+        arrival: &Arrival<'_>,
+        returned: bool,
+        out: &mut impl Sink,
+    ) -> Verdict {
         let mut colours = Colours::default();
-        let mut decision = decide(&self.tables, &arrival, &colours, &mut Notes::default());
+        let mut decision = decide(&self.tables, arrival, &colours, &mut Notes::default());
+        if !decision.questions().is_empty() {
+            return self.divert(arrival, returned, out);
+        }
+        let frame = arrival.bytes;
         if let Some(sample) = self.memory.sample(&decision, now) {
             out.sample(sample, frame);
         }
         self.memory.police(&self.tables, frame.len(), now, &mut decision);
-        let len = decision.length(&arrival);
+        let len = decision.length(arrival);
         for direction in Direction::ALL {
             if self.memory.meter(&self.tables, &decision, len, now, direction, &mut colours) {
-                decision = decide(&self.tables, &arrival, &colours, &mut Notes::default());
+                decision = decide(&self.tables, arrival, &colours, &mut Notes::default());
             }
         }
         self.memory.classes().count(&decision.classed, len.whole);
@@ -137,7 +165,22 @@ impl Pipeline {
                 }
             }
         }
-        count::ended(&mut self.counters, &arrival, &decision, verdict);
+        count::ended(&mut self.counters, arrival, &decision, verdict, returned);
+        verdict
+    }
+
+    /// Gives a frame to the software, which judges it by the diverted lists, and does nothing else with it.
+    fn divert(&mut self, arrival: &Arrival<'_>, returned: bool, out: &mut impl Sink) -> Verdict {
+        // Without the answers that it may have: the software answers all questions at once.
+        let arrival = Arrival { answers: &[], ..*arrival };
+        let decision = decide(&self.tables, &arrival, &Colours::default(), &mut Notes::default());
+        // Not policed: it is the traffic of the port, and as much of it is dropped as the software has no room for.
+        let verdict = match out.divert(arrival.port, &decision.questions(), arrival.bytes) {
+            true => Verdict::Trapped(TrapReason::AclDiverted),
+            false => Verdict::Dropped(DropReason::AclUnjudged),
+        };
+        let fate = Decision { vlan: decision.vlan, ..Decision::new(decision.port, verdict) };
+        count::ended(&mut self.counters, &arrival, &fate, verdict, returned);
         verdict
     }
 
@@ -148,10 +191,14 @@ impl Pipeline {
         let mut notes = Notes::kept();
         let decision = decide(
             &self.tables,
-            &Arrival { port, bytes: frame, longest: frame.len() },
+            &Arrival { port, bytes: frame, longest: frame.len(), answers: &[] },
             &Colours::default(),
             &mut notes,
         );
+        if !decision.questions().is_empty() {
+            let verdict = Verdict::Trapped(TrapReason::AclDiverted);
+            return Trace { stages: notes.into_steps(), verdict, egress: Vec::new(), mirrored: Vec::new() };
+        }
         let (mut egress, mut mirrored) = (Vec::new(), Vec::new());
         let mut keep = |copy: mirror::Copy, bytes: &[u8]| {
             if !copy.lost {
@@ -275,6 +322,11 @@ impl Pipeline {
     pub fn count_overrun(&mut self, port: PortId, frames: u64) {
         count::overrun(&mut self.counters, port, frames);
     }
+    /// Corrects the count of a diverted frame that `port` received and that the software did not take.
+    pub fn count_unjudged(&mut self, port: PortId) {
+        let channel = self.tables.ports.get(port).and_then(|state| state.aggregation.member_of());
+        count::unjudged(&mut self.counters, [Some(port), channel]);
+    }
     /// Corrects the count of a frame of `len` bytes that was queued at `port`, counted as sent, and then
     /// refused.
     pub fn count_refused(&mut self, port: PortId, len: usize) {
@@ -360,6 +412,10 @@ impl Pipeline {
     /// When the list exceeds a limit of the classifier; nothing has changed then.
     pub fn set_acl(&mut self, id: AclId, list: Option<Arc<PlaneList>>) -> Result<(), TooLarge> {
         self.tables.acls.set(id, list)
+    }
+    /// Sets whether the software judges by a list in place of this pipeline: see [`Sink::divert`].
+    pub fn divert_acl(&mut self, id: AclId, on: bool) {
+        self.tables.acls.divert(id, on);
     }
     /// Sets the counts of a list's rules to 0.
     pub fn clear_acl_matches(&mut self, id: AclId) {

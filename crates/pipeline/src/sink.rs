@@ -1,6 +1,7 @@
 //! The receiver of the pipeline's output: [`Sink`], and [`Output`], which stores it.
 
 use crate::stages::sample::Sample;
+use crate::tables::acls::Question;
 use crate::tables::fdb::FdbEvent;
 use ipnet::IpNet;
 use lanyard_types::{MacAddr, PortId, SamplingRate, TrapReason, VlanId, VrfId};
@@ -16,6 +17,12 @@ pub trait Sink {
     /// Passes a frame that `port` received to the control plane; for [`TrapReason::AclLog`] the note about it
     /// (`lanyard_acl::note`).
     fn trap(&mut self, port: PortId, reason: TrapReason, frame: &[u8]);
+    /// Gives the software a frame that `port` received and that diverted lists have to judge; it comes back with the answers to
+    /// [`Pipeline::process_answered`](crate::Pipeline::process_answered). False: there is no such software, and the frame is
+    /// dropped. Only a chip diverts.
+    fn divert(&mut self, _port: PortId, _questions: &[Question], _frame: &[u8]) -> bool {
+        false
+    }
     /// Reports a change to the FDB.
     fn fdb(&mut self, event: FdbEvent);
     /// Reports a violation of port security.

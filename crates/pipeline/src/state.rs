@@ -330,6 +330,14 @@ impl Aggregation {
             _ => None,
         }
     }
+    /// The port of the port-channel that this one is a member of; `None` for other ports.
+    #[must_use]
+    pub const fn member_of(self) -> Option<PortId> {
+        match self {
+            Self::Member { of, .. } => Some(of),
+            _ => None,
+        }
+    }
 }
 
 /// The number of hash values of a port-channel; each is assigned to one member.

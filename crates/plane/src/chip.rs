@@ -60,12 +60,12 @@ impl Strategy {
     }
 }
 
-/// What becomes of routes that a table of the chip has no room for.
+/// What becomes of routes or access lists that a table of the chip has no room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TablePolicy {
     /// They are refused, with an error to the caller.
     Sync,
-    /// They are accepted, and the software forwards their packets.
+    /// They are accepted, and the software forwards their packets, or judges what a list has to judge.
     #[default]
     Hybrid,
     /// None is put into the chip.
@@ -169,6 +169,8 @@ pub struct ChipStatus {
     pub confidence: f64,
     /// Routes that are not in the chip: the software forwards their packets.
     pub hidden_routes: u64,
+    /// Access lists that the chip has no room for, by name: the software judges what they have to judge.
+    pub diverted_lists: Vec<String>,
     /// The tables.
     pub tables: Vec<ChipTable>,
     /// The front panel, taken-away ports included.
@@ -184,7 +186,7 @@ pub struct ChipTable {
     pub kind: &'static str,
     /// The kinds of objects it holds, and the units of memory that one takes.
     pub holds: Vec<(&'static str, u32)>,
-    /// What becomes of routes that it has no room for; `None` for a table that holds none.
+    /// What becomes of routes or access lists that it has no room for; `None` for a table that holds neither.
     pub policy: Option<TablePolicy>,
     /// True since it has passed the upper threshold, until it falls below the lower one.
     pub alarm: bool,

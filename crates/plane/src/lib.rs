@@ -407,6 +407,13 @@ pub enum PlaneEvent {
         /// What has changed and why, as part of a sentence.
         what: String,
     },
+    /// An access list moved between a chip and the software. The software judges by it when it is `diverted`.
+    ListMoved {
+        /// The list's name.
+        name: String,
+        /// True when the chip has no room for it.
+        diverted: bool,
+    },
     /// The switch chip has ended and the software plane forwards, or a chip forwards again.
     Chip {
         /// True when the chip forwards.

@@ -62,6 +62,7 @@ fn events(plane: &mut SoftPlane) -> Vec<String> {
             PlaneEvent::Sampled { port, len, .. } => format!("sampled {port} {len}"),
             PlaneEvent::PortChanged { port, what } => format!("{port} {what}"),
             PlaneEvent::Chip { what, .. } => what,
+            PlaneEvent::ListMoved { name, .. } => name,
             PlaneEvent::Lost(n) => format!("lost {n}"),
         });
     });

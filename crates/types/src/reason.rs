@@ -219,6 +219,9 @@ named! {
         PolicedIn = 58, "policed_in";
         /// qos_egress: over the rate of its class in the output policy of the port, or of every port of a flood.
         PolicedOut = 59, "policed_out";
+        /// acl_ingress: an access list that a chip has no room for had to judge the frame, and the software that judges by it in
+        /// the chip's place was not there, or had no room for the frame.
+        AclUnjudged = 60, "acl_unjudged";
     }
 }
 
@@ -407,6 +410,9 @@ named! {
         LinkMulticast = 26, "link_multicast";
         /// route, replicate: a broadcast at a routed port, or the copy for a VLAN interface of any other frame that is flooded.
         Flooded = 27, "flooded";
+        /// acl_ingress, acl_egress: an access list that a chip has no room for has to judge the frame; the software judges it, and
+        /// gives it back to the chip.
+        AclDiverted = 28, "acl_diverted";
     }
 }
 
@@ -477,8 +483,8 @@ impl TrapReason {
             Self::IpOptions => TrapGroup::IpOptions,
             Self::Martian | Self::NoRoute => TrapGroup::RouteException,
             // Traffic through a prefix that the kernel routes is ordinary traffic, and so is traffic for the
-            // switch itself.
-            Self::LocalAddress | Self::RoutePolicy | Self::HostStack => TrapGroup::Host,
+            // switch itself, and what a list of the software judges.
+            Self::LocalAddress | Self::RoutePolicy | Self::HostStack | Self::AclDiverted => TrapGroup::Host,
             Self::Igmp | Self::Mld | Self::PimHello => TrapGroup::Multicast,
             Self::Dhcp => TrapGroup::Dhcp,
             Self::Nd => TrapGroup::Nd,
@@ -494,8 +500,8 @@ impl TrapReason {
 
 impl TrapReason {
     /// The stage that traps for this reason: `Trap`, `Guard` and `Snoop` send to the control plane, `Route` to the kernel's IP
-    /// stack. `AclLog` is also that of `AclEgress`; and `Neighbour`, `LinkMulticast` and `Flooded` are those of `Replicate` for
-    /// copies of bridged frames.
+    /// stack. `AclLog` and `AclDiverted` are also those of `AclEgress`; and `Neighbour`, `LinkMulticast` and `Flooded` are those
+    /// of `Replicate` for copies of bridged frames.
     #[must_use]
     pub const fn stage(self) -> Stage {
         match self {
@@ -520,7 +526,7 @@ impl TrapReason {
             | Self::Flooded => Stage::Route,
             Self::Igmp | Self::Mld | Self::PimHello => Stage::Snoop,
             Self::Dhcp | Self::Nd | Self::Guarded | Self::Unauthorized => Stage::Guard,
-            Self::AclLog => Stage::AclIngress,
+            Self::AclLog | Self::AclDiverted => Stage::AclIngress,
         }
     }
 }
@@ -572,7 +578,9 @@ impl DropReason {
             | Self::VlanInactive
             | Self::UntaggedNotAllowed
             | Self::StpDiscarding => Stage::VlanIngress,
-            Self::AclPortIn | Self::AclVlanIn | Self::AclRouterIn | Self::AclHostOut => Stage::AclIngress,
+            Self::AclPortIn | Self::AclVlanIn | Self::AclRouterIn | Self::AclHostOut | Self::AclUnjudged => {
+                Stage::AclIngress
+            }
             Self::AclPortOut | Self::AclVlanOut | Self::AclRouterOut | Self::AclHostIn => Stage::AclEgress,
             Self::Storm => Stage::Storm,
             Self::ArpInspection

@@ -10,6 +10,8 @@
 //! of those it missed, and no more requests are taken from it ([`Device::takes`]). Forwarding never waits for a
 //! session.
 
+mod diverted;
+
 use super::fabric::Fabric;
 use super::segments::{self, NOTHING, Offload};
 use super::{Chip, Effects};
@@ -17,7 +19,7 @@ use crate::platform::Platform;
 use crate::sdk::cpu::CpuHeader;
 use crate::sdk::faults::{Fault, FaultPlan};
 use crate::sdk::message::{
-    Answer, Code, Event, LearnedEntry, Notice, PortCounts, PortInfo, Refused, Request, Welcome,
+    Answer, Code, Event, Frame, LearnedEntry, Notice, PortCounts, PortInfo, Refused, Request, Welcome,
 };
 use crate::sdk::operation::{Operation, OperationKind};
 use crate::sdk::{VERSION, message};
@@ -28,8 +30,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The most waiting requests of a session.
 const MAX_WAITING: usize = 4096;
-/// The most bytes that wait for a session. Beyond these, notices are dropped and no request is taken.
+/// The most bytes that wait for a session. Beyond these no request is taken.
 const MAX_OUT: usize = 1 << 20;
+/// Beyond these bytes notices for the session are dropped. Less than [`MAX_OUT`], so that it is not notices alone that keep a
+/// driver waiting that sends a frame for each one it gets.
+const MAX_NOTICES: usize = MAX_OUT / 2;
 /// The most operations or learned entries of one answer.
 const PAGE: usize = 512;
 
@@ -41,6 +46,8 @@ pub mod wants {
     pub const LINKS: u32 = 2;
     /// Frames of the CPU port.
     pub const PACKETS: u32 = 4;
+    /// Frames that diverted lists have to judge. One session gets them: the first that wants them.
+    pub const DIVERTED: u32 = 8;
 }
 
 /// Identifies a driver's connection. Numbers are not reused.
@@ -228,6 +235,10 @@ impl Device {
             self.packet(now, *header, frame);
             return;
         }
+        if let Request::Judged(frame, answers) = &request {
+            self.judged(now, frame, answers);
+            return;
+        }
         state.waiting += 1;
         self.bus.push_back(Pending { session, number, request, arrived: now.as_nanos() });
         self.advance(now);
@@ -387,7 +398,7 @@ impl Device {
                 Some(why) => Answer::Refused(refused(Code::Invalid, why)),
                 None => Answer::Done(u64::from(self.cpu_netdev)),
             },
-            Request::Packet(..) => Answer::Done(0),
+            Request::Packet(..) | Request::Judged(..) => Answer::Done(0),
         }
     }
 
@@ -515,6 +526,9 @@ impl Device {
             let wanted = if matches!(event, Event::Link(..)) { wants::LINKS } else { wants::LEARNING };
             self.notify(wanted, &Notice::Event(event));
         }
+        for (port, questions, bytes) in effects.diverted {
+            self.divert(Frame { port, pending: *came.0, bytes }, questions);
+        }
         for (header, frame) in effects.cpu {
             let is_for_interface =
                 header.to.is_some() || header.reason.is_some_and(|reason| reason.stage() == Stage::Route);
@@ -538,7 +552,7 @@ impl Device {
             self.sessions.values_mut().filter(|session| session.wants & wanted != 0 && !session.closed)
         {
             let bytes = encoded.get_or_insert_with(|| notice.encode());
-            if session.out.len() + bytes.len() > MAX_OUT {
+            if session.out.len() + bytes.len() > MAX_NOTICES {
                 session.lost += 1;
                 continue;
             }
@@ -590,7 +604,8 @@ fn begin(faults: &mut FaultPlan, welcome: &Welcome, pending: &Pending, free: u64
         | Request::Subscribe(_)
         | Request::Faults(_)
         | Request::CpuNetdev(_)
-        | Request::Packet(..) => (true, 0),
+        | Request::Packet(..)
+        | Request::Judged(..) => (true, 0),
     };
     let due = pending.arrived.max(free) + (cost + slow) * 1000;
     alive.then_some(Running { due, refuse, cut })

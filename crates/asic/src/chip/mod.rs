@@ -22,6 +22,7 @@ use crate::sdk::operation::Operation;
 use crate::tables::{AclRule, Item, Tables, Usage};
 use ipnet::IpNet;
 use lanyard_pipeline::state::{PlaneState, PortKind};
+use lanyard_pipeline::tables::acls::{Answer, Question};
 use lanyard_pipeline::tables::fdb::{FdbEntry, FdbEvent, FdbFilter, FdbKind};
 use lanyard_pipeline::trace::Verdict;
 use lanyard_pipeline::{Pipeline, Sink, Timestamp};
@@ -38,6 +39,8 @@ pub struct Effects {
     pub cpu: Vec<(CpuHeader, Vec<u8>)>,
     /// Events for drivers.
     pub events: Vec<Event>,
+    /// Frames for the driver that diverted lists have to judge, and the ports that have received them.
+    pub diverted: Vec<(PortId, Vec<Question>, Vec<u8>)>,
 }
 
 /// See the module comment.
@@ -48,6 +51,8 @@ pub struct Chip {
     state: PlaneState,
     rules: BTreeMap<(u32, u32), AclRule>,
     multicast: BTreeSet<(VlanId, IpAddr, Option<IpAddr>)>,
+    /// Lists that take no entries: the driver judges by them.
+    diverted: BTreeSet<AclId>,
     /// The number of router interfaces and routes of each VRF. A VRF takes an entry while this is not 0.
     vrf_users: BTreeMap<VrfId, u32>,
     learn_refused: u64,
@@ -68,6 +73,7 @@ impl Chip {
             state,
             rules: BTreeMap::new(),
             multicast: BTreeSet::new(),
+            diverted: BTreeSet::new(),
             vrf_users: BTreeMap::new(),
             learn_refused: 0,
             activity: BTreeMap::new(),
@@ -79,7 +85,8 @@ impl Chip {
     pub fn entries(&self) -> Vec<Operation> {
         let (state, routes) = (&self.state, &self.pipeline.tables().routes);
         let mut all = vec![Operation::Global(Box::new(state.global.clone()))];
-        // Ports and VLANs refer to lists.
+        // A diverted list may be too long for the tables, and ports and VLANs refer to lists.
+        all.extend(self.diverted.iter().map(|id| Operation::Divert(*id, true)));
         all.extend(state.acls.iter().map(|(id, list)| Operation::List(*id, Some(list.clone()))));
         all.extend(state.vlans.iter().map(|(vlan, state)| Operation::Vlan(*vlan, Some(state.clone()))));
         all.extend(
@@ -176,10 +183,35 @@ impl Chip {
         longest: usize,
         effects: &mut Effects,
     ) -> Verdict {
+        self.arrived(now, port, (frame, longest), None, effects)
+    }
+    /// Goes on with a frame that was diverted, by the driver's judgements.
+    pub fn judged(
+        &mut self,
+        now: Timestamp,
+        port: PortId,
+        (frame, longest): (&[u8], usize),
+        answers: &[Answer],
+        effects: &mut Effects,
+    ) -> Verdict {
+        self.arrived(now, port, (frame, longest), Some(answers), effects)
+    }
+
+    fn arrived(
+        &mut self,
+        now: Timestamp,
+        port: PortId,
+        (frame, longest): (&[u8], usize),
+        answers: Option<&[Answer]>,
+        effects: &mut Effects,
+    ) -> Verdict {
         let mut out = Out { to_cpu: &self.state, from: port, effects, first: 0, learned: None, routed: None };
         out.first = out.effects.sent.len();
         let first_cpu = out.effects.cpu.len();
-        let verdict = self.pipeline.process_segments(now, port, frame, longest, &mut out);
+        let verdict = match answers {
+            None => self.pipeline.process_segments(now, port, frame, longest, &mut out),
+            Some(answers) => self.pipeline.process_answered(now, port, (frame, longest), answers, &mut out),
+        };
         let (first, learned, routed) = (out.first, out.learned, out.routed);
         if let Some(route) = routed {
             *self.activity.entry(route).or_default() += 1;
@@ -202,6 +234,10 @@ impl Chip {
     /// Counts a frame that the CPU sends out of a port without the pipeline.
     pub fn count_injected(&mut self, port: PortId, len: usize, sent: bool) {
         self.pipeline.count_injected(port, len, sent);
+    }
+    /// Corrects the counters of a diverted frame that `port` received and that no driver took.
+    pub fn count_unjudged(&mut self, port: PortId) {
+        self.pipeline.count_unjudged(port);
     }
     /// Corrects the counters of a frame that was counted as sent, but found no room in the port's queue.
     pub fn count_tail_drop(&mut self, port: PortId, len: usize) {
@@ -273,6 +309,10 @@ impl Sink for Out<'_> {
         }
         let header = CpuHeader { reason: Some(reason), port: Some(port), ..CpuHeader::default() };
         self.effects.cpu.push((header, frame.to_vec()));
+    }
+    fn divert(&mut self, port: PortId, questions: &[Question], frame: &[u8]) -> bool {
+        self.effects.diverted.push((port, questions.to_vec(), frame.to_vec()));
+        true
     }
     fn fdb(&mut self, event: FdbEvent) {
         self.learned = Some(event);

@@ -98,6 +98,7 @@ impl Chip {
                     let target = self.state.fdb.get(&(*vlan, *mac)).copied();
                     self.pipeline.set_fdb(*vlan, *mac, target, now, &mut on);
                 }
+                Operation::Divert(id, _) => self.pipeline.divert_acl(*id, self.diverted.contains(id)),
                 // That it can be compiled has been checked.
                 Operation::List(id, _) => _ = self.pipeline.set_acl(*id, self.state.acls.get(id).cloned()),
                 _ => {}
@@ -161,6 +162,7 @@ impl Chip {
             Operation::Route(vrf, prefix, new) => return self.step_route(*vrf, *prefix, *new),
             Operation::Rule(rule, present) => self.step_rule(rule, *present)?,
             Operation::List(id, new) => self.step_list(*id, new.as_ref())?,
+            Operation::Divert(id, on) => self.step_divert(*id, *on)?,
             Operation::Multicast(vlan, group, source, present) => {
                 let key = (*vlan, *group, *source);
                 let item = Item::Group(*vlan, *group, *source);
@@ -300,19 +302,49 @@ impl Chip {
         if let Some(new) = new {
             check_list(new)?;
         }
-        if let Some(old) = self.state.acls.get(&id) {
-            self.tables.remove(&Item::List(ListSize::of(id, old)));
-        }
         let mut writes = 1;
-        if let Some(new) = new {
-            let size = ListSize::of(id, new);
-            writes = self.insert(&Item::List(size)).map_err(|refused| Refused {
-                text: format!("{} takes {} entries: {}", new.name, size.entries, refused.text),
-                ..refused
-            })?;
+        if !self.diverted.contains(&id) {
+            if let Some(old) = self.state.acls.get(&id) {
+                self.tables.remove(&Item::List(ListSize::of(id, old)));
+            }
+            if let Some(new) = new {
+                writes = self.enter_list(id, new)?;
+            }
         }
         let old = set(&mut self.state.acls, id, new.cloned());
         Ok((writes, Operation::List(id, old)))
+    }
+
+    /// Puts the entries of a list into the tables.
+    fn enter_list(&mut self, id: AclId, list: &PlaneList) -> Result<u32, Refused> {
+        let size = ListSize::of(id, list);
+        self.insert(&Item::List(size)).map_err(|refused| Refused {
+            text: format!("{} takes {} entries: {}", list.name, size.entries, refused.text),
+            ..refused
+        })
+    }
+
+    fn step_divert(&mut self, id: AclId, on: bool) -> Result<(u32, Operation), Refused> {
+        let had = self.diverted.contains(&id);
+        let mut writes = 1;
+        if had != on
+            && let Some(list) = self.state.acls.get(&id).cloned()
+        {
+            if on {
+                self.tables.remove(&Item::List(ListSize::of(id, &list)));
+            } else {
+                writes = self.enter_list(id, &list)?;
+            }
+        }
+        self.note_diverted(id, on);
+        Ok((writes, Operation::Divert(id, had)))
+    }
+    fn note_diverted(&mut self, id: AclId, on: bool) {
+        if on {
+            self.diverted.insert(id)
+        } else {
+            self.diverted.remove(&id)
+        };
     }
 
     /// Undoes the effects of a step outside the tables. The tables are rolled back as a whole.
@@ -347,6 +379,7 @@ impl Chip {
                 }
             }
             Operation::List(id, old) => _ = set(&mut self.state.acls, id, old),
+            Operation::Divert(id, on) => self.note_diverted(id, on),
             Operation::Multicast(vlan, group, source, present) => {
                 let key = (vlan, group, source);
                 if present {

@@ -49,6 +49,10 @@ pub enum Operation {
     Multicast(VlanId, IpAddr, Option<IpAddr>, bool),
     /// An access list, which ports and VLANs refer to. It takes the entries of all of its rules, or is refused.
     List(AclId, Option<Arc<PlaneList>>),
+    /// True: a list, which need not exist yet, is diverted. It takes no entries, and the driver judges the frames that the chip
+    /// would judge by it ([`Notice::Diverted`](super::message::Notice::Diverted)). False: it takes its entries, or the operation
+    /// is refused.
+    Divert(AclId, bool),
 }
 
 /// The kind of an operation or of another request to the chip, as named in a fault plan.
@@ -79,6 +83,8 @@ pub enum OperationKind {
     Multicast = 11,
     /// [`Operation::List`].
     List = 12,
+    /// [`Operation::Divert`].
+    Divert = 13,
     /// A change of a table's size: the first that is no step of a transaction.
     Resize = 64,
     /// A query of any kind.
@@ -93,7 +99,7 @@ pub enum OperationKind {
 
 impl OperationKind {
     /// Every kind.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Global,
         Self::Port,
         Self::Vlan,
@@ -106,6 +112,7 @@ impl OperationKind {
         Self::Rule,
         Self::Multicast,
         Self::List,
+        Self::Divert,
         Self::Resize,
         Self::Query,
         Self::Flush,
@@ -133,6 +140,7 @@ impl OperationKind {
             Self::Rule => "rule",
             Self::Multicast => "multicast",
             Self::List => "list",
+            Self::Divert => "divert",
             Self::Resize => "resize",
             Self::Query => "query",
             Self::Flush => "flush",
@@ -159,6 +167,7 @@ impl Operation {
             Self::Rule(..) => OperationKind::Rule,
             Self::Multicast(..) => OperationKind::Multicast,
             Self::List(..) => OperationKind::List,
+            Self::Divert(..) => OperationKind::Divert,
         }
     }
 
@@ -218,6 +227,10 @@ impl Operation {
                 into.u8(u8::from(rules.is_some()));
                 rules.iter().for_each(|rules| list::write(into, rules));
             }
+            Self::Divert(id, on) => {
+                into.u16(id.get());
+                into.u8(u8::from(*on));
+            }
         }
     }
 
@@ -256,9 +269,9 @@ impl Operation {
                 }
                 Self::Multicast(vlan, group, source, present)
             }
+            OperationKind::Divert => Self::Divert(acl(from)?, from.flag()?),
             OperationKind::List => {
-                let number = from.u16()?;
-                let id = from.index("access list", number, AclId::new)?;
+                let id = acl(from)?;
                 let present = from.flag()?;
                 Self::List(id, if present { Some(Arc::new(list::read(from)?)) } else { None })
             }
@@ -271,6 +284,11 @@ impl Operation {
             }
         })
     }
+}
+
+pub(super) fn acl(from: &mut Reader<'_>) -> Result<AclId, Malformed> {
+    let number = from.u16()?;
+    from.index("access list", number, AclId::new)
 }
 
 fn json(into: &mut Writer, value: Option<&impl Serialize>) {

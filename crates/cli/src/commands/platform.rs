@@ -138,28 +138,23 @@ const POLICIES: &[(&str, TablePolicy)] =
 /// Longest path of a table.
 const MAX_PATH: usize = 64;
 
-const POLICY: Node = kw("policy", "What becomes of routes that a table has no room for").then(&[arg(
-    Kind::Word("TABLE", MAX_PATH),
-    "A table's path, as `show platform resources` lists it",
-)
-.no(policy)
-.then(&[
-    kw("bypass", "None is put into the chip").run(policy),
-    kw("hybrid", "They are accepted, and the software forwards their packets").run(policy),
-    kw("sync", "They are refused").run(policy),
-])]);
+const POLICY: Node = kw("policy", "What becomes of routes or access lists that a table has no room for")
+    .then(&[arg(Kind::Word("TABLE", MAX_PATH), "A table's path, as `show platform resources` lists it")
+        .no(policy)
+        .then(&[
+            kw("bypass", "None is put into the chip").run(policy),
+            kw("hybrid", "They are accepted, and the software forwards their packets, or judges them")
+                .run(policy),
+            kw("sync", "They are refused").run(policy),
+        ])]);
 
 fn policy(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let table = need(args.text())?;
-    let policy = match args.form {
-        Form::Set => need(args.among(POLICIES))?,
-        Form::No | Form::Default => TablePolicy::default(),
-    };
     let policies = &mut edit.config.chip.policies;
-    if policy == TablePolicy::default() {
-        policies.remove(&table);
-    } else {
-        policies.insert(table, policy);
+    // The default depends on what the table holds, which only the platform knows.
+    match args.form {
+        Form::Set => _ = policies.insert(table, need(args.among(POLICIES))?),
+        Form::No | Form::Default => _ = policies.remove(&table),
     }
     Ok(())
 }

@@ -75,6 +75,9 @@ pub fn platform(view: &Platform) -> String {
             chip.confidence,
             chip.hidden_routes
         );
+        if !chip.diverted_lists.is_empty() {
+            let _ = writeln!(out, "Lists in software: {}", chip.diverted_lists.join(", "));
+        }
     }
     for note in &view.notes {
         let _ = writeln!(out, "Note: {note}");

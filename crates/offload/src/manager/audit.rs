@@ -69,6 +69,10 @@ impl<H: Hardware> Manager<H> {
         for operation in &actual {
             let change = match operation {
                 Operation::Stp(..) => continue,
+                Operation::Divert(id, _) => {
+                    self.diverted.insert(*id);
+                    continue;
+                }
                 Operation::Adjacency(id, new) => RouteChange::Adjacency(*id, *new),
                 Operation::Group(id, new) => RouteChange::Group(*id, new.clone()),
                 Operation::Route(vrf, prefix, new) => {
@@ -108,7 +112,7 @@ impl<H: Hardware> Manager<H> {
                 add(Operation::Route(prefix.0, prefix.1, Some(target)));
             }
         }
-        self.wanted_rules().for_each(|rule| add(Operation::Rule(rule.clone(), true)));
+        self.diverted.iter().for_each(|id| add(Operation::Divert(*id, true)));
         all
     }
 
@@ -153,8 +157,8 @@ impl<H: Hardware> Manager<H> {
                         self.covers.hide((*vrf, *prefix));
                         fits = false;
                     }
-                    Operation::Rule(rule, true) => {
-                        self.list_in_software(rule.list);
+                    Operation::List(id, Some(_)) | Operation::Divert(id, false) => {
+                        self.diverted.insert(*id);
                         fits = false;
                     }
                     _ => {}
@@ -293,6 +297,8 @@ fn detours(had: &Entries, wanted: &Entries) -> Vec<(Prefix, RouteTarget)> {
 fn rank(operation: &Operation, present: bool) -> u8 {
     match operation {
         Operation::Route(_, _, Some(target)) if present && *target == TRAP => 0,
+        // Before the list, which may not fit.
+        Operation::Divert(..) => 1,
         Operation::List(..) => 2,
         Operation::Global(_) | Operation::Vlan(..) => 3,
         Operation::Port(..) => 4,
@@ -313,9 +319,11 @@ pub(super) fn key(operation: &Operation) -> Vec<u8> {
     let mut bytes = writer.0;
     match operation {
         Operation::Global(_) => bytes.truncate(1),
-        Operation::Port(..) | Operation::Vlan(..) | Operation::Rif(..) | Operation::List(..) => {
-            bytes.truncate(3)
-        }
+        Operation::Port(..)
+        | Operation::Vlan(..)
+        | Operation::Rif(..)
+        | Operation::List(..)
+        | Operation::Divert(..) => bytes.truncate(3),
         Operation::Stp(..) => bytes.truncate(4),
         Operation::Fdb(..) => bytes.truncate(9),
         Operation::Adjacency(..) | Operation::Group(..) => bytes.truncate(5),
@@ -347,5 +355,6 @@ pub fn removal(operation: &Operation) -> Option<Operation> {
         Operation::Rule(rule, _) => Operation::Rule(rule.clone(), false),
         Operation::Multicast(vlan, group, source, _) => Operation::Multicast(*vlan, *group, *source, false),
         Operation::List(id, _) => Operation::List(*id, None),
+        Operation::Divert(id, _) => Operation::Divert(*id, false),
     })
 }

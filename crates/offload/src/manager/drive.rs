@@ -98,27 +98,26 @@ impl<H: Hardware> Manager<H> {
 
     /// Sends a request that is answered by a number, and waits for the answer.
     pub(super) fn carry_out(&mut self, request: Request) -> Result<(), Refusal> {
+        Ok(self.await_done(request)?)
+    }
+    /// As [`Manager::verify`], for a caller that acts on the refused operation.
+    pub(super) fn try_commit(&mut self, operations: Vec<Operation>) -> Result<(), Failure> {
+        self.await_done(Request::Commit(operations))
+    }
+
+    fn await_done(&mut self, request: Request) -> Result<(), Failure> {
         self.flush();
         let ticket = self.hardware.ask(request);
         loop {
             match self.hardware.poll(true) {
                 Some((answered, outcome)) if answered == ticket => {
-                    return match outcome {
-                        Ok(_) => Ok(()),
-                        Err(Failure::Refused(refused)) if refused.code == Code::NoRoom => {
-                            Err(Refusal::Full { table: refused.table, text: refused.text })
-                        }
-                        Err(Failure::Refused(refused)) => Err(Refusal::Chip(refused.text)),
-                        Err(Failure::Gone(why)) => {
-                            self.suspect = true;
-                            Err(Refusal::Chip(why))
-                        }
-                    };
+                    self.suspect |= matches!(outcome, Err(Failure::Gone(_)));
+                    return outcome.map(drop);
                 }
                 Some((other, outcome)) => self.answered(other, outcome),
                 None => {
                     self.suspect = true;
-                    return Err(Refusal::Chip("no answer".into()));
+                    return Err(Failure::Gone("no answer".into()));
                 }
             }
         }
@@ -256,6 +255,18 @@ impl<H: Hardware> Manager<H> {
                 self.activity = None;
                 self.suspect = true;
             }
+        }
+    }
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Refused(refused) if refused.code == Code::NoRoom => {
+                Self::Full { table: refused.table, text: refused.text }
+            }
+            Failure::Refused(refused) => Self::Chip(refused.text),
+            Failure::Gone(why) => Self::Chip(why),
         }
     }
 }

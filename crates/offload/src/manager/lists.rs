@@ -1,109 +1,114 @@
-//! Access lists: a list is in the chip whole, or runs in software whole, or is refused; never half of it.
+//! Access lists that do not fit: refused, or *diverted*, as the policy of their table says.
 //!
-//! Who has a list that is [`Place::Trapped`] sends the traffic of the ports it is bound to through the software plane. No stage of
-//! the chip's pipeline matches on rules yet; what they take of the TCAM, port ranges expanded, is accounted for all the same.
+//! A list is one operation of the set-up, so the chip holds all of its rules or refuses it. A diverted list takes no entries: the
+//! chip gives each frame that the list must judge to the driver, and goes on with it by the driver's judgement. A diverted list is
+//! tried again whenever room may have come free.
+//!
+//! Invariant: the chip judges by a list, or diverts what the list must judge; no frame passes unjudged, because a list is
+//! diverted by the transaction that would have put it into the chip, and ends being diverted by the one that puts it there.
 
-use super::{Manager, Place, Policy, Refusal};
-use crate::hardware::Hardware;
+use super::{Manager, Place, Policy, Refusal, audit};
+use crate::hardware::{Failure, Hardware};
+use lanyard_acl::{Family, PlaneList};
 use lanyard_asic::object::Object;
+use lanyard_asic::sdk::message::Code;
 use lanyard_asic::sdk::operation::Operation;
-use lanyard_asic::tables::AclRule;
+use lanyard_types::AclId;
+use std::collections::BTreeSet;
 
-/// Most rules of a list.
-const MAX_RULES: usize = 4096;
-
-/// A configured list.
-#[derive(Debug, Clone)]
-pub(super) struct List {
-    pub(super) rules: Vec<AclRule>,
-    pub(super) place: Place,
+/// A list that has been diverted, or has moved into the chip.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Move {
+    /// The list's name.
+    pub name: String,
+    /// Where it is carried out from now on.
+    pub place: Place,
 }
 
 impl<H: Hardware> Manager<H> {
-    /// Sets a list to these rules, or removes it when there are none. A list that does not fit is refused, and the old one stays;
-    /// or it runs in software with its ports' traffic, as the policy of its table says. Answers where it is carried out.
-    ///
-    /// # Errors
-    /// Why it was refused; nothing has changed then.
-    pub fn access_list(&mut self, list: u32, rules: &[AclRule]) -> Result<Place, Refusal> {
-        if rules.len() > MAX_RULES {
-            return Err(Refusal::Invalid(format!(
-                "access list {list}: {} rules; {MAX_RULES} is the most",
-                rules.len()
-            )));
-        }
-        if let Some(stray) = rules.iter().find(|rule| rule.list != list) {
-            return Err(Refusal::Invalid(format!("access list {list}: a rule of list {}", stray.list)));
-        }
-        let mut numbers: Vec<u32> = rules.iter().map(|rule| rule.sequence).collect();
-        numbers.sort_unstable();
-        if let Some(twice) = numbers.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(Refusal::Invalid(format!("access list {list}: two rules have number {}", twice[0])));
-        }
-        let old = self.lists.get(&list).filter(|old| old.place == Place::Offloaded);
-        let old = old.map(|old| old.rules.clone()).unwrap_or_default();
-        let place = if self.down || self.held || self.policy_of(rules) == Policy::Bypass {
-            if !self.down && !self.held {
-                self.write_list(&old, &[])?;
-            }
-            Place::Trapped
-        } else {
-            match self.write_list(&old, rules) {
-                Ok(()) => Place::Offloaded,
-                Err(Refusal::Full { .. }) if self.policy_of(rules) == Policy::Hybrid => {
-                    self.write_list(&old, &[])?;
-                    Place::Trapped
-                }
-                Err(refusal) => return Err(refusal),
-            }
-        };
-        if rules.is_empty() {
-            self.lists.remove(&list);
-            if !self.down && !self.held {
-                self.promote_lists();
-            }
-        } else {
-            self.lists.insert(list, List { rules: rules.to_vec(), place });
-        }
-        Ok(place)
-    }
-
     /// Where an access list is carried out; `None` for one that is not configured.
     #[must_use]
-    pub fn access_list_place(&self, list: u32) -> Option<Place> {
-        self.lists.get(&list).map(|list| if self.down { Place::Trapped } else { list.place })
+    pub fn list_place(&self, id: AclId) -> Option<Place> {
+        self.list(id)?;
+        let trapped = self.down || self.diverted.contains(&id);
+        Some(if trapped { Place::Trapped } else { Place::Offloaded })
+    }
+    /// The names of the lists that are diverted, by number.
+    pub fn diverted(&self) -> impl Iterator<Item = (AclId, &str)> + '_ {
+        self.diverted.iter().filter_map(|id| Some((*id, self.list(*id)?.name.as_str())))
+    }
+    /// The lists that have changed their place since the last call.
+    pub fn moves(&mut self) -> Vec<Move> {
+        let now: BTreeSet<AclId> = self.diverted.clone();
+        let gone = self.reported.difference(&now).map(|id| (*id, Place::Offloaded));
+        let come = now.difference(&self.reported).map(|id| (*id, Place::Trapped));
+        let moved = gone.chain(come);
+        let moves =
+            moved.filter_map(|(id, place)| Some(Move { name: self.list(id)?.name.clone(), place })).collect();
+        self.reported = now;
+        moves
     }
 
-    /// Replaces the rules of a list in one transaction.
-    fn write_list(&mut self, old: &[AclRule], new: &[AclRule]) -> Result<(), Refusal> {
-        let leave = old.iter().filter(|rule| !new.contains(rule));
-        let come = new.iter().filter(|rule| !old.contains(rule));
-        let operations: Vec<Operation> = leave
-            .map(|rule| Operation::Rule(rule.clone(), false))
-            .chain(come.map(|rule| Operation::Rule(rule.clone(), true)))
-            .collect();
-        if operations.is_empty() {
-            return Ok(());
+    fn list(&self, id: AclId) -> Option<&PlaneList> {
+        match self.setup.get(&audit::key(&Operation::List(id, None)))? {
+            Operation::List(_, list) => list.as_deref(),
+            _ => None,
         }
-        self.verify(operations.clone())?;
-        self.strategy.wrote(&operations);
-        Ok(())
     }
 
-    /// Tries the lists that run in software for a place in the chip.
-    pub(super) fn promote_lists(&mut self) {
-        let waiting: Vec<u32> = self
-            .lists
-            .iter()
-            .filter(|(_, list)| list.place == Place::Trapped && self.policy_of(&list.rules) != Policy::Bypass)
-            .map(|(number, _)| *number)
-            .collect();
-        for number in waiting {
-            let Some(rules) = self.lists.get(&number).map(|list| list.rules.clone()) else { continue };
-            if self.write_list(&[], &rules).is_ok()
-                && let Some(list) = self.lists.get_mut(&number)
-            {
-                list.place = Place::Offloaded;
+    /// Writes operations of the set-up in one transaction, with what diverts the lists among them that do not fit, where the policy
+    /// of their table is [`Policy::Hybrid`].
+    pub(super) fn write_setup(&mut self, operations: &[Operation]) -> Result<(), Refusal> {
+        let mut diverted = self.diverted.clone();
+        let of = |id: &AclId| {
+            operations.iter().rev().find_map(|operation| match operation {
+                Operation::List(other, list) if other == id => Some(list.as_deref()),
+                _ => None,
+            })
+        };
+        for operation in operations {
+            let Operation::List(id, Some(list)) = operation else { continue };
+            match self.list_policy(list) {
+                Policy::Bypass => _ = diverted.insert(*id),
+                // One that was diverted by another policy has to fit, too.
+                Policy::Sync => _ = diverted.remove(id),
+                Policy::Hybrid => {}
+            }
+        }
+        diverted.retain(|id| of(id).is_none_or(|list| list.is_some()));
+        loop {
+            let come = diverted.difference(&self.diverted).map(|id| Operation::Divert(*id, true));
+            let leave = self.diverted.difference(&diverted).map(|id| Operation::Divert(*id, false));
+            let all: Vec<Operation> = come.chain(operations.iter().cloned()).chain(leave).collect();
+            match self.try_commit(all.clone()) {
+                Ok(()) => {
+                    self.strategy.wrote(&all);
+                    self.diverted = diverted;
+                    return Ok(());
+                }
+                Err(Failure::Refused(refused)) if refused.code == Code::NoRoom => {
+                    match all.get(refused.at as usize) {
+                        Some(Operation::List(id, Some(list)))
+                            if self.list_policy(list) == Policy::Hybrid && diverted.insert(*id) => {}
+                        _ => return Err(Failure::Refused(refused).into()),
+                    }
+                }
+                Err(failure) => return Err(failure.into()),
+            }
+        }
+    }
+
+    /// Tries the diverted lists for a place in the chip.
+    pub fn promote_lists(&mut self) {
+        if self.down || self.held {
+            return;
+        }
+        for id in self.diverted.clone() {
+            let wanted = self.list(id).is_some_and(|list| self.list_policy(list) != Policy::Bypass);
+            let steps = [Operation::Divert(id, false)];
+            if wanted && self.try_commit(steps.to_vec()).is_ok() {
+                self.strategy.wrote(&steps);
+                self.diverted.remove(&id);
             }
         }
     }
@@ -113,56 +118,33 @@ impl<H: Hardware> Manager<H> {
         if self.down || self.held {
             return Ok(());
         }
-        let leave: Vec<u32> = self
-            .lists
-            .iter()
-            .filter(|(_, list)| {
-                list.place == Place::Offloaded && self.policy_of(&list.rules) == Policy::Bypass
-            })
-            .map(|(number, _)| *number)
-            .collect();
-        for number in leave {
-            let rules = self.lists.get(&number).map(|list| list.rules.clone()).unwrap_or_default();
-            self.write_list(&rules, &[])?;
-            self.list_in_software(number);
+        for id in self.bypassed() {
+            if !self.diverted.contains(&id) {
+                let steps = [Operation::Divert(id, true)];
+                self.try_commit(steps.to_vec()).inspect_err(|_| self.suspect = true)?;
+                self.strategy.wrote(&steps);
+                self.diverted.insert(id);
+            }
         }
         self.promote_lists();
         Ok(())
     }
 
-    /// A rule of the list turned out not to fit: all of the list runs in software.
-    pub(super) fn list_in_software(&mut self, number: u32) {
-        if let Some(list) = self.lists.get_mut(&number) {
-            list.place = Place::Trapped;
-        }
-    }
-
     /// Before everything is written anew: lists belong into the chip unless their policy says otherwise.
     pub(super) fn want_lists(&mut self) {
-        let places: Vec<(u32, bool)> = self
-            .lists
-            .iter()
-            .map(|(id, list)| (*id, self.policy_of(&list.rules) == Policy::Bypass))
-            .collect();
-        for (number, bypass) in places {
-            if let Some(list) = self.lists.get_mut(&number) {
-                list.place = if bypass { Place::Trapped } else { Place::Offloaded };
-            }
-        }
-    }
-    /// The rules that should be in the chip.
-    pub(super) fn wanted_rules(&self) -> impl Iterator<Item = &AclRule> {
-        self.lists.values().filter(|list| list.place == Place::Offloaded).flat_map(|list| &list.rules)
+        self.diverted = self.bypassed();
     }
 
-    /// The policy of a list: the strictest of the kinds of its rules, in the order bypass, sync, hybrid.
-    fn policy_of(&self, rules: &[AclRule]) -> Policy {
-        let of = |rule: &AclRule| self.policies.of(if rule.ipv6 { Object::AclIpv6 } else { Object::AclIpv4 });
-        let rank = |policy: &Policy| match policy {
-            Policy::Bypass => 0,
-            Policy::Sync => 1,
-            Policy::Hybrid => 2,
+    fn bypassed(&self) -> BTreeSet<AclId> {
+        let bypassed = |operation: &Operation| match operation {
+            Operation::List(id, Some(list)) if self.list_policy(list) == Policy::Bypass => Some(*id),
+            _ => None,
         };
-        rules.iter().map(of).min_by_key(rank).unwrap_or_default()
+        self.setup.values().filter_map(bypassed).collect()
+    }
+
+    /// The policy of the table that holds a list.
+    fn list_policy(&self, list: &PlaneList) -> Policy {
+        self.policies.of(if list.family == Family::Ipv6 { Object::AclIpv6 } else { Object::AclIpv4 })
     }
 }

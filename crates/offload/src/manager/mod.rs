@@ -17,6 +17,7 @@ mod request;
 mod restart;
 
 pub use audit::{OutOfLine, removal};
+pub use lists::Move;
 pub use policy::Policy;
 pub use request::MAX_BATCH;
 
@@ -30,7 +31,7 @@ use lanyard_asic::sdk::operation::Operation;
 use lanyard_asic::tables::Usage;
 use lanyard_pipeline::route::RouteTarget;
 use lanyard_pipeline::tables::routes::{Limits, Routes};
-use lanyard_types::{AdjacencyId, GroupId, RifId, TrapReason, VrfId};
+use lanyard_types::{AclId, AdjacencyId, GroupId, RifId, TrapReason, VrfId};
 use policy::Policies;
 use promotion::Heat;
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,7 +76,9 @@ pub struct Manager<H> {
     setup: BTreeMap<Vec<u8>, Operation>,
     /// Sizes that tables were given, by path.
     sizes: BTreeMap<String, u32>,
-    lists: BTreeMap<u32, lists::List>,
+    /// Access lists that are diverted, and those that were at the last call of [`Manager::moves`].
+    diverted: BTreeSet<AclId>,
+    reported: BTreeSet<AclId>,
     covers: Covers,
     written: BTreeMap<Prefix, RouteTarget>,
     /// Buckets of each group in the chip.
@@ -111,7 +114,8 @@ impl<H: Hardware> Manager<H> {
             rifs: BTreeSet::new(),
             setup: BTreeMap::new(),
             sizes: BTreeMap::new(),
-            lists: BTreeMap::new(),
+            diverted: BTreeSet::new(),
+            reported: BTreeSet::new(),
             covers: Covers::default(),
             written: BTreeMap::new(),
             written_groups: BTreeMap::new(),
@@ -194,15 +198,15 @@ impl<H: Hardware> Manager<H> {
         self.policies.of(object)
     }
 
-    /// Configures ports, VLANs, router interfaces and settings: written at once, all or nothing. Without a chip, and until a warm
-    /// boot has ended, they are only kept.
+    /// Configures ports, VLANs, router interfaces, access lists and settings: written at once, all or nothing. An access list
+    /// that does not fit is diverted where the policy of its table says so. Without a chip, and until a warm boot has ended, they
+    /// are only kept.
     ///
     /// # Errors
     /// The operation that the chip refused.
     pub fn setup(&mut self, operations: &[Operation]) -> Result<(), Refusal> {
         if !self.down && !self.held {
-            self.verify(operations.to_vec())?;
-            self.strategy.wrote(operations);
+            self.write_setup(operations)?;
         }
         for operation in operations {
             if let Operation::Rif(rif, state) = operation {
@@ -213,6 +217,9 @@ impl<H: Hardware> Manager<H> {
                 };
             }
             self.setup.insert(audit::key(operation), operation.clone());
+        }
+        if operations.iter().any(|operation| matches!(operation, Operation::List(..))) {
+            self.promote_lists();
         }
         Ok(())
     }

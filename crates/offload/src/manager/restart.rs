@@ -112,7 +112,6 @@ impl<H: Hardware> Manager<H> {
         self.adopt(&[]);
         let programmed: Vec<Prefix> = self.covers.programmed().collect();
         programmed.into_iter().for_each(|prefix| self.covers.hide(prefix));
-        let lists: Vec<u32> = self.lists.keys().copied().collect();
-        lists.into_iter().for_each(|list| self.list_in_software(list));
+        self.diverted.clear();
     }
 }

@@ -4,6 +4,8 @@
 #![allow(dead_code)] // not every test uses all of it
 
 use ipnet::IpNet;
+use lanyard_acl::key::L4_DST;
+use lanyard_acl::{Condition, Family, FlatRule, PlaneList, Verdict};
 use lanyard_asic::platform::Platform;
 use lanyard_asic::sdk::Operation;
 use lanyard_offload::simulated::Simulated;
@@ -12,9 +14,10 @@ use lanyard_offload::{Manager, Policy};
 use lanyard_pipeline::generate::Rng;
 use lanyard_pipeline::route::{Adjacency, RifAttachment, RifState, RouteTarget, Urpf};
 use lanyard_pipeline::state::{PortKind, PortState};
-use lanyard_types::{AdjacencyId, GroupId, MacAddr, PortId, RifId, TrapReason, VrfId};
+use lanyard_types::{AclId, AdjacencyId, GroupId, MacAddr, PortId, RifId, TrapReason, VrfId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 pub const APPLIANCE: &str = include_str!("../../../../platforms/appliance.toml");
 pub const SPECTRUM: &str = include_str!("../../../../platforms/spectrum-like.toml");
@@ -68,6 +71,45 @@ pub fn hops() -> Vec<Operation> {
             ]
         })
         .collect()
+}
+
+pub fn acl(number: u16) -> AclId {
+    AclId::new(number).expect("a list")
+}
+/// An access list for IPv4 that takes 30 entries for each of its rules and one more; `None` removes it.
+pub fn list(number: u16, rules: Option<u32>) -> Operation {
+    let rule = |seq| FlatRule {
+        verdict: Verdict::Deny,
+        fragments: false,
+        log: false,
+        log_input: false,
+        list: 0,
+        seq,
+        conditions: vec![(L4_DST as u8, Condition::Ranges(vec![(1, 65_534)]))],
+    };
+    let list = |rules| PlaneList {
+        name: format!("access list {number}"),
+        family: Family::Ipv4,
+        names: vec![number.to_string()],
+        rules: (0..rules).map(rule).collect(),
+        otherwise_permit: true,
+    };
+    Operation::List(acl(number), rules.map(|rules| Arc::new(list(rules))))
+}
+/// Port 1 with an access list for the IPv4 packets that it receives.
+pub fn bound(number: u16) -> Operation {
+    let mut state = PortState { kind: PortKind::Routed, ..PortState::new("swp1", 0) };
+    state.acl_in[Family::Ipv4.index()] = Some(acl(number));
+    Operation::Port(PortId::new(1).expect("a port"), Some(Box::new(state)))
+}
+/// A UDP packet that each of these lists denies.
+pub fn denied() -> Vec<u8> {
+    let mac = |number: u64| MacAddr::from_u64(0x0200_0000_0000 | number).0;
+    let mut frame = [mac(1), mac(0x1ff)].concat();
+    frame.extend([8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 10, 0, 0, 1]);
+    frame.extend([3, 232, 0, 80]);
+    frame.resize(60, 0);
+    frame
 }
 
 pub fn manager(text: &str, strategy: &str, policy: Policy) -> Manager<Simulated> {

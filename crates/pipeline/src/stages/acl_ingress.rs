@@ -12,7 +12,7 @@ use super::vlan_ingress::Class;
 use crate::qos::QosPolicy;
 use crate::state::{AclBindings, PlaneState, PortKind, PortState};
 use crate::tables::Tables;
-use crate::tables::acls::Hit;
+use crate::tables::acls::{Answer, Hit, Question};
 use lanyard_acl::condition::{Condition, FlatRule, PlaneList, Verdict as RuleVerdict};
 use lanyard_acl::key::{self, Family, Header, Key, Malformed};
 use lanyard_types::{AclId, DropReason, MacAddr, Rng, VlanId};
@@ -25,6 +25,16 @@ pub(super) struct Judged<'a> {
     key: Option<Result<Key, Malformed>>,
     /// The source address for notes; zero for outbound lists.
     src: MacAddr,
+    answers: &'a [Answer],
+}
+
+/// What a denial takes away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// The frame.
+    Frame,
+    /// One port of a flood.
+    Copy,
 }
 
 impl<'a> Judged<'a> {
@@ -38,7 +48,7 @@ impl<'a> Judged<'a> {
             cos: frame.cos,
         };
         let packet = arrival.bytes.get(route::l3_offset(frame)..).unwrap_or_default();
-        Self { header, packet, key: None, src: MacAddr([0; 6]) }
+        Self { header, packet, key: None, src: MacAddr([0; 6]), answers: arrival.answers }
     }
 
     /// For inbound lists: notes for the log name the frame's source address.
@@ -59,10 +69,28 @@ impl<'a> Judged<'a> {
         key.is_ok().then(|| Family::of(self.header.ethertype)).filter(|family| *family != Family::Mac)
     }
 
-    /// Judges the frame by the lists bound at one place, and notes the rule that decided. False: denied.
-    pub(super) fn passes(&mut self, tables: &Tables, lists: &AclBindings, hits: &mut Vec<Hit>) -> bool {
+    /// Judges the frame by the lists bound at one place, and notes the rule that decided. False: denied. For a diverted list
+    /// the software's answer counts; without one the question is noted, and the frame passes as far as this decision goes.
+    pub(super) fn passes(
+        &mut self,
+        tables: &Tables,
+        lists: &AclBindings,
+        scope: Scope,
+        hits: &mut Vec<Hit>,
+    ) -> bool {
         let Some(id) = lists[Family::of(self.header.ethertype).index()] else { return true };
         let key = self.key.get_or_insert_with(|| Key::read(&self.header, self.packet));
+        if let Ok(key) = key
+            && tables.acls.is_diverted(id)
+        {
+            let answer = self.answers.iter().find(|answer| answer.list == id && answer.key == *key);
+            if let Some(answer) = answer {
+                return answer.permit;
+            }
+            let question = Question { list: id, key: *key, ends: scope == Scope::Frame };
+            hits.push(Hit { list: id, rule: 0, note: None, question: Some(Box::new(question)) });
+            return true;
+        }
         let Some((hit, permit)) = tables.acls.judge(id, key, self.src) else { return true };
         hits.push(hit);
         permit
@@ -79,20 +107,20 @@ pub(super) fn run(
     hits: &mut Vec<Hit>,
 ) -> Result<(), DropReason> {
     let mut judged = Judged::new(arrival, frame, class.map(|class| class.vlan)).inbound();
-    if !judged.passes(tables, &ingress.acl_in, hits) {
+    if !judged.passes(tables, &ingress.acl_in, Scope::Frame, hits) {
         let host = matches!(ingress.kind, PortKind::Svi(_));
         return Err(if host { DropReason::AclHostOut } else { DropReason::AclPortIn });
     }
     let Some(class) = class else { return Ok(()) };
     let map = tables.vlans.get(class.vlan).map(|vlan| &vlan.acl);
-    if map.is_some_and(|map| !judged.passes(tables, map, hits)) {
+    if map.is_some_and(|map| !judged.passes(tables, map, Scope::Frame, hits)) {
         return Err(DropReason::AclVlanIn);
     }
     let rif =
         tables.rifs.on_vlan(tables.vlans.routed(class.vlan)).filter(|_| ingress.kind == PortKind::Netdev);
     let up = rif.filter(|(_, rif)| route::is_for(rif, frame.dst)).and_then(|(_, rif)| rif.attachment.up());
     let lists = up.and_then(|up| tables.ports.get(up)).map(|up| &up.acl_out);
-    if lists.is_some_and(|lists| !judged.passes(tables, lists, hits)) {
+    if lists.is_some_and(|lists| !judged.passes(tables, lists, Scope::Frame, hits)) {
         return Err(DropReason::AclRouterIn);
     }
     Ok(())

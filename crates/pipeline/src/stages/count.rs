@@ -10,9 +10,16 @@ use crate::tables::counters::Counters;
 use crate::trace::Verdict;
 use lanyard_types::{DropReason, PortId};
 
-/// Counts a frame with its verdict.
-pub(crate) fn ended(counters: &mut Counters, arrival: &Arrival<'_>, decision: &Decision, verdict: Verdict) {
-    if let Some(vlan) = decision.vlan {
+/// Counts a frame with its verdict. One that the software has `returned` has been counted as received and as trapped before: it
+/// is not trapped any more.
+pub(crate) fn ended(
+    counters: &mut Counters,
+    arrival: &Arrival<'_>,
+    decision: &Decision,
+    verdict: Verdict,
+    returned: bool,
+) {
+    if let Some(vlan) = decision.vlan.filter(|_| !returned) {
         counters.vlan_mut(vlan).add(arrival.bytes.len());
     }
     for port in &decision.left_out {
@@ -21,12 +28,25 @@ pub(crate) fn ended(counters: &mut Counters, arrival: &Arrival<'_>, decision: &D
     let channel = (decision.port != arrival.port).then_some(decision.port);
     for port in [Some(arrival.port), channel].into_iter().flatten() {
         let port = counters.port_mut(port);
-        port.rx.add(arrival.bytes.len());
+        if returned {
+            port.trapped = port.trapped.saturating_sub(1);
+        } else {
+            port.rx.add(arrival.bytes.len());
+        }
         match verdict {
             Verdict::Forwarded => port.forwarded += 1,
             Verdict::Trapped(_) => port.trapped += 1,
             Verdict::Dropped(reason) => port.dropped[reason.index()] += 1,
         }
+    }
+}
+
+/// Counts a diverted frame that the software did not take as dropped at these ports, at which it was counted as trapped.
+pub(crate) fn unjudged(counters: &mut Counters, ports: [Option<PortId>; 2]) {
+    for port in ports.into_iter().flatten() {
+        let port = counters.port_mut(port);
+        port.trapped = port.trapped.saturating_sub(1);
+        port.dropped[DropReason::AclUnjudged.index()] += 1;
     }
 }
 

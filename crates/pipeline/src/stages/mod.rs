@@ -32,7 +32,7 @@ use crate::balance;
 use crate::qos::{ClassCounters, Direction, Excess, Length, PortQos, RateLimit};
 use crate::state::{PlaneState, PortKind, PortState, StpState};
 use crate::tables::Tables;
-use crate::tables::acls::Hit;
+use crate::tables::acls::{Answer, Hit, Question};
 use crate::trace::{Fact, Notes, Verdict};
 use ipnet::IpNet;
 use lanyard_types::{
@@ -182,6 +182,8 @@ pub struct Arrival<'a> {
     /// The length in bytes of the longest frame that it becomes on a wire: that of `bytes`, or of the longest
     /// segment if it is still to be divided.
     pub longest: usize,
+    /// The software's judgements by diverted lists, for a frame that comes back from it.
+    pub answers: &'a [Answer],
 }
 
 /// The decisions of all stages about one frame.
@@ -253,6 +255,10 @@ impl Decision {
 }
 
 impl Decision {
+    /// What the software has to judge before the frame may go on; nothing of this decision holds if there is any.
+    pub(crate) fn questions(&self) -> Vec<Question> {
+        self.hits.iter().filter_map(|hit| hit.question.as_deref().copied()).collect()
+    }
     /// The length of the frame for policers.
     pub(crate) fn length(&self, arrival: &Arrival<'_>) -> Length {
         let tag = if self.has_tag { lanyard_wire::TAG_LEN } else { 0 };
@@ -454,7 +460,8 @@ impl Passage<'_> {
         vlan_egress::straight(self.tables, frame, port).map_err(Verdict::Dropped)?;
         notes.say(Stage::VlanEgress, || Fact::Allowed(self.tables.ports.name(port)));
         let mut judged = acl_ingress::Judged::new(self.arrival, frame, tag);
-        acl_egress::straight(self.tables, &mut judged, port, &mut decision.hits).map_err(Verdict::Dropped)?;
+        acl_egress::straight(self.tables, &mut judged, port, acl_ingress::Scope::Frame, &mut decision.hits)
+            .map_err(Verdict::Dropped)?;
         let mut marks = Vec::new();
         qos_egress::straight(self.tables, &mut judged, port, self.colours, &mut decision.classed, &mut marks)
             .map_err(Verdict::Dropped)?;

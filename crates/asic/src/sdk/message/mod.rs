@@ -10,10 +10,13 @@ mod request;
 
 use super::bytes::{Malformed, Reader, Writer, malformed};
 use super::cpu::{self, CpuHeader};
-use super::operation::Operation;
+use super::operation::{self, Operation};
 use super::{HEADER, MAX_FRAME, MAX_MESSAGE, MAX_OPERATIONS};
+use crate::chip::segments::Offload;
 use crate::tables::{Shortage, Usage};
 use ipnet::IpNet;
+use lanyard_acl::key::{HALVES, Key};
+pub use lanyard_pipeline::tables::acls::{Answer as Verdict, Question};
 use lanyard_pipeline::tables::fdb::FdbFilter;
 use lanyard_types::{AclId, FrameCount, MacAddr, PortId, VlanId, VrfId};
 
@@ -65,6 +68,20 @@ pub enum Request {
     CpuNetdev(String),
     /// How often each rule of an access list has decided; true begins anew. Answered by [`Answer::Matches`].
     Matches(AclId, bool),
+    /// Gives a diverted frame back with the judgements that [`Notice::Diverted`] asked for: the chip goes on with it. It does not
+    /// wait for the bus and has no answer; counters show the result.
+    Judged(Frame, Vec<Verdict>),
+}
+
+/// A frame that the chip has diverted, on its way to the driver and back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// The port where it came in.
+    pub port: PortId,
+    /// What is pending on it.
+    pub pending: Offload,
+    /// Its bytes; a buffer of segments is one frame.
+    pub bytes: Vec<u8>,
 }
 
 /// The chip's description of itself for a driver that connects.
@@ -220,6 +237,9 @@ pub enum Notice {
     Event(Event),
     /// A frame for the CPU.
     Packet(CpuHeader, Vec<u8>),
+    /// A frame that diverted access lists have to judge, with the questions in their order. The driver gives it back with
+    /// [`Request::Judged`].
+    Diverted(Frame, Vec<Question>),
 }
 
 /// A message that a driver receives.
@@ -293,6 +313,61 @@ fn frame(from: &mut Reader<'_>) -> Result<Vec<u8>, Malformed> {
     } else {
         Ok(bytes.to_vec())
     }
+}
+
+/// The most judgements of one frame: one list at its port, its VLAN and its interface, and one at each port of a flood.
+const MAX_JUDGEMENTS: usize = 1024;
+
+impl Frame {
+    /// The most bytes of a frame that is diverted: a buffer of segments, with its headers.
+    pub const MAX: usize = 1 << 17;
+
+    fn write(&self, body: &mut Writer) {
+        body.u16(self.port.get());
+        body.raw(&self.pending);
+        body.raw(&self.bytes);
+    }
+    fn read(body: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let (port, mut pending) = (port(body)?, Offload::default());
+        for byte in &mut pending {
+            *byte = body.u8()?;
+        }
+        let bytes = body.take(body.rest().len())?;
+        if bytes.len() > Self::MAX {
+            return malformed(format!(
+                "a diverted frame of {} bytes; {} are the most",
+                bytes.len(),
+                Self::MAX
+            ));
+        }
+        Ok(Self { port, pending, bytes: bytes.to_vec() })
+    }
+}
+
+fn write_key(body: &mut Writer, list: AclId, key: &Key, flag: bool) {
+    body.u16(list.get());
+    key.half.iter().for_each(|half| body.u16(*half));
+    body.u32(key.absent);
+    body.u32(key.unknown);
+    body.u8(u8::from(flag));
+}
+/// Reads what [`write_key`] has written, `count` times.
+fn read_keys<T>(body: &mut Reader<'_>, of: impl Fn(AclId, Key, bool) -> T) -> Result<Vec<T>, Malformed> {
+    let count = usize::from(body.u16()?);
+    if count > MAX_JUDGEMENTS {
+        return malformed(format!("{count} judgements; {MAX_JUDGEMENTS} are the most"));
+    }
+    let mut all = Vec::with_capacity(count.min(body.rest().len() / (2 * HALVES)));
+    for _ in 0..count {
+        let list = operation::acl(body)?;
+        let mut key = Key::default();
+        for half in &mut key.half {
+            *half = body.u16()?;
+        }
+        (key.absent, key.unknown) = (body.u32()?, body.u32()?);
+        all.push(of(list, key, body.flag()?));
+    }
+    Ok(all)
 }
 
 fn count(into: &mut Writer, count: FrameCount) {

@@ -1,6 +1,9 @@
 //! The bytes of [`Notice`], and of what a driver receives.
 
-use super::{Answer, Event, Incoming, LearnedEntry, Notice, close, frame, open, port};
+use super::{
+    Answer, Event, Frame, Incoming, LearnedEntry, Notice, Question, close, frame, open, port, read_keys,
+    write_key,
+};
 use crate::sdk::bytes::{Malformed, Reader, malformed};
 use crate::sdk::cpu::CpuHeader;
 
@@ -12,6 +15,11 @@ impl Notice {
             Self::Packet(header, frame) => close(0xc002, 0, |body| {
                 header.write(body);
                 body.raw(frame);
+            }),
+            Self::Diverted(frame, questions) => close(0xc003, 0, |body| {
+                body.u16(questions.len() as u16);
+                questions.iter().for_each(|of| write_key(body, of.list, &of.key, of.ends));
+                frame.write(body);
             }),
             Self::Event(event) => close(0xc001, 0, |body| match event {
                 Event::Learned(entry) => {
@@ -45,6 +53,10 @@ impl Notice {
             let header = CpuHeader::read(body)?;
             return Ok(Self::Packet(header, frame(body)?));
         }
+        if kind == 0xc003 {
+            let questions = read_keys(body, |list, key, ends| Question { list, key, ends })?;
+            return Ok(Self::Diverted(Frame::read(body)?, questions));
+        }
         Ok(Self::Event(match body.u8()? {
             1 => Event::Learned(LearnedEntry::read(body)?),
             2 => Event::Moved(LearnedEntry::read(body)?, port(body)?),
@@ -64,7 +76,7 @@ impl Incoming {
     pub fn decode(message: &[u8]) -> Result<Self, Malformed> {
         let (kind, number, mut body) = open(message)?;
         let incoming = match kind {
-            0xc001 | 0xc002 => Self::Notice(Notice::read(kind, &mut body)?),
+            0xc001..=0xc003 => Self::Notice(Notice::read(kind, &mut body)?),
             _ => Self::Answer(number, Answer::read(kind, &mut body)?),
         };
         body.end()?;

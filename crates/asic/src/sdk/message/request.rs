@@ -1,10 +1,13 @@
 //! The bytes of [`Request`].
 
-use super::{FdbFilter, MAX_SPEED_MBPS, Request, close, frame, open, operations, port};
+use super::{
+    FdbFilter, Frame, MAX_SPEED_MBPS, Request, Verdict, close, frame, open, operation, operations, port,
+    read_keys, write_key,
+};
 use crate::sdk::MAGIC;
 use crate::sdk::bytes::{Malformed, malformed};
 use crate::sdk::cpu::CpuHeader;
-use lanyard_types::{AclId, MacAddr, PortId, VlanId};
+use lanyard_types::{MacAddr, PortId, VlanId};
 
 impl Request {
     /// Serialises the request.
@@ -28,6 +31,7 @@ impl Request {
             Self::Speed(..) => 15,
             Self::CpuNetdev(_) => 16,
             Self::Matches(..) => 17,
+            Self::Judged(..) => 18,
         };
         close(kind, number, |body| match self {
             Self::Hello(version, name) => {
@@ -67,6 +71,11 @@ impl Request {
             Self::Matches(id, clear) => {
                 body.u16(id.get());
                 body.u8(u8::from(*clear));
+            }
+            Self::Judged(frame, answers) => {
+                body.u16(answers.len() as u16);
+                answers.iter().for_each(|of| write_key(body, of.list, &of.key, of.permit));
+                frame.write(body);
             }
         })
     }
@@ -113,9 +122,10 @@ impl Request {
                 Self::Speed(port, mbps)
             }
             16 => Self::CpuNetdev(body.text()?.to_owned()),
-            17 => {
-                let number = body.u16()?;
-                Self::Matches(body.index("access list", number, AclId::new)?, body.flag()?)
+            17 => Self::Matches(operation::acl(&mut body)?, body.flag()?),
+            18 => {
+                let answers = read_keys(&mut body, |list, key, permit| Verdict { list, key, permit })?;
+                Self::Judged(Frame::read(&mut body)?, answers)
             }
             other => return malformed(format!("{other} is no request")),
         };
