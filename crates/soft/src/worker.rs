@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// What the thread shares with its owner.
 #[derive(Debug)]
@@ -62,6 +63,9 @@ pub fn run(shared: &Shared) {
     pin();
     let mut generation = 0;
     let mut waits: Vec<(PortId, Arc<OwnedFd>)> = Vec::new();
+    // Ports whose netdev has left and is still configured: it may be back before the daemon has noticed.
+    let mut lost: Vec<PortId> = Vec::new();
+    let mut search = Instant::now();
     loop {
         {
             let core = shared.frames();
@@ -72,10 +76,11 @@ pub fn run(shared: &Shared) {
                 generation = core.generation;
                 let links = PortId::all().filter_map(|port| Some((port, core.links[port.index()].fd()?)));
                 waits = links.collect();
+                lost = PortId::all().filter(|port| core.links[port.index()].is_lost()).collect();
                 shared.seen.store(generation, Ordering::Release);
             }
         }
-        let ready = match wait(shared, &waits) {
+        let ready = match wait(shared, &waits, !lost.is_empty()) {
             Ok(ready) => ready,
             Err(Errno::EINTR) => continue,
             // At worst the system is out of memory. Try again, but not in a tight loop.
@@ -92,17 +97,35 @@ pub fn run(shared: &Shared) {
             core.turn(port);
             if !core.links[port.index()].check(events) {
                 core.connect(port, crate::link::Link::Gone);
+            } else if events.contains(PollFlags::POLLERR) && core.links[port.index()].is_lost() {
+                lost.push(port);
+            }
+        }
+        if !lost.is_empty() && search.elapsed() >= SEARCH {
+            search = Instant::now();
+            let mut core = shared.frames();
+            if core.generation == generation {
+                lost.retain(|port| !core.links[port.index()].find_again());
             }
         }
     }
 }
 
-/// Waits for events; returns the ports and their poll flags.
-fn wait(shared: &Shared, waits: &[(PortId, Arc<OwnedFd>)]) -> nix::Result<Vec<(PortId, PollFlags)>> {
+/// The time between two searches for netdevs that have left.
+const SEARCH: Duration = Duration::from_millis(100);
+
+/// Waits for events, but with `search` at most [`SEARCH`]; returns the ports and their poll flags.
+fn wait(
+    shared: &Shared,
+    waits: &[(PortId, Arc<OwnedFd>)],
+    search: bool,
+) -> nix::Result<Vec<(PortId, PollFlags)>> {
     let mut fds = Vec::with_capacity(waits.len() + 1);
     fds.push(PollFd::new(shared.bell.as_fd(), PollFlags::POLLIN));
     fds.extend(waits.iter().map(|(_, fd)| PollFd::new(fd.as_fd(), PollFlags::POLLIN)));
-    poll(&mut fds, PollTimeout::NONE)?;
+    let timeout =
+        if search { PollTimeout::try_from(SEARCH).unwrap_or(PollTimeout::MAX) } else { PollTimeout::NONE };
+    poll(&mut fds, timeout)?;
     let reported = |fd: &PollFd<'_>| fd.revents().filter(|events| !events.is_empty());
     if reported(&fds[0]).is_some() {
         shared.bell.read()?;

@@ -214,6 +214,7 @@ fn inside() {
     }
     plane.detach().unwrap();
     assert!(!flags("p1").contains("NOARP"), "the port is left as it was");
+    assert!(!flags("p2").contains("NOARP"), "also after a move");
     assert!(!hosts[0].ping("-c 1 -W 1 10.9.0.2"), "detached");
 }
 
@@ -349,4 +350,14 @@ fn vanish(plane: &mut SoftPlane, state: &mut PlaneState, hosts: &[Host]) {
     must("ip link set p2 up");
     until("forwarding after a flap", || hosts[0].ping("-c 1 10.9.0.2"));
     tcp(&back, &hosts[1], "10.9.0.2", 1 << 20);
+    // The netdev is moved to another namespace and comes back with the same index, before anybody has noticed: the kernel has ended
+    // the socket's binding.
+    let (elsewhere, index) = (Host::new(), ifindex("p2"));
+    must(&format!("ip link set p2 netns {}", elsewhere.namespace));
+    let home = format!("ip link set p2 netns /proc/{}/ns/net", std::process::id());
+    elsewhere.run(move || must(&home));
+    must("ip link set p2 up");
+    assert_eq!(ifindex("p2"), index, "the kernel keeps an index that is free");
+    until("forwarding after a move", || hosts[0].ping("-c 1 10.9.0.2"));
+    assert!(flags("p2").contains("NOARP"), "the host's stack is kept off again");
 }

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use nix::sys::socket::{getsockopt, sockopt};
+use nix::sys::socket::{LinkAddr, getsockname, getsockopt, sockopt};
 use std::io::{Error, Result};
 use std::mem::{size_of, size_of_val, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -37,6 +37,12 @@ pub(super) fn bind(socket: &OwnedFd, ifindex: u32, ether_type: u16) -> Result<()
     // SAFETY: the address lives through the call, and `len` is its size.
     let done = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) };
     if done == 0 { Ok(()) } else { Err(Error::last_os_error()) }
+}
+
+/// The index of the netdev to which a socket is bound; `None` if there is none any more.
+pub(super) fn bound(socket: &OwnedFd) -> Option<u32> {
+    let address = getsockname::<LinkAddr>(socket.as_raw_fd()).ok()?;
+    u32::try_from(address.ifindex()).ok()
 }
 
 /// Makes the netdev receive frames for other stations while the socket is open.

@@ -49,6 +49,7 @@ pub struct RingShape {
 pub struct PacketRing {
     blocks: Blocks,
     socket: Arc<OwnedFd>,
+    ifindex: u32,
     missed: u64,
 }
 
@@ -67,7 +68,7 @@ impl PacketRing {
         let blocks = Blocks::map(&socket, shape)?;
         raw::set_promiscuous(&socket, ifindex)?;
         raw::bind(&socket, ifindex, libc::ETH_P_ALL as u16)?;
-        Ok(Self { blocks, socket: Arc::new(socket), missed: 0 })
+        Ok(Self { blocks, socket: Arc::new(socket), ifindex, missed: 0 })
     }
     /// The socket, for waiting and for sending.
     #[must_use]
@@ -96,6 +97,19 @@ impl PacketRing {
     pub fn missed(&mut self) -> Result<u64> {
         self.missed += u64::from(raw::missed(&self.socket)?);
         Ok(take(&mut self.missed))
+    }
+    /// False once the netdev was removed or moved to another network namespace: the kernel then ends the binding.
+    #[must_use]
+    pub fn is_bound(&self) -> bool {
+        raw::bound(&self.socket) == Some(self.ifindex)
+    }
+    /// Binds the socket to the netdev that has the index now. The ring stays.
+    ///
+    /// # Errors
+    /// No such netdev.
+    pub fn bind_again(&self) -> Result<()> {
+        raw::set_promiscuous(&self.socket, self.ifindex)?;
+        raw::bind(&self.socket, self.ifindex, libc::ETH_P_ALL as u16)
     }
     /// Clears a pending error, which reports once that the netdev went down or was removed. Frames
     /// are received again if it comes back up.

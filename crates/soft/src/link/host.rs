@@ -21,9 +21,17 @@ pub struct HostStack {
 impl HostStack {
     /// Makes the host's stack ignore the netdev, as far as the rights allow.
     pub fn quiet(name: &str) -> Self {
-        let disabled_ipv6 = fs::read_to_string(ipv6_switch(name)).is_ok_and(|value| value.trim() == "0")
-            && fs::write(ipv6_switch(name), "1").is_ok();
-        Self { name: name.to_owned(), set_noarp: noarp(name, true) == Some(true), disabled_ipv6 }
+        let mut made = Self { name: name.to_owned(), set_noarp: false, disabled_ipv6: false };
+        made.repeat();
+        made
+    }
+    /// Repeats the changes, after the netdev has been in another network namespace: the kernel has undone some of them.
+    pub fn repeat(&mut self) {
+        let set = noarp(&self.name, true) == Some(true);
+        let disabled = fs::read_to_string(ipv6_switch(&self.name)).is_ok_and(|value| value.trim() == "0")
+            && fs::write(ipv6_switch(&self.name), "1").is_ok();
+        self.set_noarp |= set;
+        self.disabled_ipv6 |= disabled;
     }
 }
 

@@ -114,6 +114,14 @@ impl Link {
             Self::Gone | Self::Memory(_) | Self::Tap(_) => Vec::new(),
         }
     }
+    /// True when the netdev of the link has left.
+    pub fn is_lost(&self) -> bool {
+        if let Self::Packet(link) = self { link.is_lost() } else { false }
+    }
+    /// Looks for a netdev that has left; true when it is back.
+    pub fn find_again(&mut self) -> bool {
+        if let Self::Packet(link) = self { link.find_again() } else { false }
+    }
     /// Handles poll flags; false when the link is broken.
     pub fn check(&mut self, events: PollFlags) -> bool {
         let broken = events.intersects(PollFlags::POLLERR | PollFlags::POLLHUP | PollFlags::POLLNVAL);

@@ -38,6 +38,7 @@ pub struct PacketLink {
     /// The size of the ring in bytes.
     memory: u64,
     ifindex: u32,
+    name: String,
     errors: u32,
     batch: Batch,
     /// Present while the host's stack is kept off.
@@ -50,7 +51,8 @@ impl PacketLink {
     pub fn open(ifindex: u32, room: u64) -> Result<Self> {
         let (ring, memory) = open_ring(ifindex, room)?;
         setsockopt(ring.socket(), sockopt::SndBuf, &SEND_BUFFER)?;
-        Ok(Self { ring, memory, ifindex, errors: 0, batch: Batch::default(), quiet: None })
+        let name = interface_name(ifindex)?;
+        Ok(Self { ring, memory, ifindex, name, errors: 0, batch: Batch::default(), quiet: None })
     }
     /// Keeps the host's stack off the netdev, or lets it receive, as it does initially: at a routed
     /// port the host's stack answers.
@@ -59,7 +61,7 @@ impl PacketLink {
     /// When the netdev has been removed.
     pub fn keep_host_off(&mut self, off: bool) -> Result<()> {
         if off && self.quiet.is_none() {
-            self.quiet = Some(HostStack::quiet(&interface_name(self.ifindex.cast_signed())?));
+            self.quiet = Some(HostStack::quiet(&interface_name(self.ifindex)?));
         } else if !off {
             self.quiet = None;
         }
@@ -83,6 +85,19 @@ impl PacketLink {
         self.ring.clear_error();
         self.errors += 1;
         self.errors < MAX_ERRORS
+    }
+    /// True after the netdev was removed or moved to another network namespace.
+    pub fn is_lost(&self) -> bool {
+        !self.ring.is_bound()
+    }
+    /// Uses the netdev that has the index and the name again: one that was moved away and came back. False while there is none.
+    pub fn find_again(&mut self) -> bool {
+        let same = interface_name(self.ifindex).is_ok_and(|name| name == self.name);
+        let found = same && self.ring.bind_again().is_ok();
+        if found && let Some(quiet) = &mut self.quiet {
+            quiet.repeat();
+        }
+        found
     }
     /// Passes the frames of one block to `handle`.
     pub fn receive(&mut self, handle: &mut dyn FnMut(Received<'_>)) -> usize {
@@ -151,8 +166,8 @@ fn open_ring(ifindex: u32, room: u64) -> Result<(PacketRing, u64)> {
 }
 
 /// The netdev's name.
-fn interface_name(index: i32) -> Result<String> {
-    let name = nix::net::if_::if_indextoname(index.unsigned_abs())?;
+fn interface_name(index: u32) -> Result<String> {
+    let name = nix::net::if_::if_indextoname(index)?;
     Ok(name.to_string_lossy().into_owned())
 }
 
