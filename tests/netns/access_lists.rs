@@ -12,7 +12,8 @@ scenarios! {
     lists_of_vlan_interfaces: ebpf soft;
     flows_are_logged: ebpf soft;
     vlan_maps_and_mac_lists_log: ebpf soft;
-    lists_of_routed_ports_log: ebpf soft;
+    lists_of_routed_ports_log: ebpf;
+    lists_at_routed_ports_are_refused: soft;
     a_flood_of_logged_packets: ebpf soft;
     a_list_survives_a_restart: ebpf;
     a_full_list_is_replaced_under_traffic: ebpf;
@@ -234,6 +235,20 @@ fn lists_of_routed_ports_log(plane: Plane) {
     logged(&bed, "%SEC-6-IPACCESSLOGP: list in1 denied udp 10.0.1.1(4000) -> 10.0.2.1(53), 1 packet");
     logged(&bed, "%SEC-6-IPACCESSLOGP: list out2 denied udp 10.0.1.1(4000) -> 10.0.2.1(54), 1 packet");
     assert_eq!([matches(&bed, "in1", 20), matches(&bed, "out2", 10)], [1, 1]);
+}
+
+/// On the soft plane the kernel routes the packets of routed ports, so a list there would have no effect.
+fn lists_at_routed_ports_are_refused(plane: Plane) {
+    let config = "ip access-list extended a\n deny udp any any\ninterface p1\n no switchport\n ip address 10.0.1.254/24\n";
+    let bed = Bed::new(plane, 1, config);
+    for line in ["ip access-group a in", "ip access-group a out"] {
+        let refused = bed.try_configure(&format!("interface p1\n{line}")).expect_err("refused");
+        assert!(
+            refused.contains("access lists at the routed port p1, whose packets the kernel routes"),
+            "{refused}"
+        );
+    }
+    assert!(!bed.exec(&["show running-config"]).contains("access-group"));
 }
 
 /// Notes over the rate of their trap group are left out and counted; the list judges all packets.

@@ -110,7 +110,8 @@ impl SoftPlane {
             routing: true,
             notes: vec![
                 "stops forwarding when the daemon stops".into(),
-                "untagged packets at a routed port are routed by the kernel, which receives them in any case"
+                "untagged packets at a routed port are routed by the kernel, which receives them in any case; it \
+                 has no access lists and no service policies"
                     .into(),
                 "ports have no choice of hook or delivery".into(),
                 "frames longer than their netdev's MTU (and one 802.1Q tag) are refused by the kernel".into(),
@@ -162,6 +163,9 @@ impl SoftPlane {
         let link = match new {
             Some(state) => {
                 check_choices(state)?;
+                if !self.in_memory {
+                    check_routed(state)?;
+                }
                 self.link(port, state)?
             }
             None => Some(Link::Gone),
@@ -505,6 +509,20 @@ fn check_choices(state: &PortState) -> Result<(), PlaneError> {
     Err(PlaneError::Unsupported { plane: "soft", what: format!("run {} {what}", state.name) })
 }
 
+/// Refuses access lists and service policies at a routed port: the kernel receives its packets in any case, and routes them past the
+/// pipeline, so a list that denied them would have no effect.
+fn check_routed(state: &PortState) -> Result<(), PlaneError> {
+    let lists = state.acl_in.iter().chain(state.acl_out.iter()).any(Option::is_some);
+    let what = match state.kind {
+        PortKind::Routed if lists => "access lists",
+        PortKind::Routed if state.qos.input.is_some() || state.qos.output.is_some() => "service policies",
+        _ => return Ok(()),
+    };
+    let name = &state.name;
+    let what = format!("apply {what} at the routed port {name}, whose packets the kernel routes");
+    Err(PlaneError::Unsupported { plane: "soft", what })
+}
+
 /// The machine's memory in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 struct Memory {
@@ -549,6 +567,19 @@ fn system(what: &str) -> impl FnOnce(std::io::Error) -> PlaneError + use<> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_and_policies_at_routed_ports_are_refused() {
+        let mut port = PortState { kind: PortKind::Routed, ..PortState::new("p1", 1) };
+        assert_eq!(check_routed(&port), Ok(()));
+        port.qos.output = Some(Arc::default());
+        let refused = |port: &PortState| check_routed(port).expect_err("refused").to_string();
+        assert!(refused(&port).contains("service policies at the routed port p1"), "{}", refused(&port));
+        port.acl_in[0] = lanyard_types::AclId::new(1);
+        assert!(refused(&port).contains("access lists at the routed port p1"), "{}", refused(&port));
+        let switched = PortState { kind: PortKind::Netdev, ..port };
+        assert_eq!(check_routed(&switched), Ok(()));
+    }
 
     #[test]
     fn rings_leave_memory_for_others() {
