@@ -155,6 +155,8 @@ fn supplicants(plane: Plane) {
     assert!(!bed.host(1).ping("-c 1 -W 1 10.0.0.2") && !bed.host(2).ping("-c 1 -W 1 10.0.0.1"));
     assert!(bed.drops(1, "unauthorized") > 0);
     bed.host(2).reaches("10.0.0.3");
+    // Host 2 still asks for the address of host 1, by broadcast.
+    bed.host(2).net.ip("neigh flush dev eth0");
     bed.expect_at(2, &broadcast(2), &[3]);
     {
         let _wrong = Supplicant::start(&bed, 1, "alice", "blunder");

@@ -102,12 +102,20 @@ impl Watch {
     }
 
     fn publish(&mut self, unknown: Option<String>) {
-        let hooks: BTreeSet<forwarding::Hook> =
-            self.announced.iter().chain(&self.silent).map(model_hook).collect();
+        // Where an announced hook sends the same packets to the kernel, it is the reason to show: a chain of nftables also keeps
+        // a program from the same priority, so a BPF program of another network namespace may be listed beside it.
+        let adds = |hook: &&Hook| !self.announced.iter().any(|other| covers(other, hook));
+        let silent = self.silent.iter().filter(adds);
+        let hooks: BTreeSet<forwarding::Hook> = self.announced.iter().chain(silent).map(model_hook).collect();
         if hooks != *self.filter.hooks || unknown != self.filter.unknown {
             self.filter = PacketFilter { hooks: Arc::new(hooks), unknown };
         }
     }
+}
+
+/// True if the kernel shows all packets of `other` to `hook`, too.
+fn covers(hook: &Hook, other: &Hook) -> bool {
+    hook.point == other.point && hook.ipv4 >= other.ipv4 && hook.ipv6 >= other.ipv6
 }
 
 /// Converts a hook to the form that the switch uses.
@@ -234,5 +242,19 @@ mod tests {
         turns.iter().for_each(|now_ms| _ = watch.turn(*now_ms));
         let (listings, silent) = (filter.borrow().listings, filter.borrow().silent_listings);
         assert_eq!((listings, silent), (2, 61), "the audit, and what announces nothing each second");
+    }
+
+    #[test]
+    fn an_announced_hook_is_the_reason() {
+        let (mut watch, filter) = watch();
+        filter.borrow_mut().silent.extend([
+            hook("BPF program 7", HookPoint::Forwarding),
+            Hook { ipv6: true, ..hook("BPF program 8", HookPoint::Forwarding) },
+        ]);
+        let chain = hook("nftables chain ip f c", HookPoint::Forwarding);
+        filter.borrow_mut().listed = Some([chain].into());
+        watch.turn(0);
+        // The chain does not concern IPv6.
+        assert_eq!(owners(&watch), ["nftables chain ip f c", "BPF program 8"]);
     }
 }
