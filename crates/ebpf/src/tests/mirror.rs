@@ -179,8 +179,8 @@ const STRUCTURES_ALONE: &[&str] = &[
     "watchdog_walk",
 ];
 
-/// Drop reasons that no program has: the soft plane receives by a ring, and that can overrun.
-const NOT_IN_PROGRAMS: &[DropReason] = &[DropReason::Overrun];
+/// Drop reasons that no program has: the soft plane receives by a ring, which can overrun, and only a chip diverts lists.
+const NOT_IN_PROGRAMS: &[DropReason] = &[DropReason::Overrun, DropReason::AclUnjudged];
 
 fn structures() -> impl Iterator<Item = &'static Structure> {
     [abi::STRUCTURES, acl::STRUCTURES, qos::STRUCTURES]
