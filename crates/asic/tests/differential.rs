@@ -33,7 +33,7 @@ use std::collections::BTreeSet;
 const RULES: u32 = 1 << 17;
 /// The most entries of a random access list in the chip: port ranges expand to many.
 const MOST: u32 = 1 << 12;
-/// Of the lists that fit, one of so many is diverted.
+/// The test diverts the lists whose number is a multiple of this, although they fit the chip.
 const DIVERTED: u16 = 3;
 /// Frames through one state.
 const FRAMES_A_STATE: u64 = 250;

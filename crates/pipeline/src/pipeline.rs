@@ -8,9 +8,7 @@ use crate::route::{RifState, RouteChange};
 use crate::stages::qos_ingress::Colours;
 use crate::stages::replicate::Emission;
 use crate::stages::{Arrival, Decision, Memory, count, decide, learn, mirror, replicate, trap};
-use crate::state::{
-    ChannelMembers, FdbTarget, GlobalState, PlaneState, PortKind, PortState, StpState, VlanState,
-};
+use crate::state::{ChannelMembers, FdbTarget, GlobalState, PlaneState, PortState, StpState, VlanState};
 use crate::tables::Tables;
 use crate::tables::acls::Answer;
 use crate::tables::counters::Counters;
@@ -228,9 +226,7 @@ impl Pipeline {
     fn police_copies(&mut self, decision: &mut Decision, now: Timestamp) -> Verdict {
         let Some(reason) = decision.host else { return Verdict::Forwarded };
         let Tables { trap, ports, .. } = &mut self.tables;
-        let is_host =
-            |port: &PortId| ports.get(*port).is_some_and(|state| matches!(state.kind, PortKind::Svi(_)));
-        let hosts = decision.plan.copies.iter().map(|(_, port)| *port).filter(is_host);
+        let hosts = decision.plan.copies.iter().map(|(_, port)| *port).filter(|port| ports.is_svi(*port));
         let refused: Vec<PortId> = hosts.filter(|_| !trap.admit(reason, decision.port, now)).collect();
         if refused.is_empty() {
             return Verdict::Forwarded;

@@ -17,8 +17,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// Links that one listing examines; the next listing continues behind them.
 const MOST_LINKS: usize = 16_384;
-/// The kernel gives rising numbers to links, so a listing begins behind the last one; every so many listings begin at the first,
-/// because the numbers start again after 2^31 links.
+/// The kernel numbers links in ascending order, so a listing begins behind the last link that the previous one has seen. One
+/// listing of this number begins at the first link, because the kernel begins to number anew after 2^31 links.
 const WHOLE_EVERY: u32 = 60;
 /// enum bpf_cmd of linux/bpf.h.
 const PROG_LOAD: libc::c_int = 5;

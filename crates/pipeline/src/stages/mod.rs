@@ -428,10 +428,13 @@ impl Passage<'_> {
         decision.plan.marks = marks;
         decision.plan.rewrite = rewrite;
         decision.plan.tunnelled = tunnelled;
-        let packet = self.arrival.bytes.get(route::l3_offset(frame)..).unwrap_or_default();
-        let ethertype = route::inner_ethertype(self.arrival, frame);
-        let flood = matches!(egress, bridge::Egress::Flood(_));
-        decision.host = trap::copy_reason(flood, members.is_some(), frame.dst, ethertype, packet);
+        // Most frames have no copy for a VLAN interface.
+        if decision.plan.copies.iter().any(|(_, port)| self.tables.ports.is_svi(*port)) {
+            let packet = self.arrival.bytes.get(route::l3_offset(frame)..).unwrap_or_default();
+            let ethertype = route::inner_ethertype(self.arrival, frame);
+            let flood = matches!(egress, bridge::Egress::Flood(_));
+            decision.host = trap::copy_reason(flood, members.is_some(), frame.dst, ethertype, packet);
+        }
         Ok(())
     }
 

@@ -53,6 +53,11 @@ impl Ports {
     pub fn channel(&self, port: PortId) -> Option<ChannelId> {
         self.get(port).and_then(|state| state.aggregation.channel())
     }
+    /// True for the pipeline's end of a VLAN interface.
+    #[must_use]
+    pub fn is_svi(&self, port: PortId) -> bool {
+        self.get(port).is_some_and(|state| matches!(state.kind, PortKind::Svi(_)))
+    }
     /// The number of ports.
     #[must_use]
     pub fn len(&self) -> usize {
