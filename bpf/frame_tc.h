@@ -178,7 +178,9 @@ static __always_inline bool tc_head(struct __sk_buff *skb, void *to, __u32 len, 
 /* When a frame of each group last woke the control plane. */
 TABLE(trap_woken, __u64, LY_GROUPS, 0);
 
-/* Whether a record is to wake the control plane: the flags of bpf_ringbuf_submit. A wake-up is an interrupt, which costs a virtual
+/* Whether a record is to wake the control plane: the flags of bpf_ringbuf_submit. With 0, the kernel wakes it only if it has
+ * read all earlier records, so the record that takes the turn of its group forces the wake-up: an earlier record of another
+ * processor may have been submitted without one because of this turn. A wake-up is an interrupt, which costs a virtual
  * machine as much as ten frames. Groups that may have thousands of frames a second therefore wake it once in LY_TRAP_WAKE_NS;
  * after each record it looks at the ring again when that time has passed (crates/daemon/src/protocols). */
 static __always_inline __u64 trap_wake(__u32 group)
@@ -191,7 +193,7 @@ static __always_inline __u64 trap_wake(__u32 group)
 	if (now - *(volatile __u64 *)woken < LY_TRAP_WAKE_NS)
 		return BPF_RB_NO_WAKEUP;
 	*(volatile __u64 *)woken = now;
-	return 0;
+	return BPF_RB_FORCE_WAKEUP;
 }
 
 /* Sends the frame to the control plane. A frame that the ring has no room for is counted as lost. */

@@ -3,10 +3,11 @@
 //! The first host that claims an address at a port that is not trusted gets a binding, unless the address is in use behind a
 //! trusted port. Another host gets it only if its owner, asked by duplicate address detection, does not answer.
 //!
-//! It differs from the RFC in three points. A host is a port and a MAC address, because the plane forwards by both. The data of
+//! It differs from the RFC in four points. A host is a port and a MAC address, because the plane forwards by both. The data of
 //! the owner does not come here, so the owner ends a test only by a message of neighbour discovery. Solicitations at trusted
 //! ports do not come here either, because the plane forwards them to all hosts, the owner included: a host behind such a port
 //! that detects duplicates of a bound address starts no test, but its first advertisement to all nodes does.
+//! The owner is asked a second time also where the claimant's own message was the first question.
 
 use crate::bound::Bound;
 use crate::config::NdConfig;
@@ -165,11 +166,14 @@ impl Inspector {
     pub fn handle_timer(&mut self, now: u64) {
         while let Some((_, key)) = self.timers.first().copied().filter(|(at_ms, _)| *at_ms <= now) {
             let Some(entry) = self.entries.get(&key) else { break };
-            if entry.ends_ms <= now {
-                self.end_state(now, key);
-            } else {
-                self.change(key, |entry| entry.retry_ms = None);
+            if entry.retry_ms.is_some() {
+                // A late question postpones the end: the owner always has this time to answer it.
+                self.change(key, |entry| {
+                    (entry.retry_ms, entry.ends_ms) = (None, entry.ends_ms.max(now + TEST_MS - RETRY_MS));
+                });
                 self.ask(key);
+            } else {
+                self.end_state(now, key);
             }
         }
         self.tell();
@@ -329,12 +333,12 @@ impl Inspector {
         Ok(Fate::Sent(ports))
     }
 
-    /// Asks the owner whether it still has the address. `asks`: the switch does so; otherwise the claimant's own message is
-    /// sent to it.
+    /// Asks the owner whether it still has the address. `asks`: the switch does so at once; otherwise the claimant's own message
+    /// is the first question. The switch asks again after [`RETRY_MS`], because a question or its answer may be lost.
     fn test(&mut self, now: u64, key: Key, state: State, claimant: Option<Owner>, asks: bool) {
         self.change(key, |entry| {
             (entry.state, entry.claimant) = (state, claimant);
-            (entry.ends_ms, entry.retry_ms) = (now + TEST_MS, asks.then_some(now + RETRY_MS));
+            (entry.ends_ms, entry.retry_ms) = (now + TEST_MS, Some(now + RETRY_MS));
         });
         if asks {
             self.ask(key);

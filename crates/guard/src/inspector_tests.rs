@@ -191,13 +191,39 @@ fn an_attacker_does_not_get_the_address_of_a_host_that_answers() {
 }
 
 #[test]
+fn a_lost_question_does_not_give_the_address_away() {
+    let mut bench = Bench::new();
+    bench.gets(1, 7);
+    // The attacker's own message, or the answer to it, is lost.
+    assert_eq!(bench.detects(2, 7), ["sends to 1"]);
+    assert_eq!(bench.later(RETRY_MS), ["asks 1 for 7"]);
+    assert_eq!(bench.advertises(1, 7), ["sends to 2,4,5"]);
+    assert_eq!(bench.later(2 * TEST_MS), [""; 0]);
+    assert_eq!(bench.bound(), ["7 1 1"]);
+}
+
+#[test]
+fn a_late_timer_asks_before_the_address_is_given_away() {
+    let mut bench = Bench::new();
+    bench.gets(1, 7);
+    assert_eq!(bench.detects(2, 7), ["sends to 1"]);
+    bench.now += 4 * TEST_MS;
+    bench.inspector.handle_timer(bench.now);
+    assert_eq!(bench.actions(), ["asks 1 for 7"]);
+    assert_eq!(bench.later(TEST_MS - RETRY_MS - 1), [""; 0]);
+    assert_eq!(bench.state(7), Some(State::TestingClaim));
+    assert_eq!(bench.advertises(1, 7), ["sends to 2,4,5"]);
+    assert_eq!(bench.bound(), ["7 1 1"]);
+}
+
+#[test]
 fn a_host_that_has_moved_gets_its_address_back() {
     let mut bench = Bench::new();
     bench.gets(1, 7);
     let moved = |n: u16| message(135, mac(1), [NONE, solicited(7)], six(7), &[14, 1, 0, 0, 0, 0, 0, n as u8]);
     assert_eq!(bench.frame(2, &moved(2)), ["sends to 1"]);
     assert_eq!(bench.frame(2, &moved(3)), ["sends to 1"]);
-    assert_eq!(bench.later(TEST_MS), ["Changed 7 at 2", "frees 7 at 1", "binds 7 at 2"]);
+    assert_eq!(bench.later(TEST_MS), ["asks 1 for 7", "Changed 7 at 2", "frees 7 at 1", "binds 7 at 2"]);
     assert_eq!(bench.bound(), ["7 2 1"]);
     assert_eq!((bench.inspector.count(port(1)), bench.inspector.count(port(2))), (0, 1));
 }
@@ -301,7 +327,7 @@ fn a_configuration_ends_what_it_does_not_cover() {
     bench.inspector.configure(config);
     assert_eq!(bench.actions(), ["frees 7 at 1", "frees 9 at 3"]);
     // The claimant is gone; the owner is still asked.
-    assert_eq!(bench.later(TEST_MS), ["Deleted 8 at 2", "frees 8 at 2"]);
+    assert_eq!(bench.later(TEST_MS), ["asks 2 for 8", "Deleted 8 at 2", "frees 8 at 2"]);
     bench.inspector.configure(NdConfig::default());
     assert_eq!(bench.inspector.neighbours().count(), 0);
 }

@@ -59,13 +59,17 @@ pub(crate) struct Engine {
     clock: Clock,
     reports: Reports,
     bell: Arc<EventFd>,
+    /// True after frames have been handled, until [`Engine::act`] does the work that they cause.
+    handled: bool,
 }
 
 impl Engine {
     /// Lets the protocols do the work that is due and the work caused by frames and jobs.
     pub(crate) fn act(&mut self) {
-        let Self { trees, discovery, snooping, guard, access, aggregation, plane, clock, reports, bell } =
-            self;
+        self.handled = false;
+        let Self {
+            trees, discovery, snooping, guard, access, aggregation, plane, clock, reports, bell, ..
+        } = self;
         let mut io = Io { clock, plane: &mut **plane, reports };
         aggregation.act(&mut io);
         trees.act(&mut io);
@@ -121,6 +125,15 @@ impl Engine {
     }
     /// Handles waiting frames and does the work that is due; returns the number of frames.
     fn turn(&mut self) -> usize {
+        let count = self.receive();
+        if self.handled || self.next_ms().is_some_and(|at| at <= self.now()) {
+            self.act();
+        }
+        count
+    }
+    /// Handles waiting frames, and returns their number. This comes before all work that may end a timer: a frame that has arrived in
+    /// time counts, however late this thread is.
+    fn receive(&mut self) -> usize {
         let Self { trees, discovery, snooping, guard, access, aggregation, plane, clock, reports, .. } = self;
         let now = clock.boot_ms();
         let count = plane.poll_traps(&mut |Trapped { port, reason, frame }| {
@@ -143,9 +156,7 @@ impl Engine {
                 reports.add_note(port, &frame);
             }
         });
-        if count > 0 || self.next_ms().is_some_and(|at| at <= now) {
-            self.act();
-        }
+        self.handled |= count > 0;
         count
     }
     fn next_ms(&self) -> Option<u64> {
@@ -217,6 +228,7 @@ impl Protocols {
             clock,
             reports,
             bell: bell.clone(),
+            handled: false,
         };
         Ok(Self { place: Place::Here(RefCell::new(Box::new(engine))), bell })
     }
@@ -385,14 +397,19 @@ fn run(mut engine: Engine, jobs: &Receiver<Job>, wake: &EventFd) {
     loop {
         again = again.filter(|at| *at > Instant::now());
         let _ = wake.read();
+        let mut count = 0;
         loop {
             match jobs.try_recv() {
-                Ok(job) => job(&mut engine),
+                Ok(job) => {
+                    count += engine.receive();
+                    job(&mut engine);
+                }
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return,
             }
         }
-        if engine.turn() > 0 {
+        count += engine.turn();
+        if count > 0 {
             is_readable = false;
             again = Some(Instant::now() + TRAP_WAKE);
             continue;
@@ -485,9 +502,9 @@ mod tests {
         *bench.plane.trapped.lock() = vec![frame];
         let before = polls();
         core.ctx.protocols.with(|_| ());
-        // One poll takes the frame, one finds nothing, and one comes after the time in which a frame ends no wait.
+        // One poll takes the frame before the job, two find nothing, and one comes after the time in which a frame ends no wait.
         let begin = Instant::now();
-        while polls() < before + 3 {
+        while polls() < before + 4 {
             assert!(begin.elapsed() < Duration::from_secs(60), "{} polls", polls() - before);
             std::thread::yield_now();
         }
