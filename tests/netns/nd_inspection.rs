@@ -150,6 +150,10 @@ fn an_attacker_gets_no_address(plane: Plane) {
     bed.host(3).address("2001:db8::3/64");
     detects(&bed, 1, "2001:db8::1");
     bound(&bed, &["2001:db8::1 p1 nd REACHABLE"]);
+    // The attacker detects duplicates of the address while its owner still does so, for a second: neither gives it up.
+    bed.host(2).send(&probe(2, 1));
+    wait_for("the end of the detection", || (!has_flag(&bed, 1, "2001:db8::1", "tentative")).then_some(()));
+    assert!(!has_flag(&bed, 1, "2001:db8::1", "dadfailed"));
     bed.host(1).reaches("2001:db8::3");
     let cached = || {
         let output = bed.host(3).net.output(std::process::Command::new("ip").args([

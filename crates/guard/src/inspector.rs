@@ -3,11 +3,13 @@
 //! The first host that claims an address at a port that is not trusted gets a binding, unless the address is in use behind a
 //! trusted port. Another host gets it only if its owner, asked by duplicate address detection, does not answer.
 //!
-//! It differs from the RFC in four points. A host is a port and a MAC address, because the plane forwards by both. The data of
+//! It differs from the RFC in five points. A host is a port and a MAC address, because the plane forwards by both. The data of
 //! the owner does not come here, so the owner ends a test only by a message of neighbour discovery. Solicitations at trusted
 //! ports do not come here either, because the plane forwards them to all hosts, the owner included: a host behind such a port
 //! that detects duplicates of a bound address starts no test, but its first advertisement to all nodes does.
-//! The owner is asked a second time also where the claimant's own message was the first question.
+//! The owner is asked a second time also where the claimant's own message was the first question. An owner that may still detect
+//! duplicates itself is asked afterwards only: a question before would make it give up the address (RFC 4862, 5.4.3), so that a claim
+//! between the end of the switch's test and that of the host's would take the address away.
 
 use crate::bound::Bound;
 use crate::config::NdConfig;
@@ -25,6 +27,12 @@ pub const MAX_WAITING: usize = 1024;
 pub(crate) const TEST_MS: u64 = 500;
 /// The time between the two solicitations of a test (T_WAIT), in milliseconds.
 pub(crate) const RETRY_MS: u64 = 250;
+/// The solicitations of a test.
+const QUESTIONS: u8 = 2;
+const _: () = assert!(QUESTIONS as u64 * RETRY_MS == TEST_MS);
+/// How long a host detects duplicates after each of its messages, in milliseconds: RetransTimer (RFC 4861, 10), and what a busy host
+/// may be late.
+pub(crate) const DETECTION_MS: u64 = 1_100;
 /// How long a binding is valid without a message of its owner (DEFAULT_LT), in milliseconds. Then the owner is asked.
 pub(crate) const LIFETIME_MS: u64 = 300_000;
 
@@ -36,15 +44,25 @@ struct Entry {
     claimant: Option<Owner>,
     /// When the state ends.
     ends_ms: u64,
-    /// When the second solicitation of a test is sent.
-    retry_ms: Option<u64>,
+    /// When the next solicitation of a test is sent.
+    ask_ms: Option<u64>,
+    /// The solicitations of the test that have not been sent.
+    questions: u8,
+    /// When the owner's own detection of duplicates has ended.
+    detects_until_ms: u64,
     /// The owner's message that is sent on when the binding becomes valid.
     waiting: Option<Vec<u8>>,
 }
 
 impl Entry {
+    /// Solicitations are sent from this time on, and the state ends when the last one has not been answered.
+    fn ask_from(&mut self, from_ms: u64, questions: u8) {
+        self.ask_ms = (questions > 0).then_some(from_ms);
+        self.questions = questions;
+        self.ends_ms = from_ms + u64::from(questions) * RETRY_MS;
+    }
     fn due_ms(&self) -> u64 {
-        self.retry_ms.map_or(self.ends_ms, |at_ms| at_ms.min(self.ends_ms))
+        self.ask_ms.map_or(self.ends_ms, |at_ms| at_ms.min(self.ends_ms))
     }
 }
 
@@ -166,12 +184,8 @@ impl Inspector {
     pub fn handle_timer(&mut self, now: u64) {
         while let Some((_, key)) = self.timers.first().copied().filter(|(at_ms, _)| *at_ms <= now) {
             let Some(entry) = self.entries.get(&key) else { break };
-            if entry.retry_ms.is_some() {
-                // A late question postpones the end: the owner always has this time to answer it.
-                self.change(key, |entry| {
-                    (entry.retry_ms, entry.ends_ms) = (None, entry.ends_ms.max(now + TEST_MS - RETRY_MS));
-                });
-                self.ask(key);
+            if entry.ask_ms.is_some() {
+                self.question(now, key);
             } else {
                 self.end_state(now, key);
             }
@@ -261,7 +275,7 @@ impl Inspector {
     fn hear(&mut self, key: Key, now: u64) {
         match self.entries.get(&key).map(|entry| entry.state) {
             Some(State::Tentative) => _ = self.remove(key, NdDrop::Duplicate),
-            Some(State::Valid) => self.test(now, key, State::TestingTrusted, None, true),
+            Some(State::Valid) => self.test(now, key, State::TestingTrusted, None, false),
             _ => {}
         }
     }
@@ -270,17 +284,19 @@ impl Inspector {
     fn claim(&mut self, now: u64, key: Key, by: Owner, how: How, frame: &[u8]) -> Result<Fate, NdDrop> {
         let Some(entry) = self.entries.get(&key) else { return self.begin(now, key, by, how, frame) };
         let (state, owner, claimant) = (entry.state, entry.owner, entry.claimant);
-        let detects = how == How::Detection;
         if by == owner {
             return self.own(now, key, how, frame);
         }
+        let detects = how == How::Detection;
+        // The claimant's message is a question to the owner, unless that detects duplicates itself.
+        let is_question = detects && entry.detects_until_ms <= now;
         match state {
             State::Valid | State::TestingTrusted => {
                 // A claimant at the owner's port takes no further place.
                 if by.port != owner.port {
                     self.limit(by.port)?;
                 }
-                self.test(now, key, State::TestingClaim, Some(by), !detects);
+                self.test(now, key, State::TestingClaim, Some(by), is_question);
             }
             State::TestingBoth if claimant == Some(by) && !detects => {
                 self.hand_over(now, key)?;
@@ -290,7 +306,7 @@ impl Inspector {
             _ => return Err(NdDrop::NotOwner),
         }
         // The owner defends its address against the message itself.
-        if detects { Ok(Fate::Sent([owner.port].into_iter().collect())) } else { Err(NdDrop::NotOwner) }
+        if is_question { Ok(Fate::Sent([owner.port].into_iter().collect())) } else { Err(NdDrop::NotOwner) }
     }
 
     /// The first claim of an address.
@@ -298,10 +314,11 @@ impl Inspector {
         self.room(by.port)?;
         self.insert(key, by, State::Tentative, now + TEST_MS);
         if how == How::Detection {
+            self.change(key, |entry| entry.detects_until_ms = now + DETECTION_MS);
             return Ok(Fate::Sent(self.trusted(key.0, by.port)));
         }
-        self.change(key, |entry| entry.retry_ms = Some(now + RETRY_MS));
-        self.ask(key);
+        self.change(key, |entry| entry.questions = QUESTIONS);
+        self.question(now, key);
         self.wait(key, frame)
     }
 
@@ -310,13 +327,22 @@ impl Inspector {
         let Some(entry) = self.entries.get(&key) else { return Err(NdDrop::NotOwner) };
         let (state, owner, claimant) = (entry.state, entry.owner, entry.claimant);
         let trusted = self.trusted(key.0, owner.port);
+        if how == How::Detection {
+            let first = entry.detects_until_ms <= now;
+            self.change(key, |entry| entry.detects_until_ms = now + DETECTION_MS);
+            if state == State::TestingClaim && !first {
+                // The host sends more than one message to detect duplicates. The test of the claim waits for the last one.
+                self.change(key, |entry| entry.ask_from(now + DETECTION_MS, QUESTIONS));
+                return Ok(Fate::Sent(trusted));
+            }
+        }
         let claimant: PortSet = claimant.into_iter().map(|claimant| claimant.port).collect();
         let ports = match (state, how) {
             (State::Tentative, How::Detection) => return Ok(Fate::Sent(trusted)),
             (State::Tentative, _) => return self.wait(key, frame),
             (State::TestingClaim | State::TestingBoth, How::Detection) => {
                 self.change(key, |entry| {
-                    (entry.state, entry.ends_ms, entry.retry_ms) = (State::TestingBoth, now + TEST_MS, None);
+                    (entry.state, entry.ends_ms, entry.ask_ms) = (State::TestingBoth, now + TEST_MS, None);
                 });
                 return Ok(Fate::Sent(claimant));
             }
@@ -327,22 +353,37 @@ impl Inspector {
             _ => self.flood(key.0, owner.port),
         };
         self.change(key, |entry| {
-            (entry.state, entry.claimant, entry.ends_ms, entry.retry_ms) =
+            (entry.state, entry.claimant, entry.ends_ms, entry.ask_ms) =
                 (State::Valid, None, now + LIFETIME_MS, None);
         });
         Ok(Fate::Sent(ports))
     }
 
-    /// Asks the owner whether it still has the address. `asks`: the switch does so at once; otherwise the claimant's own message
-    /// is the first question. The switch asks again after [`RETRY_MS`], because a question or its answer may be lost.
-    fn test(&mut self, now: u64, key: Key, state: State, claimant: Option<Owner>, asks: bool) {
+    /// Asks the owner whether it still has the address. `asked`: the claimant's own message is the first question. Otherwise the switch
+    /// asks, as soon as the owner no longer detects duplicates itself. It asks again after [`RETRY_MS`] in both cases, because a
+    /// question or its answer may be lost.
+    fn test(&mut self, now: u64, key: Key, state: State, claimant: Option<Owner>, asked: bool) {
+        let Some(entry) = self.entries.get(&key) else { return };
+        let (from_ms, questions) = if asked {
+            (now + RETRY_MS, QUESTIONS - 1)
+        } else {
+            (entry.detects_until_ms.max(now), QUESTIONS)
+        };
         self.change(key, |entry| {
             (entry.state, entry.claimant) = (state, claimant);
-            (entry.ends_ms, entry.retry_ms) = (now + TEST_MS, Some(now + RETRY_MS));
+            entry.ask_from(from_ms, questions);
         });
-        if asks {
-            self.ask(key);
+        if from_ms <= now {
+            self.question(now, key);
         }
+    }
+    /// Sends the next solicitation of a test. A late one postpones the end: the owner always has [`RETRY_MS`] to answer the last.
+    fn question(&mut self, now: u64, key: Key) {
+        self.change(key, |entry| {
+            let left = entry.questions.saturating_sub(1);
+            entry.ask_from(now + RETRY_MS, left);
+        });
+        self.ask(key);
     }
 
     fn end_state(&mut self, now: u64, key: Key) {
@@ -352,7 +393,7 @@ impl Inspector {
         match state {
             State::Tentative => {
                 self.change(key, |entry| {
-                    (entry.state, entry.ends_ms, entry.retry_ms) = (State::Valid, now + LIFETIME_MS, None);
+                    (entry.state, entry.ends_ms, entry.ask_ms) = (State::Valid, now + LIFETIME_MS, None);
                 });
                 self.note(Change::Created, key, owner);
                 if let Some(frame) = waiting {
@@ -361,7 +402,7 @@ impl Inspector {
                     self.send(key.0, Some(owner.port), ports, frame);
                 }
             }
-            State::Valid => self.test(now, key, State::TestingTrusted, None, true),
+            State::Valid => self.test(now, key, State::TestingTrusted, None, false),
             State::TestingClaim if self.hand_over(now, key).is_ok() => {}
             State::TestingTrusted | State::TestingClaim | State::TestingBoth => {
                 self.remove(key, NdDrop::NoPort);
@@ -379,6 +420,8 @@ impl Inspector {
         }
         self.remove(key, NdDrop::NoPort);
         self.insert(key, new, State::Valid, now + LIFETIME_MS);
+        // It may have claimed the address by detecting duplicates, and still do so.
+        self.change(key, |entry| entry.detects_until_ms = now + DETECTION_MS);
         self.note(Change::Changed, key, new);
         Ok(())
     }
@@ -449,7 +492,16 @@ impl Inspector {
     }
 
     fn insert(&mut self, key: Key, owner: Owner, state: State, ends_ms: u64) {
-        let entry = Entry { owner, state, claimant: None, ends_ms, retry_ms: None, waiting: None };
+        let entry = Entry {
+            owner,
+            state,
+            claimant: None,
+            ends_ms,
+            ask_ms: None,
+            questions: 0,
+            detects_until_ms: 0,
+            waiting: None,
+        };
         self.timers.insert((entry.due_ms(), key));
         self.entries.insert(key, entry);
         *self.counts.entry(owner.port).or_default() += 1;
