@@ -5,7 +5,8 @@ mod common;
 use common::{
     APPLIANCE, SPECTRUM, UFT, bridge, frame, group, platform, port, prefix, route, router, station, vlan,
 };
-use lanyard_asic::chip::device::{Device, SessionId, wants};
+use lanyard_asic::chip::device::{Device, Exit, SessionId, wants};
+use lanyard_asic::chip::segments::Offload;
 use lanyard_asic::chip::{Chip, Effects};
 use lanyard_asic::sdk::cpu::CpuHeader;
 use lanyard_asic::sdk::faults::FaultPlan;
@@ -16,7 +17,7 @@ use lanyard_pipeline::Timestamp;
 use lanyard_pipeline::generate::Rng;
 use lanyard_pipeline::route::RouteTarget;
 use lanyard_pipeline::state::FdbTarget;
-use lanyard_types::{TrapReason, VrfId};
+use lanyard_types::{PortId, Stage, TrapReason, VrfId};
 
 const NOW: Timestamp = Timestamp::from_secs(1);
 
@@ -76,22 +77,25 @@ fn what_is_read_back_makes_the_same_chip() {
 #[test]
 fn addresses_without_room_are_not_learned_and_their_frames_are_flooded() {
     let mut chip = chip(APPLIANCE, &bridge(3));
-    let mut effects = Effects::default();
-    let mut sent = 0_u32;
+    let (mut sent, mut events) = (0_u32, 0);
     while chip.learn_refused() < 10 {
-        chip.frame(NOW, port(1), &frame(station(0), station(1000 + sent)), &mut effects);
+        let frame = frame(station(0), station(1000 + sent));
+        let mut effects = Effects::default();
+        chip.frame(NOW, port(1), &frame, &mut effects);
+        assert_eq!(effects.sent.len(), 2, "each is flooded to two ports");
+        events += effects.events.len();
         sent += 1;
     }
     let learned = chip.learned(NOW).len();
     assert_eq!(learned as u32 + 10, sent);
-    assert_eq!(effects.events.len(), learned);
-    assert_eq!(effects.sent.len() as u32, 2 * sent, "each was flooded to two ports");
+    assert_eq!(events, learned);
     assert_eq!(chip.usage()[0].used, learned as u32);
     // Removing entries makes room.
+    let (frame, mut effects) = (frame(station(0), station(1)), Effects::default());
     chip.flush(&Default::default(), NOW, &mut effects);
     assert_eq!((chip.usage()[0].used, chip.learned(NOW).len()), (0, 0));
     // A configured entry replaces a learned one; removing it frees its place.
-    chip.frame(NOW, port(1), &frame(station(0), station(1)), &mut effects);
+    chip.frame(NOW, port(1), &frame, &mut effects);
     let fixed = |target| Operation::Fdb(vlan(10), station(1), target);
     chip.commit(NOW, &[fixed(Some(FdbTarget::Static(port(2))))], &mut effects).expect("room");
     assert_eq!(chip.usage()[0].used, 1);
@@ -165,7 +169,10 @@ struct Bench {
 
 impl Bench {
     fn new(faults: &str) -> Self {
-        let mut device = Device::new(&platform(APPLIANCE), 7, 1);
+        Self::on(APPLIANCE, faults)
+    }
+    fn on(text: &str, faults: &str) -> Self {
+        let mut device = Device::new(&platform(text), 7, 1);
         device.set_faults(FaultPlan::parse(faults).expect("a plan"));
         let session = device.open();
         let mut bench = Self { device, session, now_us: 0 };
@@ -297,32 +304,118 @@ fn drivers_hear_of_learning_links_and_frames_for_the_cpu() {
     assert!(left.contains(&(port(2), vec![1; 60])), "{left:?}");
 }
 
-#[test]
-fn a_route_to_the_cpu_traps() {
-    let list = [
-        router(),
-        vec![Operation::Route(
-            VrfId::DEFAULT,
-            prefix("10.0.0.0/8"),
-            Some(RouteTarget::Up(TrapReason::RoutePolicy)),
-        )],
-    ]
-    .concat();
-    let mut chip = chip(APPLIANCE, &list);
-    let mut packet = [
-        &station(1).0[..],
-        &station(0x101).0[..],
-        &[8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 10, 0, 0, 1],
-    ]
-    .concat();
+/// The router, with a route that hands packets to the CPU.
+fn router_to_cpu() -> Vec<Operation> {
+    let target = RouteTarget::Up(TrapReason::RoutePolicy);
+    let route = Operation::Route(VrfId::DEFAULT, prefix("10.0.0.0/8"), Some(target));
+    [router(), vec![route]].concat()
+}
+
+/// An IPv4 packet of `length` bytes for that route, which arrives at port 1.
+fn packet(length: u16) -> Vec<u8> {
+    let mut packet = [&station(1).0[..], &station(0x101).0[..], &[8, 0, 0x45, 0]].concat();
+    packet.extend(length.to_be_bytes());
+    packet.extend([0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 10, 0, 0, 1]);
     let sum: u32 =
         packet[14..34].chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
     let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
     packet[24..26].copy_from_slice(&sum.to_be_bytes());
+    packet.resize(14 + usize::from(length), 0);
+    packet
+}
+
+#[test]
+fn a_route_to_the_cpu_traps() {
+    let mut chip = chip(APPLIANCE, &router_to_cpu());
+    let mut packet = packet(28);
     packet.resize(60, 0);
     let mut effects = Effects::default();
     chip.frame(NOW, port(1), &packet, &mut effects);
     let header =
         CpuHeader { reason: Some(TrapReason::RoutePolicy), port: Some(port(1)), ..CpuHeader::default() };
-    assert_eq!((effects.sent, effects.cpu), (vec![], vec![(header, packet)]));
+    assert_eq!((effects.sent, effects.cpu), (vec![], vec![(header, packet.as_slice().into())]));
+}
+
+/// The frames that leave a chip while it processes others.
+#[derive(Default)]
+struct Outside {
+    front: Vec<(PortId, Vec<u8>, Offload)>,
+    cpu: Vec<(CpuHeader, Vec<u8>, Offload)>,
+    refuses: bool,
+}
+
+impl Exit for Outside {
+    fn front(&mut self, port: PortId, frame: &[u8], pending: &Offload) -> bool {
+        self.front.push((port, frame.to_vec(), *pending));
+        !self.refuses
+    }
+    fn cpu(&mut self, header: &CpuHeader, frame: &[u8], pending: &Offload) {
+        self.cpu.push((*header, frame.to_vec(), *pending));
+    }
+}
+
+/// A buffer of datagrams for that route, and what is pending on it.
+fn segments() -> (Vec<u8>, Offload) {
+    let [size, start, offset] = [1472_u16, 34, 6].map(u16::to_ne_bytes);
+    (packet(3000), [1, 5, 42, 0, size[0], size[1], start[0], start[1], offset[0], offset[1]])
+}
+
+#[test]
+fn frames_that_leave_at_once_are_those_that_would_wait() {
+    let list = [bridge(3), vec![Operation::Global(Box::default())]].concat();
+    let [mut waits, mut at_once] = [1, 2].map(|_| {
+        let mut bench = Bench::on(SPECTRUM, "");
+        bench.ask(1, Request::Commit(list.clone()));
+        bench.until(10_000);
+        bench.device.set_cpu_netdev(Ok(true));
+        bench
+    });
+    let now = waits.at();
+    let mut out = Outside::default();
+    // Flooded, known, to the port that is busy with the frame before, and from the CPU.
+    for (from, to, by) in [(1, 2, 1), (2, 1, 2), (3, 1, 3), (2, 1, 2)] {
+        let frame = frame(station(to), station(from));
+        waits.device.frame(now, port(by), &frame);
+        at_once.device.buffer(now, port(by), &[0; 10], &frame, Some(&mut out));
+    }
+    let header = CpuHeader { to: Some(port(4)), ..CpuHeader::default() };
+    let (buffer, pending) = segments();
+    waits.device.cpu_buffer(now, header, &pending, &buffer, None);
+    at_once.device.cpu_buffer(now, header, &pending, &buffer, Some(&mut out));
+    assert_eq!(out.front.len(), 2, "frames for idle ports leave at once");
+    let later = Timestamp::from_secs(1);
+    let mut want = waits.device.leaving(later);
+    out.front.extend(at_once.device.leaving(later));
+    assert_eq!(want.len(), 6, "two copies of the flooded frame");
+    want.sort();
+    out.front.sort();
+    assert_eq!(out.front, want);
+    // A wire that does not take a frame.
+    out.refuses = true;
+    at_once.device.buffer(
+        Timestamp::from_secs(2),
+        port(2),
+        &[0; 10],
+        &frame(station(1), station(2)),
+        Some(&mut out),
+    );
+    let refusals =
+        |bench: &Bench, number| bench.device.chip().pipeline().counters().port(port(number)).tx_dropped;
+    assert_eq!((refusals(&at_once, 1), refusals(&waits, 1)), (1, 0));
+}
+
+#[test]
+fn a_buffer_goes_up_whole_and_unchanged() {
+    let mut bench = Bench::new("");
+    bench.ask(1, Request::Commit(router_to_cpu()));
+    bench.until(10_000);
+    bench.device.set_cpu_netdev(Ok(true));
+    let (buffer, pending) = segments();
+    let mut out = Outside::default();
+    bench.device.buffer(bench.at(), port(1), &pending, &buffer, Some(&mut out));
+    bench.device.buffer(bench.at(), port(1), &pending, &buffer, None);
+    let stored = bench.device.cpu_frames();
+    assert_eq!(out.cpu.len(), 1, "by the reason of its route");
+    assert_eq!((&out.cpu, &stored[0].1, stored[0].2), (&stored, &buffer, pending));
+    assert!(out.cpu[0].0.reason.is_some_and(|reason| reason.stage() == Stage::Route));
 }

@@ -153,12 +153,14 @@ impl Pair {
     fn frame(&mut self, port: PortId, bytes: &[u8], what: &str) -> Verdict {
         let mut want = Output::default();
         let verdict = self.pipeline.process(self.now, port, bytes, &mut want);
+        let diverted;
         let mut got = Effects::default();
         let mut found = self.chip.frame(self.now, port, bytes, &mut got);
         if found == Verdict::Trapped(TrapReason::AclDiverted) {
             let nothing = [got.sent.len(), got.cpu.len(), got.events.len()];
             assert_eq!(nothing, [0; 3], "{what}: a frame that nothing has judged");
-            let [(from, questions, frame)] = &std::mem::take(&mut got.diverted)[..] else {
+            diverted = std::mem::take(&mut got.diverted);
+            let [(from, questions, frame)] = &diverted[..] else {
                 unreachable!("{what}: one frame is diverted")
             };
             assert_eq!((*from, &frame[..]), (port, bytes), "{what}: it is diverted as it came");
@@ -170,6 +172,7 @@ impl Pair {
         assert_eq!(got.diverted, [], "{what}: one answer is enough");
         let (to_host, to_wire): (Vec<_>, Vec<_>) =
             want.sent.into_iter().partition(|(to, _)| self.hosts.contains(to));
+        let to_wire: Vec<_> = to_wire.into_iter().map(|(to, bytes)| (to, bytes.into())).collect();
         assert_eq!(got.sent, to_wire, "{what}: egress");
         let mut cpu: Vec<(Option<PortId>, Option<TrapReason>, Vec<u8>)> =
             to_host.into_iter().map(|(to, bytes)| (Some(to), None, bytes)).collect();
@@ -184,7 +187,7 @@ impl Pair {
             cpu.push((None, Some(reason), bytes.to_vec()));
         }
         let seen: Vec<_> =
-            got.cpu.iter().map(|(header, bytes)| (header.to, header.reason, bytes.clone())).collect();
+            got.cpu.iter().map(|(header, bytes)| (header.to, header.reason, bytes.to_vec())).collect();
         assert_eq!(seen, cpu, "{what}: CPU");
         let forwarded = !got.sent.is_empty();
         for (header, _) in &got.cpu {

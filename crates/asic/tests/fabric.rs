@@ -8,6 +8,7 @@ use lanyard_asic::chip::fabric::Fabric;
 use lanyard_asic::platform::{Buffering, Platform};
 use lanyard_pipeline::Timestamp;
 use lanyard_pipeline::generate::Rng;
+use lanyard_types::PortId;
 
 /// The bytes of a frame without FCS, and the nanoseconds that it takes at 40 Gbit/s with preamble and gap.
 const BYTES: usize = 1476;
@@ -109,4 +110,43 @@ fn a_port_sends_no_faster_than_it_can() {
     }
     assert_eq!(fabric.poll(Timestamp::from_nanos(99 * FRAME_NS)).len(), 100);
     assert_eq!(fabric.next(), Some(Timestamp::from_nanos(100 * FRAME_NS)));
+}
+
+#[test]
+fn frames_that_pass_leave_as_if_they_had_waited() {
+    for at in [Buffering::Ingress, Buffering::Egress, Buffering::Fifo] {
+        let ((_, mut queues), (_, mut passes)) = (fabric(at, 4, 4), fabric(at, 4, 4));
+        let mut rng = Rng::new(5);
+        let (mut now_ns, mut passed) = (0, 0);
+        for _ in 0..FRAMES {
+            // Sometimes the ports get idle, and sometimes their queues get full.
+            now_ns += rng.next_u64() % (FRAME_NS / 4);
+            let now = Timestamp::from_nanos(now_ns);
+            let [from, to] = [1, 2].map(|_| port(1 + (rng.next_u64() % 8) as u16));
+            let frame = vec![0; 60 + (rng.next_u64() % 1400) as usize];
+            let lost = queues.enqueue(now, from, vec![(to, frame.clone())]);
+            let want = queues.poll(now);
+            let mut left = Vec::new();
+            if passes.pass(now, from, to, frame.len()) {
+                assert!(lost.is_empty(), "{at:?}");
+                passed += 1;
+                left.push((now, to, frame));
+            } else {
+                assert_eq!(passes.enqueue(now, from, vec![(to, frame)]), lost, "{at:?}");
+            }
+            left.extend(passes.poll(now));
+            // Frames that leave different ports at one time have no order.
+            let sorted = |mut left: Vec<(Timestamp, PortId, Vec<u8>)>| {
+                left.sort();
+                left
+            };
+            assert_eq!(sorted(left), sorted(want), "{at:?}");
+            assert_eq!((passes.next(), passes.crossings()), (queues.next(), queues.crossings()), "{at:?}");
+        }
+        let drops = |fabric: &Fabric| (1..=8).map(|at| fabric.drops(port(at))).sum::<u64>();
+        assert_eq!(drops(&passes), drops(&queues));
+        println!("{at:?}: {passed} of {FRAMES} passed, {} dropped", drops(&passes));
+        assert_eq!(passed > 0, at != Buffering::Fifo);
+        assert!(drops(&passes) > 0, "{at:?}: no queue was full");
+    }
 }

@@ -205,12 +205,13 @@ fn what_a_diverted_list_has_to_judge_waits_for_the_driver() {
     lists.set(id(5), Some(Arc::new(long.clone()))).expect("a list");
     let now = Timestamp::from_secs(2);
     for to in [80, 53] {
-        let mut effects = Effects::default();
-        assert_eq!(chip.frame(now, port(1), &udp(to), &mut effects), trapped);
+        let (arrived, mut effects) = (udp(to), Effects::default());
+        assert_eq!(chip.frame(now, port(1), &arrived, &mut effects), trapped);
         assert_eq!((effects.sent.len(), effects.events.len()), (0, 0), "it is neither sent nor learned");
         let (from, questions, frame) = effects.diverted.remove(0);
         assert_eq!((from, &frame), (port(1), &udp(to)));
         let answers = lists.answer(&questions);
+        let mut effects = Effects::default();
         assert_eq!(chip.judged(now, from, (&frame, frame.len()), &answers, &mut effects), denied);
         assert_eq!(effects.sent.len(), 0);
     }
@@ -225,15 +226,17 @@ fn what_a_diverted_list_has_to_judge_waits_for_the_driver() {
     let shorter = list(Family::Ipv4, rules[..1].to_vec());
     commit(&mut chip, &[set(5, shorter.clone())]).expect("diverted still");
     lists.set(id(5), Some(Arc::new(shorter))).expect("a list");
-    let mut effects = Effects::default();
-    assert_eq!(chip.frame(now, port(1), &udp(53), &mut effects), trapped);
+    let (arrived, mut effects) = (udp(53), Effects::default());
+    assert_eq!(chip.frame(now, port(1), &arrived, &mut effects), trapped);
     let (from, questions, frame) = effects.diverted.remove(0);
     let mut answers = lists.answer(&questions);
     // Answers about another frame, or another list, are none about this one: it is diverted anew.
     answers[0].key.half[0] ^= 1;
+    let mut effects = Effects::default();
     assert_eq!(chip.judged(now, from, (&frame, frame.len()), &answers, &mut effects), trapped);
     let (from, questions, frame) = effects.diverted.remove(0);
     let answers = lists.answer(&questions);
+    let mut effects = Effects::default();
     let verdict = chip.judged(now, from, (&frame, frame.len()), &answers, &mut effects);
     assert_eq!((verdict, effects.sent.len(), effects.events.len()), (FrameVerdict::Forwarded, 2, 1));
     // There is room for it now: it moves in, or is refused without a trace.

@@ -83,6 +83,15 @@ struct Running {
     cut: bool,
 }
 
+/// Takes frames that leave while the frame from which they come is processed, without a copy of them. Without it
+/// they wait for [`Device::leaving`] and [`Device::cpu_frames`].
+pub trait Exit {
+    /// Sends a frame out of a port of the front panel; false when its wire did not take it.
+    fn front(&mut self, port: PortId, frame: &[u8], pending: &Offload) -> bool;
+    /// Sends a frame to the netdev of the CPU port.
+    fn cpu(&mut self, header: &CpuHeader, frame: &[u8], pending: &Offload);
+}
+
 /// See the module comment.
 #[derive(Debug)]
 pub struct Device {
@@ -445,25 +454,38 @@ impl Device {
 
     /// Handles a frame received at a front-panel port.
     pub fn frame(&mut self, now: Timestamp, port: PortId, frame: &[u8]) {
-        self.buffer(now, port, &NOTHING, frame);
+        self.buffer(now, port, &NOTHING, frame, None);
     }
-    /// A frame has come in on which something is pending.
-    pub fn buffer(&mut self, now: Timestamp, port: PortId, pending: &Offload, frame: &[u8]) {
+    /// Handles a frame with something pending on it, received at a front-panel port. See [`Exit`] for `exit`.
+    pub fn buffer(
+        &mut self,
+        now: Timestamp,
+        port: PortId,
+        pending: &Offload,
+        frame: &[u8],
+        exit: Option<&mut dyn Exit>,
+    ) {
         if self.dead || !self.speeds.contains_key(&port) {
             return;
         }
         let mut effects = Effects::default();
         self.chip.segments(now, port, frame, segments::longest(pending, frame), &mut effects);
-        self.leave(now, port, &mut effects, (pending, frame.len()));
-        self.publish_pending(effects, (pending, frame.len()));
+        self.leave(now, port, effects, (pending, frame.len()), exit);
     }
 
     /// Handles a frame from the CPU: sends it out of a port unchanged, or through the pipeline.
     fn packet(&mut self, now: Timestamp, header: CpuHeader, frame: &[u8]) {
-        self.cpu_buffer(now, header, &NOTHING, frame);
+        self.cpu_buffer(now, header, &NOTHING, frame, None);
     }
-    /// A frame from the CPU on which something is pending.
-    pub fn cpu_buffer(&mut self, now: Timestamp, header: CpuHeader, pending: &Offload, frame: &[u8]) {
+    /// Handles a frame from the CPU with something pending on it. See [`Exit`] for `exit`.
+    pub fn cpu_buffer(
+        &mut self,
+        now: Timestamp,
+        header: CpuHeader,
+        pending: &Offload,
+        frame: &[u8],
+        exit: Option<&mut dyn Exit>,
+    ) {
         let Some(to) = header.to else { return };
         match self.faults.next(OperationKind::Packet).1 {
             Some(Fault::Die) => self.dead = true,
@@ -481,23 +503,39 @@ impl Device {
             let known = self.speeds.contains_key(&to);
             self.chip.count_injected(to, frame.len(), known);
             if known {
-                effects.sent.push((to, frame.to_vec()));
+                effects.sent.push((to, frame.into()));
             }
         }
-        self.leave(now, to, &mut effects, (pending, frame.len()));
-        self.publish_pending(effects, (pending, frame.len()));
+        self.leave(now, to, effects, (pending, frame.len()), exit);
     }
 
-    /// Has copies leave of a frame that came with `pending` on it and had a length.
-    fn leave(&mut self, now: Timestamp, from: PortId, effects: &mut Effects, came: (&Offload, usize)) {
-        let sent = std::mem::take(&mut effects.sent).into_iter();
-        let sent = sent.map(|(port, frame)| {
-            let pending = still(came, &frame);
-            (port, frame, pending)
-        });
-        for (port, len) in self.fabric.enqueue_pending(now, from, sent.collect()) {
-            self.chip.count_tail_drop(port, len);
+    /// Passes on the effects of a frame that came with something pending on it and had a length: copies to the ports of the front
+    /// panel, frames to the CPU, notices.
+    fn leave(
+        &mut self,
+        now: Timestamp,
+        from: PortId,
+        mut effects: Effects<'_>,
+        came: (&Offload, usize),
+        mut exit: Option<&mut dyn Exit>,
+    ) {
+        let sent = std::mem::take(&mut effects.sent);
+        if let (Some(exit), [(port, frame)]) = (exit.as_deref_mut(), sent.as_slice())
+            && self.fabric.pass(now, from, *port, frame.len())
+        {
+            if !exit.front(*port, frame, &still(came, frame)) {
+                self.chip.count_tail_drop(*port, frame.len());
+            }
+        } else {
+            let sent = sent.into_iter().map(|(port, frame)| {
+                let pending = still(came, &frame);
+                (port, frame.into_owned(), pending)
+            });
+            for (port, len) in self.fabric.enqueue_pending(now, from, sent.collect()) {
+                self.chip.count_tail_drop(port, len);
+            }
         }
+        self.publish_pending(effects, came, exit);
     }
 
     /// The frames that leave the front panel until `now`.
@@ -518,10 +556,15 @@ impl Device {
         self.chip.count_tail_drop(port, len);
     }
 
-    fn publish(&mut self, effects: Effects) {
-        self.publish_pending(effects, (&NOTHING, 0));
+    fn publish(&mut self, effects: Effects<'_>) {
+        self.publish_pending(effects, (&NOTHING, 0), None);
     }
-    fn publish_pending(&mut self, effects: Effects, came: (&Offload, usize)) {
+    fn publish_pending(
+        &mut self,
+        effects: Effects<'_>,
+        came: (&Offload, usize),
+        mut exit: Option<&mut dyn Exit>,
+    ) {
         for event in effects.events {
             let wanted = if matches!(event, Event::Link(..)) { wants::LINKS } else { wants::LEARNING };
             self.notify(wanted, &Notice::Event(event));
@@ -534,11 +577,14 @@ impl Device {
                 header.to.is_some() || header.reason.is_some_and(|reason| reason.stage() == Stage::Route);
             if self.cpu_netdev && is_for_interface {
                 let pending = still(came, &frame);
-                self.cpu_out.push((header, frame, pending));
+                match exit.as_deref_mut() {
+                    Some(exit) => exit.cpu(&header, &frame, &pending),
+                    None => self.cpu_out.push((header, frame.into_owned(), pending)),
+                }
                 continue;
             }
             // Drivers take whole frames.
-            for frame in segments::whole(&still(came, &frame), frame) {
+            for frame in segments::whole(&still(came, &frame), frame.into_owned()) {
                 if frame.len() <= crate::sdk::MAX_FRAME {
                     self.notify(wants::PACKETS, &Notice::Packet(header, frame));
                 }

@@ -27,16 +27,18 @@ use lanyard_pipeline::tables::fdb::{FdbEntry, FdbEvent, FdbFilter, FdbKind};
 use lanyard_pipeline::trace::Verdict;
 use lanyard_pipeline::{Pipeline, Sink, Timestamp};
 use lanyard_types::{AclId, PortId, Stage, TrapReason, VlanId, VrfId};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// The effects of frames and commands: sent frames, frames for the CPU, events.
+/// The effects of frames and commands: sent frames, frames for the CPU, events. A frame that leaves as it arrived is borrowed:
+/// a buffer of segments has up to 64 KB, and a copy of it costs more than the rest of its way.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Effects {
+pub struct Effects<'a> {
     /// Frames sent to front-panel ports, in the order of the pipeline.
-    pub sent: Vec<(PortId, Vec<u8>)>,
+    pub sent: Vec<(PortId, Cow<'a, [u8]>)>,
     /// Frames to the CPU port.
-    pub cpu: Vec<(CpuHeader, Vec<u8>)>,
+    pub cpu: Vec<(CpuHeader, Cow<'a, [u8]>)>,
     /// Events for drivers.
     pub events: Vec<Event>,
     /// Frames for the driver that diverted lists have to judge, and the ports that have received them.
@@ -171,41 +173,48 @@ impl Chip {
     }
 
     /// Processes a frame received at `port`.
-    pub fn frame(&mut self, now: Timestamp, port: PortId, frame: &[u8], effects: &mut Effects) -> Verdict {
-        self.segments(now, port, frame, frame.len(), effects)
-    }
-    /// Runs a buffer of segments that came in at `port`: one frame, whose longest segment has `longest` bytes.
-    pub fn segments(
+    pub fn frame<'a>(
         &mut self,
         now: Timestamp,
         port: PortId,
-        frame: &[u8],
+        frame: &'a [u8],
+        effects: &mut Effects<'a>,
+    ) -> Verdict {
+        self.segments(now, port, frame, frame.len(), effects)
+    }
+    /// Runs a buffer of segments that came in at `port`: one frame, whose longest segment has `longest` bytes.
+    pub fn segments<'a>(
+        &mut self,
+        now: Timestamp,
+        port: PortId,
+        frame: &'a [u8],
         longest: usize,
-        effects: &mut Effects,
+        effects: &mut Effects<'a>,
     ) -> Verdict {
         self.arrived(now, port, (frame, longest), None, effects)
     }
     /// Goes on with a frame that was diverted, by the driver's judgements.
-    pub fn judged(
+    pub fn judged<'a>(
         &mut self,
         now: Timestamp,
         port: PortId,
-        (frame, longest): (&[u8], usize),
+        (frame, longest): (&'a [u8], usize),
         answers: &[Answer],
-        effects: &mut Effects,
+        effects: &mut Effects<'a>,
     ) -> Verdict {
         self.arrived(now, port, (frame, longest), Some(answers), effects)
     }
 
-    fn arrived(
+    fn arrived<'a>(
         &mut self,
         now: Timestamp,
         port: PortId,
-        (frame, longest): (&[u8], usize),
+        (frame, longest): (&'a [u8], usize),
         answers: Option<&[Answer]>,
-        effects: &mut Effects,
+        effects: &mut Effects<'a>,
     ) -> Verdict {
-        let mut out = Out { to_cpu: &self.state, from: port, effects, first: 0, learned: None, routed: None };
+        let mut out =
+            Out { to_cpu: &self.state, from: port, frame, effects, first: 0, learned: None, routed: None };
         out.first = out.effects.sent.len();
         let first_cpu = out.effects.cpu.len();
         let verdict = match answers {
@@ -223,7 +232,7 @@ impl Chip {
             && effects.cpu.len() == first_cpu
         {
             let header = CpuHeader { reason: Some(reason), port: Some(port), ..CpuHeader::default() };
-            effects.cpu.push((header, frame.to_vec()));
+            effects.cpu.push((header, Cow::Borrowed(frame)));
         }
         if let Some(event) = learned {
             self.fdb_event(event, now, effects);
@@ -282,23 +291,32 @@ pub fn item_of(vrf: VrfId, prefix: IpNet) -> Item {
 }
 
 /// Collects the results of the pipeline for one frame.
-struct Out<'a> {
-    to_cpu: &'a PlaneState,
+struct Out<'s, 'a> {
+    to_cpu: &'s PlaneState,
     from: PortId,
-    effects: &'a mut Effects,
+    /// The frame as it arrived.
+    frame: &'a [u8],
+    effects: &'s mut Effects<'a>,
     first: usize,
     learned: Option<FdbEvent>,
     routed: Option<(VrfId, IpNet)>,
 }
 
-impl Sink for Out<'_> {
+impl<'a> Out<'_, 'a> {
+    /// What leaves: the arrived frame itself if the pipeline has not changed it, otherwise a copy.
+    fn leaves(&self, frame: &[u8]) -> Cow<'a, [u8]> {
+        if std::ptr::eq(frame, self.frame) { Cow::Borrowed(self.frame) } else { Cow::Owned(frame.to_vec()) }
+    }
+}
+
+impl Sink for Out<'_, '_> {
     fn send(&mut self, port: PortId, frame: &[u8]) -> bool {
         match self.to_cpu.ports.get(&port).map(|state| state.kind) {
             Some(PortKind::Svi(_) | PortKind::Subinterface { .. }) => {
                 let header = CpuHeader { port: Some(self.from), to: Some(port), ..CpuHeader::default() };
-                self.effects.cpu.push((header, frame.to_vec()));
+                self.effects.cpu.push((header, self.leaves(frame)));
             }
-            _ => self.effects.sent.push((port, frame.to_vec())),
+            _ => self.effects.sent.push((port, self.leaves(frame))),
         }
         true
     }
@@ -308,7 +326,7 @@ impl Sink for Out<'_> {
             return;
         }
         let header = CpuHeader { reason: Some(reason), port: Some(port), ..CpuHeader::default() };
-        self.effects.cpu.push((header, frame.to_vec()));
+        self.effects.cpu.push((header, self.leaves(frame)));
     }
     fn divert(&mut self, port: PortId, questions: &[Question], frame: &[u8]) -> bool {
         self.effects.diverted.push((port, questions.to_vec(), frame.to_vec()));

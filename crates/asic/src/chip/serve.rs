@@ -8,9 +8,11 @@ pub use super::links::Wire;
 
 use super::links::{self, CpuWire};
 
-use super::device::{Device, SessionId};
+use super::device::{Device, Exit, SessionId};
+use super::segments::Offload;
 use crate::platform::Platform;
 use crate::sdk::MAX_MESSAGE;
+use crate::sdk::cpu::CpuHeader;
 use crate::sdk::faults::FaultPlan;
 use crate::sdk::message::{Request, announced};
 use lanyard_netdev::Netdev;
@@ -96,6 +98,29 @@ pub struct Server {
     links_due: u64,
     netdev: Option<Netdev>,
     bell: Arc<EventFd>,
+}
+
+/// Where frames leave the chip.
+struct Outside<'a> {
+    wires: &'a BTreeMap<PortId, Wire>,
+    cpu: Option<&'a CpuWire>,
+}
+
+impl Exit for Outside<'_> {
+    fn front(&mut self, port: PortId, frame: &[u8], pending: &Offload) -> bool {
+        // A port without a wire sends into the air.
+        self.wires.get(&port).is_none_or(|wire| wire.send(frame, pending))
+    }
+    fn cpu(&mut self, header: &CpuHeader, frame: &[u8], pending: &Offload) {
+        if let Some(cpu) = self.cpu {
+            cpu.send(header, frame, pending);
+        }
+    }
+}
+
+/// The time that has passed.
+fn since(origin: Instant) -> Timestamp {
+    Timestamp::from_nanos(u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// Listens at a socket with mode 0600. An existing socket whose process has ended is replaced.
@@ -218,21 +243,19 @@ impl Server {
     }
 
     fn now(&self) -> Timestamp {
-        Timestamp::from_nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        since(self.origin)
     }
 
     /// Sends waiting output: frames out of the front panel, answers and notices.
     fn send(&mut self, now: Timestamp) {
+        let mut out = Outside { wires: &self.wires, cpu: self.cpu.as_ref() };
         for (port, frame, pending) in self.device.leaving(now) {
-            // A port without a wire sends into the air.
-            if self.wires.get(&port).is_some_and(|wire| !wire.send(&frame, &pending)) {
+            if !out.front(port, &frame, &pending) {
                 self.device.count_refused(port, frame.len());
             }
         }
         for (header, frame, pending) in self.device.cpu_frames() {
-            if let Some(cpu) = &self.cpu {
-                cpu.send(&header, &frame, &pending);
-            }
+            out.cpu(&header, &frame, &pending);
         }
         for (id, peer) in &mut self.peers {
             if let Some(output) = self.device.output(*id) {
@@ -290,14 +313,21 @@ impl Server {
         for (id, _) in ids.iter().zip(&ready[2..]).filter(|(_, ready)| **ready) {
             self.read(*id);
         }
-        let now = self.now();
+        // Each frame has its own time: a port may have become free since the one before.
+        let origin = self.origin;
         if let (Some(cpu), Some(true)) = (&self.cpu, ready.get(2 + ids.len() + ports.len())) {
             let device = &mut self.device;
-            cpu.receive(|header, frame, pending| device.cpu_buffer(now, header, pending, frame));
+            let mut out = Outside { wires: &self.wires, cpu: Some(cpu) };
+            cpu.receive(|header, frame, pending| {
+                device.cpu_buffer(since(origin), header, pending, frame, Some(&mut out));
+            });
         }
         for (port, _) in ports.iter().zip(&ready[2 + ids.len()..]).filter(|(_, ready)| **ready) {
             let device = &mut self.device;
-            self.wires[port].receive(|frame, pending| device.buffer(now, *port, pending, frame));
+            let mut out = Outside { wires: &self.wires, cpu: self.cpu.as_ref() };
+            self.wires[port].receive(|frame, pending| {
+                device.buffer(since(origin), *port, pending, frame, Some(&mut out));
+            });
         }
         Ok(false)
     }

@@ -28,8 +28,7 @@ impl Device {
         let longest = segments::longest(&frame.pending, &frame.bytes);
         self.chip.judged(now, frame.port, (&frame.bytes, longest), answers, &mut effects);
         let came = (&frame.pending, frame.bytes.len());
-        self.leave(now, frame.port, &mut effects, came);
-        self.publish_pending(effects, came);
+        self.leave(now, frame.port, effects, came, None);
     }
 
     /// Gives a diverted frame to the session that judges.
