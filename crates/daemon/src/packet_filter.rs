@@ -29,6 +29,8 @@ pub(crate) struct Watch {
     silent: BTreeSet<Hook>,
     /// Both sets in the form that the switch uses.
     filter: PacketFilter,
+    /// Why the last listing of the first set failed, and that of the second one.
+    failed: [Option<String>; 2],
     /// Something was announced that only a listing shows.
     stale: bool,
     /// When the next listing may begin.
@@ -45,6 +47,7 @@ impl Watch {
             announced: BTreeSet::new(),
             silent: BTreeSet::new(),
             filter: PacketFilter::default(),
+            failed: [None, None],
             stale: true,
             next_list_ms: 0,
             next_audit_ms: 0,
@@ -76,16 +79,15 @@ impl Watch {
             return false;
         }
         self.announced.append(&mut new);
-        let mut unknown = self.filter.unknown.clone();
         if now_ms >= self.next_list_ms && (self.stale || now_ms >= self.next_audit_ms) {
             let began = Instant::now();
             match self.kernel.list() {
-                Ok(hooks) => (self.announced, unknown) = (hooks, None),
-                Err(error) => unknown = Some(error.to_string()),
+                Ok(hooks) => (self.announced, self.failed[0]) = (hooks, None),
+                Err(error) => self.failed[0] = Some(error.to_string()),
             }
             let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(AUDIT_GAP_MS);
             // A failed listing is tried again together with the next one of what announces nothing.
-            self.stale = unknown.is_some();
+            self.stale = self.failed[0].is_some();
             let gap_ms = if self.stale { SILENT_GAP_MS } else { took_ms * LISTING_SHARE };
             self.next_list_ms = now_ms + gap_ms;
             self.next_audit_ms = now_ms + AUDIT_GAP_MS.max(gap_ms);
@@ -93,15 +95,16 @@ impl Watch {
         if now_ms >= self.next_silent_ms {
             self.next_silent_ms = now_ms + SILENT_GAP_MS;
             match self.kernel.unannounced() {
-                Ok(hooks) => self.silent = hooks,
-                Err(error) => unknown = Some(unknown.unwrap_or_else(|| error.to_string())),
+                Ok(hooks) => (self.silent, self.failed[1]) = (hooks, None),
+                Err(error) => self.failed[1] = Some(error.to_string()),
             }
         }
-        self.publish(unknown);
+        self.publish();
         received
     }
 
-    fn publish(&mut self, unknown: Option<String>) {
+    fn publish(&mut self) {
+        let unknown = self.failed.iter().flatten().next().cloned();
         // Where an announced hook sends the same packets to the kernel, it is the reason to show: a chain of nftables also keeps
         // a program from the same priority, so a BPF program of another network namespace may be listed beside it.
         let adds = |hook: &&Hook| !self.announced.iter().any(|other| covers(other, hook));
@@ -142,6 +145,8 @@ mod tests {
         received: bool,
         listed: Option<BTreeSet<Hook>>,
         silent: BTreeSet<Hook>,
+        /// The silent hooks cannot be listed.
+        silent_fails: bool,
         listings: usize,
         silent_listings: usize,
     }
@@ -171,7 +176,7 @@ mod tests {
         fn unannounced(&mut self) -> lanyard_netdev::Result<BTreeSet<Hook>> {
             let mut filter = self.0.borrow_mut();
             filter.silent_listings += 1;
-            Ok(filter.silent.clone())
+            if filter.silent_fails { Err(unreadable()) } else { Ok(filter.silent.clone()) }
         }
     }
 
@@ -224,6 +229,16 @@ mod tests {
         filter.borrow_mut().listed = Some(BTreeSet::new());
         watch.turn(SILENT_GAP_MS);
         assert_eq!((watch.filter().unknown.clone(), filter.borrow().listings), (None, 2));
+        filter.borrow_mut().silent_fails = true;
+        watch.turn(2 * SILENT_GAP_MS);
+        assert_eq!(watch.filter().unknown, Some(unreadable().to_string()));
+        filter.borrow_mut().silent_fails = false;
+        watch.turn(3 * SILENT_GAP_MS);
+        assert_eq!(
+            (watch.filter().unknown.clone(), filter.borrow().listings),
+            (None, 2),
+            "known again at once"
+        );
     }
 
     #[test]

@@ -159,7 +159,12 @@ impl FilterWatch {
             let chains =
                 ask(sockets, decode::GET_CHAIN, &decode::ANY_FAMILY, decode::chain).map_err(wrong)?;
             let live = chains.into_iter().filter(|chain| !dormant.contains(&chain.table));
-            hooks.extend(live.map(|chain| chain.hook).take(MOST));
+            hooks.extend(live.map(|chain| chain.hook).take(MOST + 1));
+            if hooks.len() > MOST {
+                // One that is left out might be the only one of its family or netdev.
+                let many = io::Error::other(format!("there are more than {MOST}"));
+                return Err(Error::new("listing the chains of nftables", many));
+            }
         }
         if let Some(sockets) = &mut self.xfrm {
             let wrong = |refusal| Error::refused("listing the policies of XFRM", refusal);

@@ -6,16 +6,18 @@
 //! everything is attached for a moment, once for each link: if that succeeds, the link is in another namespace.
 //!
 //! Invariants: a link that may be in this namespace counts until the kernel no longer has it; one listing examines
-//! [`MOST_LINKS`] at most.
+//! [`MOST_LINKS`] at most. A listing that has not seen every link, or that found more than [`MOST`] in this namespace, is an
+//! error. Links of other namespaces, however many there are, hide none of this one.
 
 #![allow(unsafe_code)]
 
 use super::{Hook, HookPoint, MOST};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Links that one listing examines; the next listing continues behind them.
+/// Links that one listing examines; the next listing continues behind them. As many links that are not of this namespace are
+/// remembered, so that they are not examined again.
 const MOST_LINKS: usize = 16_384;
 /// The kernel numbers links in ascending order, so a listing begins behind the last link that the previous one has seen. One
 /// listing of this number begins at the first link, because the kernel begins to number anew after 2^31 links.
@@ -102,8 +104,40 @@ pub(super) struct Links {
     /// The last link that was examined.
     last: u32,
     listings: u32,
-    /// Links of netfilter; `None` for those of other namespaces and of other hooks.
-    known: BTreeMap<u32, Option<Hook>>,
+    /// True once a listing has reached the last link.
+    complete: bool,
+    known: Known,
+}
+
+/// The links that have been examined.
+#[derive(Debug, Default)]
+struct Known {
+    /// Links that forwarded packets of this namespace pass, or may pass.
+    here: BTreeMap<u32, Hook>,
+    /// Links of other namespaces and of other hooks. One that is missing here is examined again.
+    others: BTreeSet<u32>,
+}
+
+impl Known {
+    fn has(&self, id: u32) -> bool {
+        self.here.contains_key(&id) || self.others.contains(&id)
+    }
+    /// Adds a link; `hook` if it may be in this namespace.
+    ///
+    /// # Errors
+    /// When this namespace has too many.
+    fn add(&mut self, id: u32, hook: Option<Hook>) -> io::Result<()> {
+        match hook {
+            Some(hook) if self.here.len() < MOST => drop(self.here.insert(id, hook)),
+            Some(_) => {
+                let text = format!("this network namespace has more than {MOST} BPF programs at netfilter");
+                return Err(io::Error::other(text));
+            }
+            None if self.others.len() < MOST_LINKS => drop(self.others.insert(id)),
+            None => {}
+        }
+        Ok(())
+    }
 }
 
 impl Links {
@@ -111,16 +145,22 @@ impl Links {
     /// (without CAP_SYS_ADMIN in the first user namespace), and on a kernel without BPF.
     ///
     /// # Errors
-    /// When the kernel does not list them for another reason.
+    /// When the kernel does not list them for another reason, and when they are too many.
     pub(super) fn list(&mut self) -> io::Result<Vec<Hook>> {
+        let exists = |id: u32| !matches!(link(id), Ok(None));
         if self.listings.is_multiple_of(WHOLE_EVERY) {
             self.last = 0;
+            // The kernel uses a number again after 2^31 links only.
+            self.known.others.retain(|id| exists(*id));
         }
         self.listings = self.listings.wrapping_add(1);
-        self.known.retain(|id, _| !matches!(link(*id), Ok(None)));
+        self.known.here.retain(|id, _| exists(*id));
         for _ in 0..MOST_LINKS {
-            let Some(id) = next(self.last)? else { break };
-            if !self.known.contains_key(&id) && self.known.len() < MOST {
+            let Some(id) = next(self.last)? else {
+                self.complete = true;
+                break;
+            };
+            if !self.known.has(id) {
                 match link(id) {
                     // A link that is still being made: the next listing looks at it again.
                     Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => break,
@@ -129,14 +169,17 @@ impl Links {
                     Ok(Some(link)) => {
                         let info = info(&link)?;
                         if info.kind == LINK {
-                            self.known.insert(id, hook(&info).filter(|_| may_be_here(&info)));
+                            self.known.add(id, hook(&info).filter(|_| may_be_here(&info)))?;
                         }
                     }
                 }
             }
             self.last = id;
         }
-        Ok(self.known.values().flatten().cloned().collect())
+        if !self.complete {
+            return Err(io::Error::other("not every BPF link has been examined yet"));
+        }
+        Ok(self.known.here.values().cloned().collect())
     }
 }
 
@@ -241,6 +284,21 @@ mod tests {
 
     fn described(kind: u32, family: u32, hook: u32) -> Option<Hook> {
         super::hook(&Info { kind, program: 42, family, hook, ..Info::default() })
+    }
+
+    #[test]
+    fn links_of_other_namespaces_hide_none_of_this_one() {
+        let mut known = Known::default();
+        let hook = || described(LINK, IPV4, 2);
+        let many = u32::try_from(2 * MOST_LINKS).expect("a number");
+        (1..=many).for_each(|id| known.add(id, None).expect("added"));
+        assert_eq!(known.others.len(), MOST_LINKS, "memory is bounded");
+        for id in (many + 1..).take(MOST) {
+            known.add(id, hook()).expect("added");
+        }
+        assert!(known.here.len() == MOST && known.has(many + 1) && known.has(1) && !known.has(many));
+        let error = known.add(u32::MAX, hook()).expect_err("one too many");
+        assert!(error.to_string().contains("more than 4096 BPF programs"), "{error}");
     }
 
     #[test]
