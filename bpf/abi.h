@@ -10,7 +10,7 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 38
+#define LY_ABI 39
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
@@ -148,7 +148,13 @@ struct ly_vlan_ports {
 _Static_assert(sizeof(struct ly_vlan_ports) == 512, "ly_vlan_ports");
 
 /* watchdog[kind]: the state of a watchdog (bpf/watchdog.h) */
-enum ly_watchdog_kind { LY_WATCHDOG_TREES = 0, LY_WATCHDOG_LEASES = 1, LY_WATCHDOG_SNOOPING = 2, LY_WATCHDOGS = 4 };
+enum ly_watchdog_kind {
+	LY_WATCHDOG_TREES = 0,
+	LY_WATCHDOG_LEASES = 1,
+	LY_WATCHDOG_SNOOPING = 2,
+	LY_WATCHDOG_ROUTING = 3,
+	LY_WATCHDOGS = 4
+};
 enum ly_watchdog_phase { LY_WATCHDOG_WAITS = 0, LY_WATCHDOG_BLOCKS = 1, LY_WATCHDOG_EXPIRED = 2 };
 
 struct ly_watchdog {
@@ -378,6 +384,7 @@ _Static_assert(sizeof(struct ly_trap) == 16, "ly_trap");
 #define LY_RIF_IPV4 0x02
 #define LY_RIF_IPV6 0x04
 #define LY_RIF_URPF_SHIFT 3 /* two bits IPv4, two bits IPv6: 0 off, 1 loose, 2 strict */
+#define LY_RIF_CONFIRMED 0x80 /* the watchdog clears LY_RIF_IPV4 and LY_RIF_IPV6 when it expires */
 
 struct ly_rif {
 	__u64 mac; /* raw: its own address, and the source of routed frames that leave by it */

@@ -15,6 +15,10 @@
  * Snooping: the control plane restarts the timer every few seconds. Without it no host can join a group, so
  * when the timer expires the stage `snoop` limits nothing any more: it reads the phase.
  *
+ * Routing: packets that the plane routes pass no packet filter of the kernel, so the control plane follows the kernel's
+ * hooks, and restarts the timer each time it has. Without it a new rule would not be noticed: when the timer expires, the
+ * interfaces that depend on it route no more, and the kernel gets their packets.
+ *
  * Invariants: nothing here runs per frame; blocking changes bits that the stages read anyway. The timer lives as long
  * as its map is pinned, so it outlives every process. A pair is blocked in port_vlans before the flood sets lose the
  * port, and the phase becomes LY_WATCHDOG_EXPIRED only when all pairs are blocked. */
@@ -148,6 +152,38 @@ static int watchdog_expire_snooping(void *map, __u32 *key, struct ly_watchdog_ti
 	return 0;
 }
 
+/* The bits of the families in the word of a row that ends with its flags. The control plane writes the row before it reads the
+ * phase, so either this function sees the row, or the control plane clears the bits itself. */
+#define WATCHDOG_FAMILIES ((__u32)(LY_RIF_IPV4 | LY_RIF_IPV6) << 24)
+_Static_assert(__builtin_offsetof(struct ly_rif, flags) == __builtin_offsetof(struct ly_rif, up) + 3, "the word with the flags");
+
+/* Stops routing at an interface that depends on the control plane. */
+static long watchdog_rif(__u32 rif, struct watchdog_walk *walk)
+{
+	struct ly_rif *row = ROW(rifs, rif);
+	__u8 flags = *(volatile __u8 *)&row->flags;
+
+	if (!(flags & LY_RIF_CONFIRMED) || !(flags & (LY_RIF_IPV4 | LY_RIF_IPV6)))
+		return 0;
+	__sync_fetch_and_and((__u32 *)&row->up, ~WATCHDOG_FAMILIES);
+	walk->blocked++;
+	return 0;
+}
+
+/* Runs when the timer of routing has expired. */
+static int watchdog_expire_routing(void *map, __u32 *key, struct ly_watchdog_timer *row)
+{
+	struct ly_watchdog *dog = ROW(watchdog, LY_WATCHDOG_ROUTING);
+	struct watchdog_walk walk = {};
+	__u64 now = bpf_ktime_get_boot_ns();
+
+	if (watchdog_due(dog, now)) {
+		bpf_loop(LY_RIFS, watchdog_rif, &walk, 0);
+		watchdog_done(dog, now, walk.blocked);
+	}
+	return 0;
+}
+
 /* Starts a watchdog again, or stops it. */
 SEC("syscall")
 int watchdog_set(struct ly_fdb_call *call)
@@ -171,6 +207,8 @@ int watchdog_set(struct ly_fdb_call *call)
 		error = bpf_timer_set_callback(&row->timer, watchdog_expire_leases);
 	else if (error == 0 && kind == LY_WATCHDOG_SNOOPING)
 		error = bpf_timer_set_callback(&row->timer, watchdog_expire_snooping);
+	else if (error == 0 && kind == LY_WATCHDOG_ROUTING)
+		error = bpf_timer_set_callback(&row->timer, watchdog_expire_routing);
 	else if (error == 0)
 		error = bpf_timer_set_callback(&row->timer, watchdog_expire_trees);
 	if (error == 0) {

@@ -25,6 +25,8 @@ scenarios! {
     forwarding_plane_setting: ebpf soft;
     /// While no daemon runs, nothing follows the hooks; the next daemon does so before it is ready.
     a_rule_added_while_no_daemon_runs: ebpf soft;
+    /// When none has followed them for 10 s, the kernel routes, unless the configuration says that the plane always does.
+    no_daemon_for_longer: ebpf;
 }
 
 /// Host 1 is in VLAN 10, host 2 in VLAN 20.
@@ -207,6 +209,56 @@ fn a_rule_added_while_no_daemon_runs(plane: Plane) {
         assert_eq!(routed_by(&bed, family)["reason"], "nftables chain inet f forward", "when it is ready");
         blocked(&bed, address);
     }
+    run(&bed, "nft delete table inet f");
+    wait_routed_by(&bed, "ipv4", "plane");
+    by_the_plane(&bed, V4);
+}
+
+fn no_daemon_for_longer(plane: Plane) {
+    if !have("nft") {
+        return;
+    }
+    let drop = "nft 'add table inet f; add chain inet f forward { type filter hook forward priority 0; policy drop; }'";
+    let bed = world(plane, "");
+    let counts = |bed: &Bed| {
+        run(bed, drop);
+        // A restart within that time changes nothing.
+        assert!(pings(bed, 1, V4), "the plane goes on as configured");
+        let ended = wait_until(Duration::from_secs(20), || (!pings(bed, 1, V4)).then_some(()));
+        ended.expect("the rule to count");
+    };
+    for address in [V4, V6] {
+        by_the_plane(&bed, address);
+    }
+    bed.end_daemon(Signal::SIGKILL);
+    counts(&bed);
+    blocked(&bed, V4);
+    blocked(&bed, V6);
+    // The kernel routes what the rule no longer drops.
+    run(&bed, "nft delete table inet f");
+    for address in [V4, V6] {
+        bed.host(1).reaches(address);
+        bed.host(1).tcp(bed.host(2), address, 4 << 20);
+    }
+    bed.start();
+    for (family, address) in [("ipv4", V4), ("ipv6", V6)] {
+        wait_routed_by(&bed, family, "plane");
+        by_the_plane(&bed, address);
+    }
+    let logged = bed.exec(&["show logging"]);
+    assert!(
+        logged.contains("%ROUTING-4-WATCHDOG: ") && logged.contains(" received at 2 interfaces"),
+        "{logged}"
+    );
+    bed.configure("interface vlan 10\nip forwarding plane always");
+    by_the_plane(&bed, V4);
+    bed.end_daemon(Signal::SIGKILL);
+    // The answers are dropped, because they are received on the other interface.
+    counts(&bed);
+    assert_eq!(seen_source(&bed), "10.0.10.1".parse::<IpAddr>().unwrap());
+    bed.start();
+    assert_eq!(routed_by(&bed, "ipv4")["reason"], "nftables chain inet f forward", "when it is ready");
+    assert!(!pings(&bed, 1, V4));
     run(&bed, "nft delete table inet f");
     wait_routed_by(&bed, "ipv4", "plane");
     by_the_plane(&bed, V4);

@@ -5,7 +5,8 @@
 //!
 //! Invariants: a turn does a bounded amount of work, so timers run on time whatever the kernel's tables contain. An
 //! adopted plane uses the tables of the earlier run until everything has been listed once. Before a router interface is
-//! removed from the plane, no route refers to it any more.
+//! removed from the plane, no route refers to it any more. The plane is told that hooks are followed
+//! ([`Plane::confirm_routing`]) only after they have been, and while it routes nothing that a hook would see.
 
 use crate::context::{Context, Module};
 use crate::follower::{Follow, TURN, Tally};
@@ -23,10 +24,16 @@ use lanyard_types::{RifId, VrfId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// How often the plane is asked which next hops it has used. The kernel keeps an unconfirmed
 /// neighbour for at least a minute.
 const USE_GAP_MS: u64 = 5000;
+/// The plane routes for this time after the kernel's hooks were last followed; then it leaves packets to the kernel. A daemon that
+/// starts again with 100,000 routes needs a few seconds before it follows them.
+const HOOKS_HOLD_MS: u64 = 10_000;
+/// How often the plane is told that they are followed.
+const CONFIRM_GAP_MS: u64 = 1000;
 /// The followers of the kernel's routing.
 pub(crate) struct Following {
     pub(crate) mirror: Routing,
@@ -37,6 +44,7 @@ pub(crate) struct Following {
     /// True if the last turn left work.
     busy: bool,
     next_use_ms: u64,
+    next_confirm_ms: u64,
     retry_ms: Option<u64>,
     /// True when the switch's own namespace has begun to be followed, or has ceased to be.
     own_changed: bool,
@@ -59,6 +67,7 @@ impl Following {
             synced: false,
             busy: false,
             next_use_ms: 0,
+            next_confirm_ms: 0,
             retry_ms: None,
             own_changed: false,
             forwarders: Forwarders::new(),
@@ -152,7 +161,14 @@ impl Module for Following {
         }
         let audit = self.follows.values().filter_map(|follow| follow.next_audit_ms(&self.mirror)).min();
         let filter = self.follows.values().map(|follow| follow.watch.due_ms()).min();
-        let all = [Some(self.next_use_ms), self.mirror.next_ask(), self.retry_ms, audit, filter];
+        let all = [
+            Some(self.next_use_ms),
+            Some(self.next_confirm_ms),
+            self.mirror.next_ask(),
+            self.retry_ms,
+            audit,
+            filter,
+        ];
         all.into_iter().flatten().min()
     }
     /// Reports used neighbours to the kernel, and retries refused changes.
@@ -292,10 +308,34 @@ impl Following {
         }
         self.forwarders = now;
     }
-    /// Ends a turn: makes the plane use the new tables, once these are complete.
+    /// Ends a turn: confirms that the hooks are followed, and makes the plane use the new tables, once these are complete.
     pub(crate) fn end_turn(&mut self, ctx: &mut Context, turn: &Turn) {
+        self.confirm(ctx);
         self.sync_once(ctx);
         self.busy |= turn.more;
+    }
+    /// Lets the plane go on routing, unless it has refused to leave the packets to the kernel that a hook sees.
+    fn confirm(&mut self, ctx: &mut Context) {
+        let now_ms = ctx.clock.now_ms();
+        if self.follows.is_empty() || now_ms < self.next_confirm_ms {
+            return;
+        }
+        self.next_confirm_ms = now_ms + CONFIRM_GAP_MS;
+        if !forwarding::agrees(&self.forwarders, ctx.plane.state().rifs.values()) {
+            return;
+        }
+        let hold_s = HOOKS_HOLD_MS / 1000;
+        match ctx.plane.confirm_routing(Duration::from_millis(HOOKS_HOLD_MS)) {
+            Ok(0) => {}
+            Ok(count) => {
+                let text = format!(
+                    "the hooks of the kernel were not followed for {hold_s} s, so the kernel routed the packets received at \
+                     {count} interfaces; the plane routes them again"
+                );
+                ctx.log("ROUTING", 4, "WATCHDOG", &text);
+            }
+            Err(error) => ctx.log("ROUTING", 3, "WATCHDOG", &error.to_string()),
+        }
     }
     /// Programs the plane with the mirror's changes. Returns true when there were any.
     fn program_plane(&mut self, ctx: &mut Context) -> bool {

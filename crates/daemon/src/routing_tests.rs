@@ -200,6 +200,39 @@ fn a_router_interface_that_goes_takes_its_routes_along() {
 }
 
 #[test]
+fn routing_is_confirmed_while_the_plane_routes_nothing_that_a_hook_sees() {
+    let (mut world, mut following) = world(ROUTED);
+    let confirmed = |world: &World| world.plane.confirmed.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(confirmed(&world), 0, "nothing has been followed yet");
+    follow(&mut world, &mut following);
+    following.log_forwarders(&mut world.ctx);
+    assert_eq!(confirmed(&world), 1);
+    follow(&mut world, &mut following);
+    assert_eq!(confirmed(&world), 1, "once a second");
+    world.clock.set(CONFIRM_GAP_MS);
+    world.plane.ended.store(3, std::sync::atomic::Ordering::Relaxed);
+    follow(&mut world, &mut following);
+    assert_eq!(confirmed(&world), 2);
+    let logged = messages(&world.ctx);
+    assert!(
+        logged.iter().any(|text| text.starts_with("WATCHDOG: ") && text.contains(" 3 interfaces")),
+        "{logged:?}"
+    );
+    // The kernel has to route, and the plane has not taken that.
+    world.kernel.say(FakeNotification::Rule(Rule { ipv6: false, standard: None }, false));
+    let turn = following.turn(&mut world.ctx);
+    following.log_forwarders(&mut world.ctx);
+    world.clock.set(2 * CONFIRM_GAP_MS);
+    following.end_turn(&mut world.ctx, &turn);
+    assert_eq!(confirmed(&world), 2);
+    let state = world.ctx.switch.state();
+    following.apply(&mut world.ctx, &state).expect("taken");
+    world.clock.set(3 * CONFIRM_GAP_MS);
+    following.end_turn(&mut world.ctx, &turn);
+    assert_eq!(confirmed(&world), 3);
+}
+
+#[test]
 fn a_rule_beside_the_default_ones_leaves_the_table_to_the_kernel() {
     let (mut world, mut following) = world(ROUTED);
     let policy = |world: &World| world.ctx.switch.routers().vrfs[&None].policy;

@@ -86,6 +86,7 @@ impl TestClock {
 pub(crate) struct World {
     pub(crate) ctx: Context,
     pub(crate) kernel: FakeKernel,
+    pub(crate) plane: Faults,
     pub(crate) clock: TestClock,
     _directory: tempfile::TempDir,
 }
@@ -95,7 +96,8 @@ impl World {
         let bench = Bench::new();
         let Parts { switch, plane, protocols, kernel, clock, paths, log, .. } = bench.parts();
         let ctx = Context::new(switch, plane, protocols, kernel, clock, log, paths);
-        Self { ctx, kernel: bench.kernel, clock: bench.clock, _directory: bench.directory }
+        let Bench { kernel, plane, clock, directory, .. } = bench;
+        Self { ctx, kernel, plane, clock, _directory: directory }
     }
 }
 
@@ -201,6 +203,10 @@ pub(crate) struct Faults {
     pub(crate) applied: Arc<AtomicUsize>,
     /// Numbers of those calls that are refused, counted from 1.
     pub(crate) refused_calls: Common<BTreeSet<usize>>,
+    /// How often routing was confirmed.
+    pub(crate) confirmed: Arc<AtomicUsize>,
+    /// The number of interfaces at which routing had ended before the next confirmation.
+    pub(crate) ended: Arc<AtomicUsize>,
     /// Packet captures that began and ended.
     pub(crate) captures: Common<Vec<(PortId, bool)>>,
     /// True while states of ports in trees are refused.
@@ -328,6 +334,10 @@ impl Plane for FaultyPlane {
             Some(port) => Err(PlaneError::Invalid(format!("{} is refused by the test", port.name))),
             None => self.soft.apply(next),
         }
+    }
+    fn confirm_routing(&mut self, _hold: std::time::Duration) -> std::result::Result<u64, PlaneError> {
+        self.faults.confirmed.fetch_add(1, Ordering::Relaxed);
+        Ok(self.faults.ended.swap(0, Ordering::Relaxed) as u64)
     }
     fn protocols(&mut self) -> std::result::Result<Box<dyn ProtocolPlane>, PlaneError> {
         Ok(Box::new(FaultyProtocols { soft: self.soft.protocols()?, faults: self.faults.clone() }))

@@ -229,6 +229,7 @@ mod tests {
             ipv6: false,
             urpf_ipv4: Urpf::Off,
             urpf_ipv6: Urpf::Off,
+            while_confirmed: false,
         }
     }
     fn list(conditions: usize) -> PlaneList {

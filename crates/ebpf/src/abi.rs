@@ -58,7 +58,7 @@ pub(crate) struct Structure {
 
 constants! {
     /// LY_ABI: the layout of the maps. Pins with another number cannot be adopted.
-    ABI: u32 = 38;
+    ABI: u32 = 39;
     PORTS: usize = 1024;
     PORT_WORDS: usize = PORTS / 64;
     VLANS: usize = 4096;
@@ -145,6 +145,7 @@ constants! {
     WATCHDOG_TREES: u16 = 0;
     WATCHDOG_LEASES: u16 = 1;
     WATCHDOG_SNOOPING: u16 = 2;
+    WATCHDOG_ROUTING: u16 = 3;
     WATCHDOGS: usize = 4;
     WATCHDOG_WAITS: u64 = 0;
     WATCHDOG_BLOCKS: u64 = 1;
@@ -154,6 +155,7 @@ constants! {
     RIF_IPV4: u8 = 0x02;
     RIF_IPV6: u8 = 0x04;
     RIF_URPF_SHIFT: u8 = 3;
+    RIF_CONFIRMED: u8 = 0x80;
     VLAN_RIF_VIRTUAL: u64 = 1 << 63;
     TRAP_REASONS: usize = 32;
     SUB_RIFS: usize = 4096;

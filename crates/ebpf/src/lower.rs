@@ -292,6 +292,7 @@ pub(crate) fn rif_row(rif: &RifState) -> abi::Rif {
     };
     let mut flags = abi::RIF_LIVE | (rif.urpf_ipv4 as u8 | (rif.urpf_ipv6 as u8) << 2) << abi::RIF_URPF_SHIFT;
     flags |= if rif.ipv4 { abi::RIF_IPV4 } else { 0 } | if rif.ipv6 { abi::RIF_IPV6 } else { 0 };
+    flags |= if rif.while_confirmed { abi::RIF_CONFIRMED } else { 0 };
     let mut row = abi::Rif {
         mac: abi::raw_mac(rif.mac),
         mtu: rif.mtu,
@@ -340,6 +341,7 @@ pub(crate) fn rif_of(row: &abi::Rif, name: String) -> Option<RifState> {
         ipv6: row.flags & abi::RIF_IPV6 != 0,
         urpf_ipv4: urpf(0),
         urpf_ipv6: urpf(2),
+        while_confirmed: row.flags & abi::RIF_CONFIRMED != 0,
     })
 }
 

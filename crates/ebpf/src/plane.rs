@@ -214,6 +214,9 @@ impl Plane for EbpfPlane {
     fn watchdog_expired(&mut self) -> bool {
         watchdog::take_expired(&self.pairs, &mut self.events, &mut self.state)
     }
+    fn confirm_routing(&mut self, hold: Duration) -> Result<u64, PlaneError> {
+        EbpfPlane::confirm_routing(self, hold)
+    }
     fn protocols(&mut self) -> Result<Box<dyn ProtocolPlane>, PlaneError> {
         let writers = (self.mdb.clone(), self.bindings.clone());
         let part = EbpfProtocols::open(self.tables.clone(), self.pairs.clone(), writers, &self.programs)?;
@@ -421,8 +424,9 @@ impl Plane for EbpfPlane {
             return Ok(());
         }
         let stop = |kind| watchdog::set(&self.programs.watchdog_set, kind, None);
-        let mut result =
-            stop(abi::WATCHDOG_TREES).and(stop(abi::WATCHDOG_LEASES)).and(stop(abi::WATCHDOG_SNOOPING));
+        let kinds =
+            [abi::WATCHDOG_TREES, abi::WATCHDOG_LEASES, abi::WATCHDOG_SNOOPING, abi::WATCHDOG_ROUTING];
+        let mut result = kinds.map(stop).into_iter().collect::<Result<()>>();
         let Some(kept) = &mut self.kept else { return Ok(()) };
         let held: Vec<u32> = kept.hooks.held.keys().copied().collect();
         let _hurry = Hurry::for_changes(held.len());

@@ -7,12 +7,14 @@ use crate::abi;
 use crate::error::{Doing, Result};
 use crate::lower;
 use crate::plane::EbpfPlane;
+use crate::watchdog;
 use lanyard_pipeline::route::{RifAttachment, RifState};
 use lanyard_pipeline::state::PortKind;
 use lanyard_types::{PortId, RifId, VlanId};
 use libbpf_rs::{MapCore, MapFlags};
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
 use zerocopy::{FromBytes, IntoBytes};
 
 impl EbpfPlane {
@@ -30,8 +32,33 @@ impl EbpfPlane {
         if let Some(old) = old.filter(|old| new.is_none_or(|new| new.attachment != old.attachment)) {
             self.lead(&old)?;
         }
-        self.tables.rifs.set(id.index(), &new.map(lower::rif_row).unwrap_or_default());
+        self.write_rif(id, new);
         new.map_or(Ok(()), |new| self.lead(new))
+    }
+
+    /// Writes the row of an interface. While the watchdog of routing has expired, the row of one that depends on it routes
+    /// nothing.
+    fn write_rif(&self, id: RifId, rif: Option<&RifState>) {
+        let mut row = rif.map(lower::rif_row).unwrap_or_default();
+        if row.flags & abi::RIF_CONFIRMED != 0 && watchdog::routing_ended(&self.tables) {
+            row.flags &= !(abi::RIF_IPV4 | abi::RIF_IPV6);
+        }
+        self.tables.rifs.set(id.index(), &row);
+        watchdog::end_routing_again(&self.tables, id);
+    }
+
+    /// Starts the watchdog of routing again; interfaces at which it had ended route again. Returns their number.
+    pub(crate) fn confirm_routing(&mut self, hold: Duration) -> Result<u64> {
+        watchdog::set(&self.programs.watchdog_set, abi::WATCHDOG_ROUTING, Some(hold))?;
+        let phase = watchdog::routing_phase(&self.tables);
+        let ended = self.tables.watchdog.get(abi::WATCHDOG_ROUTING.into()).blocked;
+        if phase.compare_exchange(abi::WATCHDOG_EXPIRED, abi::WATCHDOG_WAITS, SeqCst, SeqCst).is_err() {
+            // It has not expired; or it is just expiring, and the next call finds that.
+            return Ok(0);
+        }
+        let depend = self.state.rifs.iter().filter(|(_, rif)| rif.while_confirmed);
+        depend.for_each(|(id, rif)| self.write_rif(*id, Some(rif)));
+        Ok(ended)
     }
 
     /// Sends frames to the router interface of this attachment, or stops sending them.
@@ -91,8 +118,7 @@ impl EbpfPlane {
     /// Writes all rows, regardless of the contents of the tables.
     pub(crate) fn write_rifs(&self) -> Result<()> {
         for id in (1..abi::RIFS as u16).filter_map(RifId::new) {
-            let row = self.state.rifs.get(&id).map(lower::rif_row).unwrap_or_default();
-            self.tables.rifs.set(id.index(), &row);
+            self.write_rif(id, self.state.rifs.get(&id));
         }
         VlanId::all().for_each(|vlan| self.write_vlan_rif(vlan));
         self.write_subs()

@@ -1,19 +1,19 @@
 //! The watchdogs: starting them, and processing their expiry (`bpf/watchdog.h`). The watchdog of spanning tree blocks
 //! ports; that of leases makes frames for veth ports, and frames from NICs that may parse tags, take TC instead of XDP; that
-//! of snooping ends the limits of groups.
+//! of snooping ends the limits of groups; that of routing leaves routed packets to the kernel.
 //!
 //! Invariant: from the moment the watchdog of spanning tree expires until the expiry has been acknowledged, no applied
 //! state lets a watched port forward. Afterwards the states contain the watched ports as discarding. [`crate::pairs`]
 //! contains the other half.
 
-use crate::abi::{self, FdbCall, Port, Watchdog};
+use crate::abi::{self, FdbCall, Port, Rif, Watchdog};
 use crate::error::{Result, system};
 use crate::events::Events;
 use crate::pairs::Pairs;
 use crate::tables::{Tables, run_call};
 use lanyard_pipeline::state::StpState;
 use lanyard_plane::PlaneState;
-use lanyard_types::PortId;
+use lanyard_types::{PortId, RifId};
 use std::mem::offset_of;
 use std::os::fd::AsFd;
 use std::sync::atomic::AtomicU64;
@@ -30,6 +30,7 @@ pub(crate) fn set(program: impl AsFd, kind: u16, after: Option<Duration>) -> Res
         let name = match kind {
             abi::WATCHDOG_TREES => "spanning-tree",
             abi::WATCHDOG_SNOOPING => "snooping",
+            abi::WATCHDOG_ROUTING => "routing",
             _ => "lease",
         };
         match after {
@@ -129,4 +130,27 @@ pub(crate) fn lease_phase(tables: &Tables) -> &AtomicU64 {
 /// The phase of the watchdog of snooping.
 pub(crate) fn snooping_phase(tables: &Tables) -> &AtomicU64 {
     tables.watchdog.u64(abi::WATCHDOG_SNOOPING.into(), offset_of!(Watchdog, phase))
+}
+
+/// Ends routing in the row of an interface that has just been written, if the watchdog of routing has expired and the
+/// interface depends on it.
+pub(crate) fn end_routing_again(tables: &Tables, id: RifId) {
+    if !routing_ended(tables) {
+        return;
+    }
+    // The flags are the last byte of this word (`WATCHDOG_FAMILIES`).
+    let word = tables.rifs.u32(id.index(), offset_of!(Rif, up));
+    if word.load(SeqCst).to_le_bytes()[3] & abi::RIF_CONFIRMED != 0 {
+        word.fetch_and(!u32::from_le_bytes([0, 0, 0, abi::RIF_IPV4 | abi::RIF_IPV6]), SeqCst);
+    }
+}
+
+/// True from when the watchdog of routing expires until routing is confirmed.
+pub(crate) fn routing_ended(tables: &Tables) -> bool {
+    routing_phase(tables).load(SeqCst) != abi::WATCHDOG_WAITS
+}
+
+/// The phase of the watchdog of routing.
+pub(crate) fn routing_phase(tables: &Tables) -> &AtomicU64 {
+    tables.watchdog.u64(abi::WATCHDOG_ROUTING.into(), offset_of!(Watchdog, phase))
 }

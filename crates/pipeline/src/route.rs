@@ -36,6 +36,10 @@ pub struct RifState {
     pub urpf_ipv4: Urpf,
     /// `ipv6 verify unicast source reachable-via`.
     pub urpf_ipv6: Urpf,
+    /// True when the plane routes here only as long as the control plane confirms that no hook of the kernel sees the
+    /// packets (`lanyard_plane::Plane::confirm_routing`). It has no effect while the control plane runs.
+    #[serde(default)]
+    pub while_confirmed: bool,
 }
 
 /// The maximum number of virtual router addresses of one interface.

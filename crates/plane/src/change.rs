@@ -347,6 +347,7 @@ mod tests {
                 ipv6: n % 2 == 0,
                 urpf_ipv4: Urpf::Off,
                 urpf_ipv6: Urpf::Off,
+                while_confirmed: false,
             };
             state.rifs.insert(RifId::new(n).expect("an interface"), rif);
             let list = PlaneList {

@@ -10,7 +10,8 @@ pub use crate::packet_filter::{Hook, HookPoint, PacketFilter};
 
 use lanyard_config::layer3::ForwardingPlane;
 use lanyard_config::{Config, Interface, InterfaceName};
-use std::collections::BTreeMap;
+use lanyard_pipeline::route::RifState;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// What routes packets.
@@ -50,8 +51,7 @@ pub fn forwarder(
     if router.policy[usize::from(ipv6)] {
         return Forwarder::Kernel("rules (ip rule) choose routes by more than the destination".into());
     }
-    let of_interface = at.and_then(|(_, interface)| interface.layer3.forwarding_plane);
-    match of_interface.unwrap_or_else(|| config.forwarding_plane(vrf.as_deref())) {
+    match setting(config, vrf, at.map(|(_, interface)| interface)) {
         ForwardingPlane::Always => Forwarder::Plane,
         ForwardingPlane::Never => Forwarder::Kernel(ForwardingPlane::Never.line()),
         ForwardingPlane::Auto => {
@@ -62,6 +62,13 @@ pub fn forwarder(
             }
         }
     }
+}
+
+/// `ip forwarding plane` for the packets received at an interface. `None` asks for the VRF as a whole.
+#[must_use]
+pub fn setting(config: &Config, vrf: &Option<String>, at: Option<&Interface>) -> ForwardingPlane {
+    let of_interface = at.and_then(|interface| interface.layer3.forwarding_plane);
+    of_interface.unwrap_or_else(|| config.forwarding_plane(vrf.as_deref()))
 }
 
 /// The owner of a kernel hook that sees packets received at this netdev and forwarded, if there is one.
@@ -126,6 +133,19 @@ pub fn forwarders(config: &Config, routers: &Routers) -> Forwarders {
     all
 }
 
+/// True if the plane routes at none of `rifs` what the kernel has to route.
+#[must_use]
+pub fn agrees<'a>(forwarders: &Forwarders, rifs: impl IntoIterator<Item = &'a RifState>) -> bool {
+    let by_kernel: BTreeSet<(bool, String)> = forwarders
+        .iter()
+        .filter(|(_, forwarder)| matches!(forwarder, Forwarder::Kernel(_)))
+        .map(|((ipv6, name), _)| (*ipv6, name.to_string()))
+        .collect();
+    let kernel_routes = |ipv6: bool, rif: &RifState| by_kernel.contains(&(ipv6, rif.name.clone()));
+    rifs.into_iter()
+        .all(|rif| !(rif.ipv4 && kernel_routes(false, rif)) && !(rif.ipv6 && kernel_routes(true, rif)))
+}
+
 /// One message names at most this many interfaces.
 const NAMED: usize = 4;
 
@@ -156,6 +176,8 @@ mod tests {
     use super::*;
     use crate::routers::Router;
     use crate::testing::config;
+    use lanyard_pipeline::route::{RifAttachment, Urpf};
+    use lanyard_types::{MacAddr, PortId, VrfId};
     use std::sync::Arc;
 
     fn hook(families: [bool; 2], point: HookPoint) -> Hook {
@@ -230,6 +252,28 @@ mod tests {
         routers.vrfs.get_mut(&None).expect("own").filter.unknown = Some("no right".into());
         let own = ["4 vlan10", "4 vlan20", "6 vlan10", "6 vlan20"];
         assert_eq!(by_kernel(&config(TEXT), &routers), own);
+    }
+
+    #[test]
+    fn a_plane_that_routes_what_the_kernel_has_to() {
+        let config = config(TEXT);
+        let chain = forwarders(&config, &routers([hook([true, false], HookPoint::Forwarding)]));
+        let rif = |name: &str, ipv4: bool| RifState {
+            name: name.into(),
+            vrf: VrfId::DEFAULT,
+            attachment: RifAttachment::Port(PortId::new(1).expect("a port")),
+            mac: MacAddr([2; 6]),
+            virtual_macs: BTreeSet::new(),
+            mtu: 1500,
+            ipv4,
+            ipv6: true,
+            urpf_ipv4: Urpf::Off,
+            urpf_ipv6: Urpf::Off,
+            while_confirmed: true,
+        };
+        assert!(agrees(&chain, &[rif("vlan10", false), rif("vlan30", true)]));
+        assert!(!agrees(&chain, &[rif("vlan10", false), rif("vlan20", true)]));
+        assert!(agrees(&forwarders(&config, &routers([])), &[rif("vlan10", true)]));
     }
 
     #[test]

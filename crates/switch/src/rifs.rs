@@ -11,6 +11,7 @@ use crate::forwarding::{self, Forwarder};
 use crate::names::{pipeline_end, pipeline_end_of, subinterface_end};
 use crate::ports::PortIds;
 use crate::routers::Routers;
+use lanyard_config::layer3::ForwardingPlane;
 use lanyard_config::names::split_subinterface;
 use lanyard_config::{Config, Interface, InterfaceName, Role};
 use lanyard_pipeline::route::{RifAttachment, RifState, VIRTUAL_MACS};
@@ -119,6 +120,8 @@ fn rif(
         ipv6: routes(true),
         urpf_ipv4: interface.layer3.urpf_ipv4,
         urpf_ipv6: interface.layer3.urpf_ipv6,
+        while_confirmed: forwarding::setting(config, &interface.layer3.vrf, Some(interface))
+            == ForwardingPlane::Auto,
     };
     Some((RifId::new(id.get())?, rif))
 }

@@ -54,6 +54,7 @@ pub fn router() -> Vec<Operation> {
             ipv6: true,
             urpf_ipv4: Urpf::Off,
             urpf_ipv6: Urpf::Off,
+            while_confirmed: false,
         };
         let id = RifId::new(number).expect("an interface");
         list.push(Operation::Rif(id, Some(Box::new(rif))));

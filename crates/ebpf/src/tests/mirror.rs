@@ -133,6 +133,7 @@ const PROGRAMS_ALONE: &[&str] = &[
     // traps.h, watchdog.h
     "TRAP_SHORT",
     "WATCHDOG_CLOCK",
+    "WATCHDOG_FAMILIES",
     "WATCHDOG_TAKES",
     "WATCHED_BYTES",
 ];

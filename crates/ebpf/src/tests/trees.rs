@@ -1,14 +1,18 @@
-//! What others than `apply` write: the states of ports in trees, by the protocols and the watchdog, and the ends of leases.
+//! What others than `apply` write: the states of ports in trees, by the protocols and the watchdog, the ends of leases, and the
+//! ends of routing.
 
 use super::private;
 use crate::abi;
 use crate::lower::PortFacts;
 use crate::plane::EbpfPlane;
-use lanyard_pipeline::state::{PortState, StpState, VlanState};
+use lanyard_pipeline::route::{RifAttachment, RifState, Urpf};
+use lanyard_pipeline::state::{PortKind, PortState, StpState, VlanState};
 use lanyard_plane::{Plane, PlaneState, TreeStates};
-use lanyard_types::{InstanceId, PortId, VlanId};
+use lanyard_types::{InstanceId, MacAddr, PortId, RifId, VlanId, VrfId};
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
+use zerocopy::IntoBytes;
 
 /// True if the port forwards in the VLAN, by every table that contains this information.
 fn forwards(plane: &EbpfPlane, n: u16, v: u16) -> bool {
@@ -213,5 +217,72 @@ fn leases_end_that_are_not_confirmed() {
         plane.apply(&state).expect("applied");
         plane.renew_leases().expect("renewed");
         assert_eq!((takes(&plane), floods(&plane), left(&plane)), ([true; 3], 0b110, [false; 3]));
+    }
+}
+
+/// While routing is confirmed nothing changes. When it has not been in time, interfaces that depend on it route nothing, whatever
+/// is written, until it is confirmed again. Other interfaces go on.
+#[test]
+fn routing_ends_that_is_not_confirmed() {
+    let Some(mut plane) = private() else { return };
+    let rif = |n| RifId::new(n).expect("an interface");
+    let port = |n| PortId::new(n).expect("a port");
+    let mut state = PlaneState::default();
+    state.global.fdb_limit = 1000;
+    // The last one routes nothing in any case.
+    let interfaces = [(1, true, true), (2, true, false), (4095, true, true), (3, false, true)];
+    for (n, routes, while_confirmed) in interfaces {
+        let routed = PortState {
+            kind: PortKind::Routed,
+            learning: false,
+            flood_unicast: false,
+            flood_multicast: false,
+            ..PortState::new(&format!("e{n}"), n.into())
+        };
+        state.ports.insert(port(n.min(1000)), routed);
+        let interface = RifState {
+            name: format!("e{n}"),
+            vrf: VrfId::DEFAULT,
+            attachment: RifAttachment::Port(port(n.min(1000))),
+            mac: MacAddr([2, 0, 0, 0, 0, 1]),
+            virtual_macs: BTreeSet::new(),
+            mtu: 1500,
+            ipv4: routes,
+            ipv6: routes,
+            urpf_ipv4: Urpf::Strict,
+            urpf_ipv6: Urpf::Strict,
+            while_confirmed,
+        };
+        state.rifs.insert(rif(n), interface);
+    }
+    plane.apply(&state).expect("applied");
+    let rows = |plane: &EbpfPlane| interfaces.map(|(n, ..)| plane.tables.rifs.get(rif(n).index()));
+    let routes = |plane: &EbpfPlane| rows(plane).map(|row| row.flags & (abi::RIF_IPV4 | abi::RIF_IPV6) != 0);
+    let hour = Duration::from_secs(3600);
+    let whole = rows(&plane);
+    assert_eq!(routes(&plane), [true, true, true, false]);
+    assert_eq!(plane.confirm_routing(hour).expect("confirmed"), 0);
+    for _ in 0..3 {
+        plane.confirm_routing(Duration::from_millis(5)).expect("confirmed");
+        let row = usize::from(abi::WATCHDOG_ROUTING);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while plane.tables.watchdog.get(row).phase != abi::WATCHDOG_EXPIRED && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        let ended = [false, true, false, false];
+        assert_eq!(routes(&plane), ended);
+        for (was, is) in whole.iter().zip(rows(&plane)) {
+            let is = abi::Rif { flags: was.flags, ..is };
+            assert_eq!(was.as_bytes(), is.as_bytes(), "the rest of the row");
+        }
+        // Applying a state meanwhile starts nothing.
+        let mut next = state.clone();
+        next.rifs.get_mut(&rif(1)).expect("an interface").mtu = 1400;
+        plane.apply(&next).expect("applied");
+        assert_eq!(routes(&plane), ended);
+        plane.apply(&state).expect("applied");
+        assert_eq!(plane.confirm_routing(hour).expect("confirmed"), 2, "with the number that had ended");
+        assert_eq!(rows(&plane).map(|row| row.flags), whole.clone().map(|row| row.flags));
+        assert_eq!(plane.confirm_routing(hour).expect("confirmed"), 0, "reported once");
     }
 }

@@ -52,6 +52,7 @@ pub fn ports() -> Vec<Operation> {
                 ipv6: true,
                 urpf_ipv4: Urpf::Off,
                 urpf_ipv6: Urpf::Off,
+                while_confirmed: false,
             };
             let id = RifId::new(number).expect("an interface");
             [Operation::Port(port, Some(Box::new(state))), Operation::Rif(id, Some(Box::new(rif)))]

@@ -95,6 +95,7 @@ fn interface(rng: &mut Rng, n: u16, attachment: RifAttachment) -> RifState {
         ipv6: !rng.percent(8),
         urpf_ipv4: urpf(rng),
         urpf_ipv6: urpf(rng),
+        while_confirmed: rng.percent(50),
     }
 }
 

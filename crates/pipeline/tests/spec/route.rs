@@ -44,6 +44,7 @@ fn interface(name: &str, attachment: RifAttachment) -> RifState {
         ipv6: true,
         urpf_ipv4: Urpf::Off,
         urpf_ipv6: Urpf::Off,
+        while_confirmed: false,
     }
 }
 

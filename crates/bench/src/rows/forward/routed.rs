@@ -291,6 +291,7 @@ fn state(bed: &Bed, hook: Hook) -> Result<PlaneState> {
             ipv6: true,
             urpf_ipv4: Urpf::Off,
             urpf_ipv6: Urpf::Off,
+            while_confirmed: false,
         };
         state.rifs.insert(rif(at)?, rif_state);
         if at == 1 {

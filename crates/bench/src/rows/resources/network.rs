@@ -89,6 +89,7 @@ pub(super) fn routed(number: u16) -> Result<[Operation; 2]> {
         ipv6: true,
         urpf_ipv4: Urpf::Off,
         urpf_ipv6: Urpf::Off,
+        while_confirmed: false,
     };
     let id = RifId::new(number).context("an interface")?;
     Ok([Operation::Port(port, Some(Box::new(state))), Operation::Rif(id, Some(Box::new(rif)))])
