@@ -90,7 +90,7 @@ ROWS(acl_vlans, struct ly_acl_bindings, LY_VLANS);
 ACL_LISTS(acl_small, LY_ACL_SMALL_WORDS);
 ACL_LISTS(acl_large, LY_ACL_LARGE_WORDS);
 
-/* What the control plane gets of a frame about which a rule with `log` has decided: the bytes of a record of the ring `traps` with
+/* The control plane's record of a frame about which a rule with `log` has decided: the bytes of a record of the ring `traps` with
  * TRAP_ACL_LOG, in place of the frame's own. crates/acl/src/note.rs reads it. */
 struct ly_acl_note {
 	__u16 list, rule;
@@ -118,7 +118,7 @@ struct acl_judgement {
 	__u8 reason[ACL_ASKED]; /* the drop reason if the list denies */
 };
 
-/* What judging a frame needs, for each processor: it does not fit on the stack. A program that judges is not interrupted by
+/* Memory for judging a frame, for each processor: it does not fit on the stack. A program that judges is not interrupted by
  * another one on its processor. */
 struct acl_work {
 	struct acl_judgement judgement;

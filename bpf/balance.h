@@ -4,7 +4,7 @@
 #ifndef LY_BALANCE_H
 #define LY_BALANCE_H
 
-/* What is hashed of one side of a conversation. */
+/* The hash input of one side of a conversation. */
 struct balance_side {
 	__u64 high, low;
 	__u32 port;

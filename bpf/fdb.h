@@ -325,7 +325,7 @@ static __always_inline void usage_release(__u32 slot)
 		__sync_fetch_and_add((__u32 *)&u->count, -1);
 }
 
-/* What usage_take would return, for a dry run that counts nothing. */
+/* The value that usage_take would return, for a dry run that counts nothing. */
 static __always_inline bool usage_full(__u32 slot)
 {
 	struct ly_usage *u = LOOKUP(fdb_usage, slot);

@@ -130,7 +130,7 @@ static __always_inline bool guard_odd(__u32 address)
 	return address == 0 || address == 0xffffffff || address >> 28 == 0xe;
 }
 
-/* What the functions below know of a frame: the per-processor memory with its packet's place and key, the VLAN's and the
+/* The facts about a frame for the functions below: the per-processor memory with its packet's place and key, the VLAN's and the
  * port's settings, and what names its binding. */
 static __always_inline int guard_arp(struct acl_work *w, struct __sk_buff *skb, __u32 what, __u32 on, __u64 src, __u64 dst)
 {

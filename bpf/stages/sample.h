@@ -38,7 +38,7 @@ struct {
 	__uint(max_entries, 256 * 1024);
 } samples SEC(".maps");
 
-/* What a processor has counted at a port since its last record. */
+/* A processor's counts at a port since its last record. */
 struct sample_count {
 	__u32 pool, drops;
 };

@@ -13,7 +13,7 @@
 #define PIM_HELLO 0x20 /* version 2, type 0 */
 #define SNOOP_BYTES 49 /* of a packet: an IPv6 header, a hop-by-hop header, and a type of ICMPv6 */
 
-/* What a frame is limited to: 0: nothing; below SNOOPED_NOBODY: one port; else an entry of the MDB and the routers' ports.
+/* The limit of a frame: 0: none; below SNOOPED_NOBODY: one port; else an entry of the MDB and the routers' ports.
  * Negative: minus the reason for which it is trapped. */
 #define SNOOPED_NOBODY LY_PORTS
 #define SNOOPED_SET 0x200000

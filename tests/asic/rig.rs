@@ -68,7 +68,7 @@ impl Rig {
         let file = format!("/run/lanyard/{}/chip.pid", self.instance);
         std::fs::read_to_string(&file).expect(&file).trim().parse().expect("a number")
     }
-    /// What the daemon has said on stderr.
+    /// The daemon's output on stderr.
     pub fn printed(&self) -> String {
         self.daemon.as_ref().map(Daemon::printed).unwrap_or_default()
     }

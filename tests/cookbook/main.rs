@@ -153,7 +153,7 @@ impl Shell {
         shell
     }
 
-    /// What a command prints on both outputs. Its exit status does not matter: the page shows what it prints.
+    /// The text that a command prints on both outputs. Its exit status does not matter: the page shows what it prints.
     fn run(&mut self, command: &str) -> Result<String, String> {
         self.count += 1;
         let mark = format!("--- end of command {}", self.count);

@@ -20,7 +20,7 @@ pub struct Page {
 pub struct Step {
     /// The line of the page, from 1.
     pub line: usize,
-    /// What the shell runs.
+    /// The command for the shell.
     pub command: String,
     /// The lines of output that the page shows.
     pub expected: Vec<String>,

@@ -1,4 +1,4 @@
-//! What tcpdump shows on every wire, seen from outside the switch.
+//! tcpdump's view of every wire, from outside the switch.
 
 use crate::harness::{Bed, Net, Plane, scenarios, wait_for};
 use std::io::{BufRead, BufReader};

@@ -91,7 +91,7 @@ fn stream(bed: &Bed) -> (usize, f64) {
         }
     }
     let rate = STREAM as f64 / begin.elapsed().as_secs_f64();
-    // What is under way arrives with the frames of the next interrupts.
+    // Frames under way arrive with those of the next interrupts.
     let last = wait_for_quiet(bed);
     (got + last, rate)
 }

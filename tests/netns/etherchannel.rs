@@ -61,7 +61,7 @@ fn wait_bundled(bed: &Bed, wanted: &[&str]) {
 fn members_are_one_port(plane: Plane) {
     let bed = Bed::new(plane, 3, STATIC);
     wait_bundled(&bed, &["p1", "p2"]);
-    // What either member receives is learned at the port-channel, goes to host 3, and not back by the other member.
+    // A frame that either member receives is learned at the port-channel, goes to host 3, and not back by the other member.
     for host in [1, 2] {
         bed.expect_at(host, &frame([0xff; 6], mac(100 + host as u16)), &[3]);
         bed.learned(mac(100 + host as u16), 10, Some("port-channel1"));

@@ -52,7 +52,7 @@ fn a_million_addresses(plane: Plane) {
     const COUNT: u32 = 990_000;
     let bed = Bed::new(plane, 2, "mac address-table aging-time 0\ninterface range p1 - 2\n switchport\n");
     bed.exact.set(false);
-    // What comes from the port of its destination is dropped, so nothing has to read a million frames.
+    // A frame that comes from the port of its destination is dropped, so nothing has to read a million frames.
     bed.expect_at(1, &frame(mac(2), mac(1)), &[2]);
     let mut sample = frame(mac(1), mac(3));
     let total = || {

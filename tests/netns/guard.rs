@@ -271,7 +271,7 @@ fn packets_with_foreign_sources(plane: Plane) {
     bed.expect_drop(1, &say(9, [10, 0, 0, 1]), "source_guard");
     bed.expect_drop(1, &packet(BROADCAST, mac(1), 0x0800, &[0x45; 10]), "source_guard");
     bed.expect_at(2, &say(2, [10, 0, 0, 9]), &[1, 3]);
-    // What is not IPv4 is not verified.
+    // Packets other than IPv4 are not verified.
     bed.expect_at(1, &frame(BROADCAST, mac(9)), &[2, 3]);
     logged(&bed, "%SOURCE_GUARD-4-DENY");
     let shown = bed.show("show ip verify source");

@@ -95,8 +95,8 @@ pub fn on_xdp(plane: Plane, ports: usize, config: &str) -> Bed {
     bed
 }
 
-/// What a bucket of the control plane refuses, and new sources beyond a limit, cost the switch no more than a look at XDP. The counts
-/// are those of TC.
+/// Frames that a bucket of the control plane refuses, and new sources beyond a limit, cost the switch no more than a look at XDP.
+/// The counts are those of TC.
 fn xdp_drops_what_is_too_much(plane: Plane) {
     let config = "spanning-tree mode rstp\ninterface range p1 - 3\n switchport\n spanning-tree portfast\n hook xdp\n\
         interface p3\n mac address-table limit 1\n";

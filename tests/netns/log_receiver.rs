@@ -113,7 +113,7 @@ fn a_receiver_over_tls(plane: Plane) {
     certificate(&bed, "ca.pem", "subjectAltName=IP:127.0.0.1");
     certificate(&bed, "other-name.pem", "subjectAltName=IP:192.0.2.1,DNS:other.example");
     switch(&bed, plane);
-    // What the log has had: those of the buffer, and those that it no longer has.
+    // All messages of the log: those of the buffer, and those that it no longer has.
     let logged = || {
         let view = bed.show("show logging");
         let held = view["messages"].as_array().map_or(0, Vec::len) as u64;

@@ -86,7 +86,7 @@ fn lines_outlive_the_daemon(plane: Plane) {
     wait_for("the line", || lines().iter().any(|line| line.contains("CONFIG_I")).then_some(()));
     bed.end_daemon(Signal::SIGKILL);
     bed.start();
-    // What the daemon has written is there after its death, in order, and the new lines come behind it.
+    // The daemon's messages are there after its death, in order, and the new lines come behind it.
     let after = wait_for("the lines of both", || {
         let lines = lines();
         (written() > 0 && lines.len() > before.len() + 1).then_some(lines)

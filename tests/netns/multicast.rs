@@ -559,7 +559,7 @@ fn a_stream_stays_where_it_is_while_the_table_grows(plane: Plane) {
         receive();
         (got.get() == sent.get()).then_some(())
     });
-    // What floods while entries wait for room ends as well: the group without members is the only one that is flooded.
+    // The flooding while entries wait for room ends as well: the group without members is the only one that is flooded.
     for last in [0, 20_000, GROUPS - 1] {
         let [high, low] = last.to_be_bytes();
         bed.expect_at(1, &from_1(Ipv4Addr::new(239, 3, high, low)), &[2]);

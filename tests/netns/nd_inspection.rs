@@ -266,7 +266,7 @@ fn a_restart_keeps_neighbours(plane: Plane) {
     bed.host(1).reaches("2001:db8::3");
     bed.exec(&["copy running-config startup-config"]);
     bed.end_daemon(nix::sys::signal::Signal::SIGKILL);
-    // What the binding explains passes, neighbour discovery included; another address does not.
+    // Packets that the binding explains pass, neighbour discovery included; another address does not.
     bed.host(1).net.ip("neigh flush all dev eth0");
     bed.host(1).reaches("2001:db8::3");
     bed.host(1).net.ip("address add 2001:db8::200/64 dev eth0 nodad");

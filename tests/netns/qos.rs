@@ -395,7 +395,7 @@ fn queues_come_and_go(plane: Plane) {
     bed.net.output(Command::new("tc").args("qdisc del dev p2 root".split(' ')));
     bed.configure("interface p2\n service-policy output PARENT");
     assert!(root().contains("htb 4c59:"));
-    // What somebody removes is set again, and the log says so.
+    // A discipline that somebody removes is set again, and logged.
     bed.net.output(Command::new("tc").args("qdisc del dev p2 root".split(' ')));
     wait_for("the queues", || root().contains("htb 4c59:").then_some(()));
     assert!(bed.exec(&["show logging"]).contains("%QOS-4-QUEUES"));

@@ -1,4 +1,4 @@
-//! What the soft plane holds and what it loses: bursts from new stations, and a restart. docs/operations.md has the figures.
+//! The frames that the soft plane holds and loses: bursts from new stations, and a restart. docs/operations.md has the figures.
 
 use crate::harness::{BROADCAST, Bed, Frame, Plane, frame, mac, scenarios, wait_for};
 use lanyard_netdev::PacketSocket;
@@ -26,7 +26,7 @@ fn numbered(number: u32, source: [u8; 6], len: usize) -> Frame {
     Frame(bytes)
 }
 
-/// What has arrived so far.
+/// The frames that have arrived so far.
 #[derive(Default)]
 struct Progress {
     frames: AtomicU32,
@@ -83,7 +83,7 @@ fn a_burst_of_new_stations(plane: Plane) {
             wait_for("the port to count the frames", || {
                 (bed.counters()["p1"].rx >= u64::from(BURST)).then_some(())
             });
-            // What the switch has not dropped is on its way.
+            // Frames that the switch has not dropped are on their way.
             let lost = bed.drops(1, "overrun");
             wait_for("the frames to arrive", || {
                 (u64::from(progress.frames.load(Ordering::Acquire)) + lost >= u64::from(BURST)).then_some(())
@@ -106,8 +106,8 @@ fn frames_lost_by_a_restart(plane: Plane) {
     bed.expect_at(2, &frame(BROADCAST, mac(2)), &[1]);
     let (stop, sent) = (AtomicBool::new(false), AtomicU32::new(0));
     let mut restart = Duration::ZERO;
-    // What the plane had no time to receive: on a busy machine its thread may not run for longer than the ring holds frames.
-    // A restart begins counting at 0.
+    // The frames that the plane had no time to receive: on a busy machine its thread may not run for longer than the ring holds
+    // frames. A restart begins counting at 0.
     let mut overruns = 0;
     // Far more numbers than the restart takes.
     let seen = received(&bed, 600 * RATE, |progress| {

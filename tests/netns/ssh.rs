@@ -454,7 +454,7 @@ fn ssh_is_off_unless_configured(plane: Plane) {
     drop(used);
 }
 
-/// What a console shows for a command of a user with the secret `tiger`.
+/// The output of a console for a command of a user with the secret `tiger`.
 pub(crate) fn on_console(bed: &Bed, user: &str, level: u8, command: &str) -> String {
     let pty = terminal(None);
     let end = || Stdio::from(pty.slave.try_clone().expect("a descriptor"));

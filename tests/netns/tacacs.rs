@@ -166,7 +166,7 @@ fn users_of_a_tacacs_server(plane: Plane) {
     drop(server);
 }
 
-/// What a client of the server [`Fake`] gets, after its request.
+/// The answer to a client of the server [`Fake`], after its request.
 type Reply = fn(&[u8; 12]) -> Vec<u8>;
 
 /// A server on a port of 127.0.0.1 that gives each connection the same reply, as often as the client sends a packet; without a

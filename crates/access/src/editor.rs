@@ -17,7 +17,7 @@ const MAX_HISTORY: usize = 50;
 /// The longest escape sequence, in bytes; longer ones end there.
 const MAX_ESCAPE: usize = 32;
 
-/// What a byte has led to.
+/// The result of a byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Key {
     /// Nothing, or a change of the line.
@@ -95,7 +95,7 @@ impl Editor {
     pub fn before_cursor(&self) -> String {
         self.line[..self.cursor].iter().collect()
     }
-    /// What draws the line again behind a new prompt, with the cursor where it was.
+    /// The bytes that draw the line again behind a new prompt, with the cursor where it was.
     #[must_use]
     pub fn redraw(&self) -> Vec<u8> {
         let mut echo = Vec::new();

@@ -28,9 +28,9 @@ pub fn fuzz_terminal(data: &[u8]) {
     }
 }
 
-/// What a client of the SSH server reaches behind the cryptography: its public key, as the server passes it on, and the bytes and
-/// window sizes of its terminal, which the server passes on in telnet's form. The first byte is the length of the key; the others
-/// are the terminal's, where 0xfe begins a window size.
+/// The part of the SSH server that a client reaches behind the cryptography: its public key, as the server passes it on, and the
+/// bytes and window sizes of its terminal, which the server passes on in telnet's form. The first byte is the length of the key;
+/// the others are the terminal's, where 0xfe begins a window size.
 ///
 /// # Panics
 /// When a key does not survive its text, when the terminal's bytes are changed on their way, or when the editor exceeds its bounds.

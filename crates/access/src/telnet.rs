@@ -27,7 +27,7 @@ const MAX_SUBNEGOTIATION: usize = 16;
 /// The maximum number of refused options that are answered.
 const MAX_REFUSALS: u32 = 64;
 
-/// What the server sends first.
+/// The server's first bytes.
 pub const GREETING: &[u8] = &[IAC, WILL, ECHO, IAC, WILL, SUPPRESS_GO_AHEAD, IAC, DO, WINDOW_SIZE];
 
 /// Where in a command the input is.
@@ -42,12 +42,12 @@ enum State {
     SubnegotiationCommand,
 }
 
-/// What a piece of input contains.
+/// The contents of a piece of input.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Input {
     /// The terminal's bytes; an interrupt is ctrl-C.
     pub data: Vec<u8>,
-    /// What must be sent to the client.
+    /// Bytes for the client.
     pub answer: Vec<u8>,
     /// The size of the window, if the client has told it: columns and rows.
     pub window: Option<(u16, u16)>,

@@ -56,7 +56,7 @@ impl Condition {
     }
 }
 
-/// What happens to a frame that a rule matches.
+/// The decision about a frame that a rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verdict {
     /// It is dropped.
@@ -71,7 +71,7 @@ pub enum Verdict {
 /// One rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlatRule {
-    /// What happens to a frame that it matches.
+    /// The decision about a frame that it matches.
     pub verdict: Verdict,
     /// True if later fragments match although their transport header is missing: those of rules that permit.
     pub fragments: bool,
@@ -119,8 +119,8 @@ impl FlatRule {
 /// A list as a plane has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaneList {
-    /// What it is in the configuration: `access list NAME`, `vlan map NAME` or `policy map NAME`. No two lists of a plane have the same name
-    /// and family.
+    /// Its name in the configuration: `access list NAME`, `vlan map NAME` or `policy map NAME`. No two lists of a plane have the
+    /// same name and family.
     pub name: String,
     /// The frames that it judges.
     pub family: Family,
@@ -133,7 +133,7 @@ pub struct PlaneList {
 }
 
 impl PlaneList {
-    /// What the names of policy maps' lists begin with.
+    /// The prefix of the names of policy maps' lists.
     pub const POLICY: &'static str = "policy map ";
 
     /// True for the list of a policy map, whose rules name classes and drop no frame.

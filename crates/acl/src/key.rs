@@ -98,7 +98,7 @@ pub struct Key {
     pub unknown: u32,
 }
 
-/// What a key takes from the header of a frame.
+/// The fields of a frame's header in a key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Header {
     /// The destination address.

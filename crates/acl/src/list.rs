@@ -250,7 +250,7 @@ impl Lists {
             .collect()
     }
 
-    /// What a VLAN map means for the frames of one family; `None` when it lets all of them pass. A frame of a family that
+    /// The effect of a VLAN map on the frames of one family; `None` when it lets all of them pass. A frame of a family that
     /// some entry has a list for, and that no entry matches, is dropped.
     #[must_use]
     pub fn vlan_map_list(

@@ -10,7 +10,7 @@ use crate::key::{DST, ETHERTYPE, L4_DST, L4_SRC, LATER_FRAGMENT, PROTOCOL, SRC, 
 use lanyard_types::{MacAddr, VlanId};
 use std::collections::BTreeMap;
 
-/// What a rule does with the frames that it matches.
+/// The decision of a rule about the frames that it matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Action {
     /// They are dropped.
@@ -33,7 +33,7 @@ impl Action {
 /// A rule of a list.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Rule {
-    /// What it does.
+    /// Its decision.
     pub action: Action,
     /// The frames that it matches.
     pub matches: Matches,

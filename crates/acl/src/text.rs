@@ -34,7 +34,7 @@ pub enum Wrong {
 /// A word that may follow: the keyword or the form of the argument, and the text that `?` shows.
 pub type Choice = (String, &'static str);
 
-/// What may follow some words.
+/// The words that may follow others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expected {
     /// The words that may follow.
@@ -52,7 +52,7 @@ pub fn parse(kind: Kind, words: &[&str]) -> Result<Rule, Wrong> {
     rule(kind, &mut line)
 }
 
-/// What may follow `words`, which are complete.
+/// The words that may follow `words`, which are complete.
 ///
 /// # Errors
 /// When the words do not begin a rule.
@@ -89,7 +89,7 @@ pub fn parse_service(words: &[&str]) -> Result<Service, Wrong> {
 struct Words<'a> {
     words: &'a [&'a str],
     at: usize,
-    /// What was looked for at the present word.
+    /// The words expected in place of the present one.
     choices: Vec<Choice>,
 }
 

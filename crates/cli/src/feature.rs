@@ -11,9 +11,9 @@ pub struct Feature {
     pub name: &'static str,
     /// The title of its page.
     pub title: &'static str,
-    /// What it does, in Markdown.
+    /// Its function, in Markdown.
     pub about: &'static str,
-    /// What the JSON of its `show` command holds, in Markdown.
+    /// The fields in the JSON of its `show` command, in Markdown.
     pub json: &'static str,
     /// True if its lines protect the network: an interface for which one of them is refused is left shut down.
     pub safety: bool,

@@ -22,7 +22,7 @@ pub struct Helper<'a> {
     pub root: Root,
     /// The netdevs.
     pub names: &'a dyn Names,
-    /// What the session may enter.
+    /// The commands that the session may enter.
     pub authority: Authority<'a>,
     /// True in exec modes.
     pub is_exec: bool,

@@ -122,7 +122,7 @@ const DIFFERENTLY: &[Rule] = &[
     ("no switchport trunk encapsulation", |_| Some("switchport trunk encapsulation dot1q".to_owned())),
 ];
 
-/// What becomes of a line before it is applied.
+/// The treatment of a line before it is applied.
 enum Fate {
     Kept,
     Replaced(String),

@@ -11,7 +11,7 @@ use std::fmt;
 /// The length of a part, in bytes.
 pub const PART: usize = 32 << 10;
 
-/// What a listing lists.
+/// The objects of a listing.
 pub trait Source {
     /// Appends the next part to `out`, or nothing when there is more work to do first; false after the last part.
     fn part(&mut self, backend: &mut dyn Backend, out: &mut String) -> bool;

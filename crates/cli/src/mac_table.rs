@@ -1,8 +1,8 @@
 //! `show mac address-table`: lists the entries by VLAN and address, in parts.
 //!
-//! The table is a hash and may have a million entries. It is walked in parts, once for each [`Window`] of entries, and a window is
-//! printed in parts. What that guarantees: the entries are in order, and each address is listed at most once. An entry that is in the
-//! table from the beginning to the end, and does not move meanwhile, is listed; others may be missing.
+//! The table is a hash and may have a million entries. It is walked in parts, once for each [`Window`] of entries, and a window
+//! is printed in parts. What that guarantees: the entries are in order, and each address is listed at most once. An entry that is
+//! in the table from the beginning to the end, and does not move meanwhile, is listed; others may be missing.
 
 use crate::backend::{Backend, Fdb, MacFilter};
 use crate::listing::{JsonList, PART, Source};
@@ -20,7 +20,7 @@ pub struct MacTable {
     total: u64,
 }
 
-/// What the next part does.
+/// The action of the next part.
 #[derive(Debug)]
 enum Does {
     Begin,

@@ -53,7 +53,7 @@ pub struct Reader<'a> {
     pub words: &'a [Word<'a>],
     /// The netdevs.
     pub names: &'a dyn Names,
-    /// What the session may enter.
+    /// The commands that the session may enter.
     pub authority: Authority<'a>,
     /// The exec tree, for `do`.
     pub exec: &'static [Node],

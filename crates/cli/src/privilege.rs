@@ -8,7 +8,7 @@
 use crate::tree::Node;
 use lanyard_config::access::{CommandMode, LEVEL_MAX, LEVEL_USER, Privileges};
 
-/// What a session may do.
+/// The rights of a session.
 #[derive(Clone, Copy)]
 pub struct Authority<'a> {
     /// Its privilege level, 0..=15.

@@ -70,7 +70,7 @@ pub fn kind(class: &ClassMap) -> &'static str {
     if class.any { "match-any" } else { "match-all" }
 }
 
-/// What follows `match` in a line.
+/// The words after `match` in a line.
 pub fn criterion(criterion: &Criterion) -> String {
     let ip = |ipv4: bool| if ipv4 { "ip " } else { "" };
     let of = match &criterion.of {
@@ -130,7 +130,7 @@ pub fn police(police: &Police) -> String {
     line
 }
 
-/// What a class sets in its frames, as the ends of `set` lines.
+/// The fields that a class sets in its frames, as the ends of `set` lines.
 pub fn sets(actions: &ClassActions) -> Vec<String> {
     let ip = actions.set.map(|set| match set {
         SetIp::Dscp(value) => format!("dscp {}", dscp_name(value)),

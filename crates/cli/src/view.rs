@@ -209,7 +209,7 @@ pub struct InterfaceView {
     /// The addresses that the netdev has in the kernel, IPv4 first, with link-local ones.
     #[serde(skip)]
     pub addresses: Vec<ipnet::IpNet>,
-    /// Who routes the IPv4 and the IPv6 packets received here; `None` when this is not a router interface.
+    /// The forwarders of the IPv4 and the IPv6 packets received here; `None` when this is not a router interface.
     #[serde(skip)]
     pub routed_by: Option<[Forwarder; 2]>,
     /// Why the switch does not use the port although it is configured, such as `enslaved to br0`.
@@ -416,7 +416,7 @@ pub struct Platform {
     /// The chip, for the plane `asic`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chip: Option<ChipState>,
-    /// What the plane cannot do here, and why.
+    /// The limits of the plane here, with their reasons.
     pub notes: Vec<String>,
 }
 
@@ -425,7 +425,7 @@ pub struct Platform {
 pub struct ChipState {
     /// The platform's name.
     pub platform: String,
-    /// What forwards: `chip`, or `software` while no chip answers.
+    /// The forwarder: `chip`, or `software` while no chip answers.
     pub forwards: &'static str,
     /// The path of frames between the CPU port and interfaces: `tun` or `kernel`.
     pub control_path: &'static str,
@@ -465,9 +465,9 @@ pub struct Resource {
     pub bytes: u64,
     /// Other tables in the same memory.
     pub shared_with: Vec<String>,
-    /// What one entry of each kind takes: `entry`, or units of the chip's memory.
+    /// The cost of one entry of each kind: `entry`, or units of the chip's memory.
     pub unit: String,
-    /// What becomes of routes or access lists that it has no room for; only tables of a chip have a policy.
+    /// The policy for routes or access lists that it has no room for; only tables of a chip have a policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<&'static str>,
     /// True while it is nearly full: from 90 % until it falls below 80 %.

@@ -86,7 +86,7 @@ mod tests {
         }
     }
 
-    /// What windows of 4 to 7 entries list of a table, in its windows.
+    /// The rows that windows of 4 to 7 entries list of a table.
     fn listed(table: &[u64]) -> Vec<Vec<u64>> {
         let (mut window, mut all) = (Window::keeping(4), Vec::new());
         loop {

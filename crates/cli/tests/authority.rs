@@ -137,7 +137,7 @@ fn configuration_commands_by_level() {
     }
 }
 
-/// What a session may not enter, it does not see: in `?` and at TAB.
+/// A session does not see the commands that it may not enter: in `?` and at TAB.
 #[test]
 fn help_and_completion_show_what_a_session_may_enter() {
     let fake = switch(PRIVILEGES);

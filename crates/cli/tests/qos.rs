@@ -8,7 +8,7 @@ use lanyard_cli::{Outcome, apply_text, text};
 use lanyard_config::{Config, qos_errors};
 use std::fmt::Write;
 
-/// What every case begins with.
+/// The first lines of every case.
 const BASE: &str = "\
 class-map match-all A
  match dscp ef

@@ -61,7 +61,7 @@ impl Default for Access {
 /// The maximum length of the name of a group of login servers, in bytes.
 pub const MAX_LOGIN_GROUP: usize = 32;
 
-/// Who verifies the name and the secret of a login.
+/// The method that verifies the name and the secret of a login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoginMethod {
     /// The users of the configuration. Where there is no user of this name with a secret, the next method decides.
@@ -84,7 +84,7 @@ impl LoginMethod {
     }
 }
 
-/// Who decides whether a user whose login was verified may have a session, and at which privilege level.
+/// The method that decides whether a user whose login was verified may have a session, and at which privilege level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExecMethod {
     /// The servers of `tacacs server`. Where none of them answers, the next method decides.
@@ -185,7 +185,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What is wrong with a hash that was entered.
+/// The error in a hash that was entered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HashError {
     /// The type of secret.
@@ -299,7 +299,7 @@ impl Privileges {
     }
 }
 
-/// What the members of a Unix group may do over their socket.
+/// The rights of the members of a Unix group over their socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SocketGroup {
     /// The name of the group.

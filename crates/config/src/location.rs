@@ -27,7 +27,7 @@ pub struct CivicLocation {
 }
 
 impl CivicLocation {
-    /// What is sent; `None` without a country.
+    /// The value that is sent; `None` without a country.
     #[must_use]
     pub fn sent(&self) -> Option<Civic> {
         let elements = self.elements.iter().map(|(kind, value)| (*kind, value.clone())).collect();

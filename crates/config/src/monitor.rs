@@ -107,7 +107,7 @@ pub struct ErspanTunnel {
 }
 
 impl ErspanSource {
-    /// What the session sends; `None` while it is shut down or lacks a setting.
+    /// The settings of the frames that the session sends; `None` while it is shut down or lacks a setting.
     #[must_use]
     pub fn tunnel(&self) -> Option<ErspanTunnel> {
         let (id, destination, origin) = (self.id?, self.destination?, self.origin?);

@@ -34,7 +34,7 @@ impl Default for PortSecurity {
     }
 }
 
-/// What happens when a frame violates port security, besides its drop.
+/// The reaction to a frame that violates port security, besides its drop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Violation {
     /// Nothing.

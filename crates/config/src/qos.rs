@@ -27,8 +27,8 @@ pub struct Qos {
     pub classes: BTreeMap<String, ClassMap>,
     /// `policy-map`, by name; at most [`MAX_QOS_MAPS`].
     pub policies: BTreeMap<String, PolicyMap>,
-    /// `mls qos`: the DSCP and the class of service of frames from ports without `mls qos trust` and without an input policy are set
-    /// to 0.
+    /// `mls qos`: the DSCP and the class of service of frames from ports without `mls qos trust` and without an input policy are
+    /// set to 0.
     pub untrusted: bool,
     /// `mls qos map cos-dscp`: the DSCP of a frame, by its class of service, at ports with `mls qos trust cos`.
     pub cos_dscp: [u8; 8],
@@ -69,7 +69,7 @@ pub struct Criterion {
     pub of: Match,
 }
 
-/// What a `match` line compares. A configuration has few, so the size does not matter.
+/// The field that a `match` line compares. A configuration has few, so the size does not matter.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Match {
@@ -165,8 +165,8 @@ pub struct ClassActions {
     pub shape: Option<QosRate>,
     /// `queue-limit N packets|bytes`.
     pub queue_limit: Option<QueueLimit>,
-    /// `service-policy NAME`: the policy map that divides what this class shapes. Only `class-default` with `shape`, as the only class
-    /// of its policy map, may have one.
+    /// `service-policy NAME`: the policy map that divides what this class shapes. Only `class-default` with `shape`, as the only
+    /// class of its policy map, may have one.
     pub child: Option<String>,
 }
 

@@ -5,7 +5,7 @@ use crate::{
     QosRate,
 };
 
-/// What is wrong with the service policies of a configuration: one sentence for each policy map and each interface with an error.
+/// The errors in the service policies of a configuration: one sentence for each policy map and each interface with an error.
 /// Empty for every configuration that the command line has made.
 #[must_use]
 pub fn qos_errors(config: &Config) -> Vec<String> {

@@ -35,7 +35,7 @@ struct File {
     ports: BTreeMap<String, (Access, Vec<Kept>)>,
 }
 
-/// What the caller has to do.
+/// The actions for the caller.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// Give the plane the locks of ports.
@@ -49,9 +49,9 @@ pub(crate) struct Outcome {
 /// The module.
 pub(crate) struct AccessControl {
     authenticator: Authenticator,
-    /// What the last daemon has left, until the first configuration.
+    /// The last daemon's saved state, until the first configuration.
     found: Option<File>,
-    /// What the file contains.
+    /// The contents of the file.
     saved: File,
     /// True if ports had access control at the last configuration.
     active: bool,

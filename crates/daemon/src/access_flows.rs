@@ -26,7 +26,7 @@ pub(crate) struct Flow {
     text: String,
 }
 
-/// What is known of a packet besides its key.
+/// The facts about a packet besides its key.
 #[derive(Debug)]
 pub(crate) struct Seen<'a> {
     /// The name of the list.
@@ -100,7 +100,7 @@ impl Flow {
     }
 }
 
-/// What a line has besides addresses: ports, the type and code of ICMP, or only the protocol.
+/// The fields of a line besides addresses: ports, the type and code of ICMP, or only the protocol.
 enum Kind {
     Ports,
     Message,

@@ -567,7 +567,7 @@ impl Core {
     /// Removes the plane and restores every netdev.
     ///
     /// # Errors
-    /// What could not be undone; everything else has been.
+    /// The changes that could not be undone; all others have been.
     pub(crate) fn detach(&mut self) -> Result<(), DetachError> {
         self.detached = true;
         spanning::end(&self.ctx);

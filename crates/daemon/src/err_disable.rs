@@ -24,7 +24,7 @@ pub(crate) struct ErrDisabling {
     saved: ErrDisabled,
 }
 
-/// What happens to a port.
+/// An event of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A port is to be shut down.

@@ -50,7 +50,7 @@ struct Session {
     vrf: Option<String>,
 }
 
-/// What a session's thread and management share.
+/// The state that a session's thread and management share.
 #[derive(Debug)]
 struct Shared {
     tunnel: Mutex<ErspanTunnel>,
@@ -270,7 +270,7 @@ impl Sender {
     fn copy(&mut self, shared: &Shared, tunnel: ErspanTunnel, copy: &[u8]) {
         let counts = &shared.counts;
         let add = |count: &AtomicU64| _ = count.fetch_add(1, Ordering::Relaxed);
-        // What has no mark does not come from the plane, but from a program on this machine.
+        // A frame without a mark does not come from the plane, but from a program on this machine.
         let Some(vlan) = erspan::unmark(copy, &mut self.frame) else { return };
         if erspan::is_erspan(&self.frame) {
             return add(&counts.erspan);

@@ -51,7 +51,7 @@ struct Listener {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a thread and management share.
+/// The state that a thread and management share.
 #[derive(Debug)]
 struct Shared {
     receiver: GreReceiver,

@@ -1,4 +1,4 @@
-//! What a follower takes in of each message, in memory.
+//! The part of each message that a follower takes in, tested in memory.
 
 use super::*;
 use lanyard_netdev::follow::Forwarding;

@@ -68,7 +68,7 @@ impl GroupSocket {
         let listening = self.listening.as_ref()?;
         Some((listening.group.clone(), listening.socket.try_clone().ok()?))
     }
-    /// What is notified when [`GroupSocket::listening`] has changed.
+    /// Notified when [`GroupSocket::listening`] has changed.
     pub(crate) fn changed(&self) -> Rc<Notify> {
         self.changed.clone()
     }

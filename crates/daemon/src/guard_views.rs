@@ -129,7 +129,7 @@ impl Core {
     }
 
     fn guarded_ports(&mut self) -> Vec<view::GuardPort> {
-        // What the destination of a monitor session receives is dropped in any case.
+        // Frames that the destination of a monitor session receives are dropped in any case.
         let is_bridge = |port: &PortState| port.kind == PortKind::Netdev && !port.stages.mirror.destination;
         let bridges = self.ctx.plane.state().ports.iter().filter(|(_, port)| is_bridge(port));
         let ports: Vec<_> = bridges.map(|(id, port)| (*id, port.name.clone(), port.stages.guard)).collect();

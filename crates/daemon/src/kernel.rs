@@ -153,7 +153,7 @@ pub trait Kernel: Netdevs<Error = KernelError> {
     fn set_queues(&self, name: &str, tree: &QueueTree) -> Result<()>;
     /// Takes the switch's queues from a netdev; one without them is left alone.
     fn clear_queues(&self, name: &str) -> Result<()>;
-    /// What the queues of a netdev have done, by class.
+    /// The counters of the queues of a netdev, by class.
     fn queue_stats(&self, name: &str) -> Result<Vec<QueueStats>>;
     /// The driver of a netdev of the switch's own namespace.
     fn driver(&self, name: &str) -> Result<String>;

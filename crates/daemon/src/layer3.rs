@@ -21,7 +21,7 @@ pub(crate) struct Layer3 {
     arps: BTreeSet<Arp>,
 }
 
-/// What the kernel reports about routes and neighbours.
+/// The kernel's reports about routes and neighbours.
 pub(crate) enum Event<'a> {
     /// A route of a namespace was added or removed.
     Route(Option<&'a str>, &'a lanyard_netdev::Route),

@@ -72,7 +72,7 @@ impl ListeningPort {
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
-    /// What is notified when [`ListeningPort::listening`] has changed.
+    /// Notified when [`ListeningPort::listening`] has changed.
     pub(crate) fn changed(&self) -> Rc<Notify> {
         self.changed.clone()
     }

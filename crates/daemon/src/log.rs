@@ -118,7 +118,7 @@ impl Log {
     pub(crate) fn next_ms(&self) -> Option<u64> {
         [self.limit.next_ms(), self.console_limit.next_ms(), self.look_ms].into_iter().flatten().min()
     }
-    /// What the log has to say about itself, which no limit applies to: severity, mnemonic and text.
+    /// A message of the log about itself, to which no limit applies: severity, mnemonic and text.
     pub(crate) fn reports(&mut self, now_ms: u64) -> Vec<Report> {
         let mut list = Vec::new();
         let limits = [(&mut self.limit, "rate-limit"), (&mut self.console_limit, "rate-limit console")];

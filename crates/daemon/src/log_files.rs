@@ -51,7 +51,7 @@ pub(crate) struct LogFiles {
     reported: Option<String>,
 }
 
-/// What the thread reports.
+/// The thread's reports.
 #[derive(Debug, Default)]
 struct Progress {
     written: u64,
@@ -106,7 +106,7 @@ impl LogFiles {
             self.dropped += 1;
         }
     }
-    /// What has changed since the last call.
+    /// The changes since the last call.
     pub(crate) fn change(&mut self) -> Option<Change> {
         let (error, failed) = {
             let progress = lock(&self.shared);

@@ -1,7 +1,8 @@
 //! `show ntp`: asks the program that sets the machine's clock, chrony or systemd-timesyncd.
 //!
 //! Read chronyc(1), option `-c`, and org.freedesktop.timesync1(5). Invariants: a thread asks, and waits at most [`PATIENCE`]; at
-//! most [`MAX_ASKING`] of them exist. What a program prints is bounded, and parsed once; a value that it does not report is left out.
+//! most [`MAX_ASKING`] of them exist. What a program prints is bounded, and parsed once; a value that it does not report is left
+//! out.
 
 use crate::os;
 use crate::time_servers::Program;
@@ -26,7 +27,7 @@ const MAX_ASKING: usize = 4;
 const MAX_PRINTED: usize = 64 * 1024;
 /// The maximum number of servers that are listed.
 const MAX_SERVERS: usize = 256;
-/// What chronyc prints for a time that never was.
+/// chronyc's output for a time that never was.
 const NEVER: u64 = u32::MAX as u64;
 
 /// Why there is no answer.
@@ -126,7 +127,7 @@ fn ask_below(root: &Path) -> Answer {
     }
 }
 
-/// What a program prints on its standard output. A program that fails has printed why.
+/// The standard output of a program. A program that fails has printed the reason.
 fn run(words: &[&str], patience: Duration) -> Result<String, String> {
     let [name, arguments @ ..] = words else { return Err("no program".into()) };
     let spawned = Command::new(name)

@@ -140,7 +140,7 @@ impl Pam {
     }
 }
 
-/// What a module's questions are answered with.
+/// The answers to a module's questions.
 struct Answers {
     user: CString,
     secret: CString,

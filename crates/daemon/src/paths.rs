@@ -24,7 +24,7 @@ pub const MAX_INSTANCE: usize = 64;
 /// Directories next to those of instances: the bpffs with the pins, and the labs that are up.
 const INTERNAL: [&str; 2] = ["bpf", "labs"];
 
-/// What is wrong with an instance name.
+/// The error in an instance name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InstanceNameError {
     /// It is empty or too long, begins with a dot or a dash, or has other characters.

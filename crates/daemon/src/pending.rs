@@ -1,4 +1,4 @@
-//! What waits to end or to happen, apart from confirmations: the lock of the configuration, and a scheduled reload.
+//! Pending events apart from confirmations: the lock of the configuration, and a scheduled reload.
 //!
 //! [`crate::safe_change`] sets and ends both.
 

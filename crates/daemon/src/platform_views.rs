@@ -75,7 +75,7 @@ fn front_port(port: ChipPort) -> view::FrontPort {
     }
 }
 
-/// What each stage matches on, and the kinds of objects that it looks up in a chip, or the tables of the other planes. A
+/// The fields that each stage matches on, and the kinds of objects that it looks up in a chip, or the tables of the other planes. A
 /// stage that is not listed matches on the settings of the ingress port and has no table here.
 const STAGES: &[(Stage, &str, &[&str], &[&str])] = &[
     (Stage::Parse, "lengths, source address, tags", &[], &[]),

@@ -44,7 +44,7 @@ struct Last {
     log_ms: u64,
 }
 
-/// What the plane reports.
+/// The plane's reports.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Event {
     /// It has learned an address, or moved one, which may be at a secure port.
@@ -55,7 +55,7 @@ pub(crate) enum Event {
     Lost,
 }
 
-/// What the caller has to do after an event.
+/// The actions for the caller after an event.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// Give the plane the addresses.

@@ -341,7 +341,7 @@ mod tests {
     use crate::testing::{Bench, messages};
     use std::fs;
 
-    /// What is read at the start: the text and its file, or the error; and the log.
+    /// The files read at the start: the configuration's text and its file, or the error; and the log.
     fn started(
         startup: Option<&[u8]>,
         kept: Option<&str>,

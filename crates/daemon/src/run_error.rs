@@ -46,7 +46,7 @@ pub enum RunError {
     /// A descriptor or a signal that the event loop needs cannot be had.
     #[error("{what}: {cause}")]
     System {
-        /// What cannot be opened.
+        /// The object that cannot be opened.
         what: &'static str,
         /// The system's reason.
         #[source]

@@ -382,7 +382,7 @@ fn follow_monitor(
     Ok(())
 }
 
-/// What a session expects next.
+/// The input that a session expects next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     /// Another line.

@@ -88,7 +88,7 @@ pub(crate) fn load(text: &str, running: Option<&str>, taker: &mut dyn Taker) -> 
     }
 }
 
-/// What to do after a refusal.
+/// The next step after a refusal.
 enum Next {
     /// Something was left out: try the rest.
     Again,
@@ -258,7 +258,7 @@ impl File<'_> {
     }
 }
 
-/// What replaces a struck line. Lines below a struck `interface` line must not apply to another
+/// The replacement of a struck line. Lines below a struck `interface` line must not apply to another
 /// interface, and an interface must not forward without a line that protects the network.
 fn struck(line: &str) -> &'static str {
     match line.starts_with(char::is_whitespace) {

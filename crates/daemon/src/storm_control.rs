@@ -21,7 +21,7 @@ pub(crate) struct StormControl {
     next_ms: Option<u64>,
 }
 
-/// What is known about a port.
+/// The state of a port.
 #[derive(Debug, Clone, Copy)]
 struct Watched {
     /// Frames that storm control had dropped at the last reading.

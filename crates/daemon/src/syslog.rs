@@ -61,7 +61,7 @@ struct Host {
     limited: u64,
 }
 
-/// What a receiver's thread reports.
+/// The reports of a receiver's thread.
 #[derive(Debug, Default)]
 struct Shared {
     sent: AtomicU64,
@@ -177,8 +177,8 @@ impl Connection {
             LogTransport::Tls => Tls::connect(to, PATIENCE).map(Self::Tls),
         }
     }
-    /// Sends a message. An error of a connection leaves it open whether part of the message has been sent, so the connection must not be
-    /// used any more.
+    /// Sends a message. An error of a connection leaves it open whether part of the message has been sent, so the connection must
+    /// not be used any more.
     fn send(&mut self, text: &str) -> io::Result<()> {
         match self {
             Self::Udp(socket) => socket.send(text.as_bytes()).map(drop),

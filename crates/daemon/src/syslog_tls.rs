@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// The authorities that sign the certificates of receivers; where there is no such file, those of the machine.
 const OWN_CA: &str = "/etc/lanyard/log-ca.pem";
 const MACHINE_CA: &str = "/etc/ssl/certs/ca-certificates.crt";
-/// What the program prints on stderr when it has verified the receiver.
+/// The program's line on stderr when it has verified the receiver.
 const ESTABLISHED: &str = "CONNECTION ESTABLISHED";
 /// How much of what the program prints is read, in bytes.
 const MAX_PRINTED: usize = 8192;

@@ -1,4 +1,4 @@
-//! What the daemon reports to systemd when it runs as a service: that it is ready, and that it still runs. See sd_notify(3) and
+//! Reports of the daemon to systemd when it runs as a service: that it is ready, and that it still runs. See sd_notify(3) and
 //! sd_watchdog_enabled(3), which are done here without their library.
 //!
 //! Invariant: the reports come from the event loop, so a loop that hangs is started again by systemd; the plane forwards

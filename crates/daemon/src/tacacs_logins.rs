@@ -33,7 +33,7 @@ const MAX_SECRET: usize = 512;
 
 static WAITING: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(MAX_WAITING)));
 
-/// What the servers are asked about a user.
+/// The question to the servers about a user.
 enum Question<'a> {
     /// Whether this is the user's secret.
     Secret(&'a str),

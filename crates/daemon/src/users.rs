@@ -57,7 +57,7 @@ pub(crate) struct Origin {
     pub(crate) host: String,
 }
 
-/// What carries the terminal of a session.
+/// The transport of a session's terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// `lanyard console`.
@@ -141,7 +141,7 @@ impl Users {
         let found = self.lines.iter().find(|(line, _)| line.to_string() == name);
         found.inspect(|(_, entry)| entry.cleared.notify_one()).is_some()
     }
-    /// What is notified when the session on `line` is to end.
+    /// Notified when the session on `line` is to end.
     #[must_use]
     pub fn cleared(&self, line: LineName) -> Rc<Notify> {
         self.lines.get(&line).map(|entry| entry.cleared.clone()).unwrap_or_default()

@@ -1,6 +1,6 @@
 //! Counters of what the relays did with messages.
 
-/// What a relay did with a message.
+/// The fate of a message at a relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Counter {
     /// Forwarded a client's message to every server of its interface.

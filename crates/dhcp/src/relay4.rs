@@ -27,7 +27,7 @@ pub struct Config4 {
     pub interfaces: BTreeMap<String, Interface4>,
     /// True if the relay adds relay information.
     pub option: bool,
-    /// What to do with relay information that a message has already.
+    /// The treatment of relay information that a message has already.
     pub policy: Policy,
     /// Relay information from clients is accepted on every interface.
     pub trust_all: bool,
@@ -68,7 +68,7 @@ pub struct Source4 {
     pub address: Ipv4Addr,
 }
 
-/// What to do with relay information that a message has already.
+/// The treatment of relay information that a message has already.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Policy {
     /// It is replaced by the relay's own.

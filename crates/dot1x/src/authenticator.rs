@@ -26,7 +26,7 @@ const LOG_WINDOW_MS: u64 = 10_000;
 const RESTORED_FIRST_MS: u64 = 2_000;
 const RESTORED_NEXT_MS: u64 = 100;
 
-/// Who is authenticated where.
+/// The authenticated hosts of each port.
 type Key = (PortId, MacAddr);
 
 #[derive(Debug, Default)]

@@ -22,7 +22,7 @@ pub struct Query {
     pub password: Option<Vec<u8>>,
 }
 
-/// What has become of a request.
+/// The result of a request.
 #[derive(Debug)]
 pub enum Outcome<T> {
     /// A server has answered.
@@ -308,7 +308,7 @@ impl<T: Copy + PartialEq> Client<T> {
     pub fn take_datagrams(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
         std::mem::take(&mut self.out)
     }
-    /// What has become of requests.
+    /// The results of requests.
     pub fn take_outcomes(&mut self) -> Vec<Outcome<T>> {
         std::mem::take(&mut self.outcomes)
     }

@@ -78,11 +78,11 @@ pub struct PortConfig {
     pub number: u32,
     /// It can receive and send.
     pub up: bool,
-    /// Who decides.
+    /// The methods that decide.
     pub control: Control,
     /// Whom a host opens the port for.
     pub host_mode: HostMode,
-    /// What a second host causes.
+    /// The reaction to a second host.
     pub violation: Violation,
     /// 802.1X is spoken (`dot1x pae authenticator`).
     pub eap: bool,
@@ -104,7 +104,7 @@ pub struct PortConfig {
     pub max_req: u8,
     /// The most repetitions of a request for an identity (reAuthMax).
     pub max_reauth_req: u8,
-    /// What a rejection causes.
+    /// The reaction to a rejection.
     pub fail: Fail,
     /// The VLAN of hosts that no method can authenticate.
     pub no_response: Option<VlanId>,
@@ -154,7 +154,7 @@ pub struct Server {
     pub retransmit: u8,
 }
 
-/// What servers are told about the switch (RFC 2865, 5.4 and 5.32).
+/// The switch's attributes in requests to servers (RFC 2865, 5.4 and 5.32).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Nas {
     /// Its name.

@@ -30,7 +30,7 @@ const FAILURE: u8 = 4;
 /// The type of a request for an identity, and of its answer (RFC 3748, 5.1).
 const IDENTITY: u8 = 1;
 
-/// What a host sends.
+/// A message of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Received<'a> {
     /// It wants to be authenticated.

@@ -1,4 +1,4 @@
-//! What the authenticator answers with.
+//! The answers of the authenticator.
 
 use crate::radius::Invalid;
 use crate::session::{GrantKind, Method};

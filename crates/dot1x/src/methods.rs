@@ -29,7 +29,7 @@ enum Failed {
     Unknown,
 }
 
-/// What a grant is made of.
+/// The parts of a grant.
 struct Terms {
     kind: GrantKind,
     vlan: Option<VlanId>,

@@ -144,7 +144,7 @@ pub struct Answer {
     pub signed: bool,
     /// The EAP packet for the host.
     pub eap: Option<Vec<u8>>,
-    /// What the next request of the authentication has to repeat.
+    /// The attributes that the next request of the authentication has to repeat.
     pub state: Option<Vec<u8>>,
     /// The VLAN of the host, by number or name (RFC 3580, 3.31); `Err` for one that is no text.
     pub vlan: Option<String>,

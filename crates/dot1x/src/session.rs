@@ -98,7 +98,7 @@ pub struct Session {
     pub eap_id: u8,
     /// That request.
     pub eap: Vec<u8>,
-    /// What the next message to the server has to repeat.
+    /// The attributes that the next message to the server has to repeat.
     pub radius_state: Option<Vec<u8>>,
     /// The identity that the host has given.
     pub identity: Vec<u8>,

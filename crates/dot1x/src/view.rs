@@ -1,4 +1,4 @@
-//! What `show` commands print about sessions.
+//! Views of sessions for `show` commands.
 
 use crate::session::{GrantKind, Method, Session, State};
 use lanyard_types::{MacAddr, PortId, VlanId};

@@ -1,4 +1,5 @@
-//! What one run of the driver keeps for the next: the control path, the splits of the front panel, and the sizes of tables.
+//! The state that one run of the driver keeps for the next: the control path, the splits of the front panel, and the sizes of
+//! tables.
 
 use crate::splits;
 use lanyard_asic::platform::Platform;
@@ -24,7 +25,7 @@ pub(crate) fn write(file: &Path, settings: &ChipSettings) {
     let _ = std::fs::write(file, text);
 }
 
-/// What an earlier run has kept; the defaults when there is nothing, or nothing that the platform allows.
+/// The state that an earlier run has kept; the defaults when there is none, or none that the platform allows.
 pub(crate) fn read(file: &Path, platform: &Platform) -> ChipSettings {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let mut settings = ChipSettings::default();

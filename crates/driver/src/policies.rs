@@ -1,4 +1,4 @@
-//! What becomes of routes and access lists that a table has no room for: the configured policies as the resource manager takes
+//! Policies for routes and access lists that a table has no room for: the configured ones as the resource manager takes
 //! them, and their defaults.
 
 use lanyard_asic::object::Object;

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The ports that the front panel has with these settings.
 ///
 /// # Errors
-/// What the platform does not allow: it names the port and what is allowed.
+/// The platform does not allow the split; the text names the port and the permitted splits.
 pub(crate) fn active(platform: &Platform, settings: &ChipSettings) -> Result<Vec<Front>, String> {
     let rows: BTreeMap<String, (u16, &FrontPort)> =
         platform.ports().map(|(number, row)| (format!("swp{number}"), (number, row))).collect();

@@ -118,7 +118,7 @@ impl CpuPort {
         attach(&self.to_netdev, ifindex).doing(|| "opening the CPU port".into())
     }
 
-    /// What has passed since the programs were loaded.
+    /// The frames that have passed since the programs were loaded.
     #[must_use]
     pub fn passed(&self) -> Passed {
         let count = |at: u32| {

@@ -72,14 +72,14 @@ pub struct DryRun {
     pub tag_operations: u16,
 }
 
-/// What a frame that is sent is.
+/// The kind of a frame that is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EmissionKind {
     /// A copy that the pipeline forwards.
     Copy,
     /// The received frame, for a monitor session.
     MirroredReceived,
-    /// What a monitor session takes of the copy before it.
+    /// A monitor session's copy of the copy before it.
     MirroredSent,
 }
 

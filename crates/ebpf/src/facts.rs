@@ -48,7 +48,7 @@ impl XdpForm {
     }
 }
 
-/// What the kernel reports about a netdev.
+/// The kernel's report about a netdev.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub kind: Kind,
@@ -62,8 +62,8 @@ pub(crate) struct Seen {
     pub merges: bool,
     /// Whether [`GRO`] is on; `None` for a port that gains nothing from it: see [`gro_pays`].
     pub gro: Option<bool>,
-    /// What frames pass on their way out through the netdev, and neither in a direct delivery to its far end nor when XDP
-    /// redirects them.
+    /// The programs and queues that frames pass on their way out through the netdev, and neither in a direct delivery to its far
+    /// end nor when XDP redirects them.
     pub egress: Option<PassedBy>,
     pub far: Result<Far, NoPeer>,
 }
@@ -193,7 +193,7 @@ fn gro_pays(kind: Kind, far: &Result<Far, NoPeer>) -> bool {
     kind == Kind::Veth && !matches!(far, Err(NoPeer::SameNamespace))
 }
 
-/// What a driver can do with XDP; `None` if the kernel cannot report it.
+/// The XDP features of a driver; `None` if the kernel cannot report them.
 pub(crate) fn xdp_ability(netdev: &Netdev, ifindex: u32) -> Option<XdpAbility> {
     match netdev.xdp_ability(ifindex) {
         Err(error) if error.is_unsupported() => None,
@@ -217,8 +217,8 @@ fn at_egress(netdev: &Netdev, link: &Link) -> Option<PassedBy> {
     queue(netdev, link).or_else(|| egress_hooks(netdev, link.ifindex))
 }
 
-/// What the kernel gives to a netdev with a queue, and what distributions have it give: they neither limit nor drop what the
-/// device can send. Others may be the kernel's choice, too.
+/// The queueing disciplines that the kernel gives to a netdev with a queue, by itself or by a distribution's setting: they
+/// neither limit nor drop what the device can send. Others may be the kernel's choice, too.
 const HARMLESS: [&str; 4] = ["noop", "mq", "pfifo_fast", "fq_codel"];
 
 /// The queueing discipline that an administrator or another program has set.

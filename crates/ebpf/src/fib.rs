@@ -94,7 +94,7 @@ impl<W: Family> Table<W> {
     }
 }
 
-/// What can make room for a refused route.
+/// The ways to make room for a refused route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Remedy {
     /// Waiting for a grace period, and then [`Table::settle`].

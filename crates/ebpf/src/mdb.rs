@@ -5,10 +5,10 @@
 //! that has read the word by then has ended. The ports of an entry change by one store: of the word that differs, or of
 //! the index's word, which then names a new row.
 //!
-//! The table begins with [`FIRST_SEGMENTS`] and doubles when it is half full, at most once in [`REST`]. A thread makes the new segments, because the
-//! kernel waits for grace periods meanwhile ([`crate::mdb_segments`]); then the writer copies the entries that belong there,
-//! lets the programs use them by one store, and removes the old copies after [`REST`]. A program that has read the number of
-//! segments before the store finds the old copies, and every other one the new copies.
+//! The table begins with [`FIRST_SEGMENTS`] and doubles when it is half full, at most once in [`REST`]. A thread makes the new
+//! segments, because the kernel waits for grace periods meanwhile ([`crate::mdb_segments`]); then the writer copies the entries
+//! that belong there, lets the programs use them by one store, and removes the old copies after [`REST`]. A program that has read
+//! the number of segments before the store finds the old copies, and every other one the new copies.
 
 use crate::abi::{self, MdbBucket, MdbRow, SnoopVlan};
 use crate::error::{Result, system};
@@ -488,7 +488,7 @@ fn row_value(tables: &Tables, row: Row) -> Option<MdbRow> {
     (usize::from(row.row) < abi::MDB_ROWS).then(|| rows.get(row.row.into()))
 }
 
-/// What a row has of its key.
+/// The part of its key that a row has.
 struct Words {
     group: [u64; 2],
     source: [u64; 2],

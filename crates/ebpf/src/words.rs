@@ -355,7 +355,7 @@ impl Describer<'_> {
             _ => None,
         }
     }
-    /// What the frame is for snooping.
+    /// The kind of the frame for snooping.
     fn packet(&self) -> Option<Packet> {
         let bytes = self.frame.bytes();
         let at = HEADER_LEN + if self.tag().is_some() { TAG_LEN } else { 0 };

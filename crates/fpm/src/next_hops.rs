@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NextHopSetId(pub u32);
 
-/// What a route does with its packets.
+/// The action of a route for its packets.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NextHopSet {
     /// Sends each packet to one of these next hops; never empty.

@@ -27,7 +27,7 @@ impl Default for Limits {
     }
 }
 
-/// What the plane did with a route.
+/// The result of a route in the plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Offload {
@@ -288,7 +288,7 @@ impl Rib {
     }
 }
 
-/// What became of an RTM_NEWROUTE message.
+/// The result of an RTM_NEWROUTE message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// Not a route that this server handles.

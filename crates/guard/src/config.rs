@@ -1,4 +1,4 @@
-//! What DHCP snooping and ND inspection are configured with.
+//! The configuration of DHCP snooping and ND inspection.
 
 use crate::neighbour::{Key, Owner};
 use lanyard_types::{BindingKey, MacAddr, PortId, PortSet, VlanId};

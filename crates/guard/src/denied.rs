@@ -1,4 +1,4 @@
-//! What the log says about a frame that a plane has dropped: [`describe`].
+//! The log's description of a frame that a plane has dropped: [`describe`].
 
 use crate::packet::Packet;
 use lanyard_types::MacAddr;
@@ -41,7 +41,7 @@ pub enum Denied {
         address: Ipv6Addr,
         /// The frame's source.
         src: MacAddr,
-        /// What it is.
+        /// Its kind.
         kind: Denied6,
     },
     /// Another one.
@@ -135,7 +135,7 @@ fn kind6(ip: &[u8; 40], mut rest: &[u8]) -> Denied6 {
         next = rest[0];
         rest = rest.get(length..).unwrap_or_default();
     }
-    // What hosts would not accept as neighbour discovery is no more than a packet.
+    // A packet that hosts would not accept as neighbour discovery is judged as any other packet.
     if ip[7] == 255 { Denied6::Hidden } else { Denied6::Source }
 }
 

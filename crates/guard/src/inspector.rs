@@ -6,10 +6,10 @@
 //! It differs from the RFC in five points. A host is a port and a MAC address, because the plane forwards by both. The data of
 //! the owner does not come here, so the owner ends a test only by a message of neighbour discovery. Solicitations at trusted
 //! ports do not come here either, because the plane forwards them to all hosts, the owner included: a host behind such a port
-//! that detects duplicates of a bound address starts no test, but its first advertisement to all nodes does.
-//! The owner is asked a second time also where the claimant's own message was the first question. An owner that may still detect
-//! duplicates itself is asked afterwards only: a question before would make it give up the address (RFC 4862, 5.4.3), so that a claim
-//! between the end of the switch's test and that of the host's would take the address away.
+//! that detects duplicates of a bound address starts no test, but its first advertisement to all nodes does. The owner is asked a
+//! second time also where the claimant's own message was the first question. An owner that may still detect duplicates itself is
+//! asked afterwards only: a question before would make it give up the address (RFC 4862, 5.4.3), so that a claim between the end
+//! of the switch's test and that of the host's would take the address away.
 
 use crate::bound::Bound;
 use crate::config::NdConfig;
@@ -30,8 +30,8 @@ pub(crate) const RETRY_MS: u64 = 250;
 /// The solicitations of a test.
 const QUESTIONS: u8 = 2;
 const _: () = assert!(QUESTIONS as u64 * RETRY_MS == TEST_MS);
-/// How long a host detects duplicates after each of its messages, in milliseconds: RetransTimer (RFC 4861, 10), and what a busy host
-/// may be late.
+/// How long a host detects duplicates after each of its messages, in milliseconds: RetransTimer (RFC 4861, 10), and what a busy
+/// host may be late.
 pub(crate) const DETECTION_MS: u64 = 1_100;
 /// How long a binding is valid without a message of its owner (DEFAULT_LT), in milliseconds. Then the owner is asked.
 pub(crate) const LIFETIME_MS: u64 = 300_000;
@@ -83,7 +83,7 @@ pub struct Inspector {
     version: u64,
 }
 
-/// What becomes of a message.
+/// The fate of a message.
 enum Fate {
     /// It goes on by these ports.
     Sent(PortSet),
@@ -359,9 +359,9 @@ impl Inspector {
         Ok(Fate::Sent(ports))
     }
 
-    /// Asks the owner whether it still has the address. `asked`: the claimant's own message is the first question. Otherwise the switch
-    /// asks, as soon as the owner no longer detects duplicates itself. It asks again after [`RETRY_MS`] in both cases, because a
-    /// question or its answer may be lost.
+    /// Asks the owner whether it still has the address. `asked`: the claimant's own message is the first question. Otherwise the
+    /// switch asks, as soon as the owner no longer detects duplicates itself. It asks again after [`RETRY_MS`] in both cases,
+    /// because a question or its answer may be lost.
     fn test(&mut self, now: u64, key: Key, state: State, claimant: Option<Owner>, asked: bool) {
         let Some(entry) = self.entries.get(&key) else { return };
         let (from_ms, questions) = if asked {

@@ -109,7 +109,7 @@ pub struct Lease {
     pub expires_ms: Option<u64>,
 }
 
-/// What the caller has to do, in order.
+/// The actions for the caller, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Send a message, in this VLAN, by these ports.

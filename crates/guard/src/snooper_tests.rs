@@ -88,7 +88,7 @@ impl Say {
     }
 }
 
-/// What one message causes: the ports to which it is sent, the message, the bindings, and the reason of a drop.
+/// The effects of one message: the ports to which it is sent, the message, the bindings, and the reason of a drop.
 #[derive(Debug, Default)]
 struct Done {
     to: Option<PortSet>,

@@ -37,7 +37,7 @@ pub struct Cleared {
 /// there was nothing to take down.
 ///
 /// # Errors
-/// What could not be taken down; the command can be repeated.
+/// The parts that could not be taken down; the command can be repeated.
 pub fn down(name: &str, topology: Option<&Topology>) -> Result<Option<Cleared>> {
     let _lock = state::lock()?;
     let state = match LabState::load(name) {
@@ -77,7 +77,7 @@ fn from_topology(topology: &Topology) -> LabState {
 /// Takes down everything that a state file names. The caller holds the lock.
 ///
 /// # Errors
-/// What could not be taken down; the state file stays, so that the command can be repeated.
+/// The parts that could not be taken down; the state file stays, so that the command can be repeated.
 pub fn clear(state: &LabState) -> Result<Cleared> {
     let mut cleared = Cleared::default();
     let mut problems = Vec::new();

@@ -1,4 +1,4 @@
-//! What link aggregation is configured with.
+//! The configuration of link aggregation.
 
 use lanyard_types::{MacAddr, PortId};
 use std::collections::BTreeMap;

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// Most rounds in which machines make each other run; more mean a bug, which then costs a delay and no loop.
 const MAX_ROUNDS: usize = 16;
 
-/// What the caller has to do, in order.
+/// The actions for the caller, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Use these ports for a channel, and no others.
@@ -169,7 +169,7 @@ impl Lacp {
         self.config = config;
     }
 
-    /// What a restarted system needs to continue; see [`Snapshot`].
+    /// The state that a restarted system needs to continue; see [`Snapshot`].
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::of(&self.ports)

@@ -11,7 +11,7 @@ use crate::port::{MuxState, Port, RxState, Selected};
 use lanyard_types::{MacAddr, PortId};
 use std::collections::BTreeMap;
 
-/// What ports must have in common: the partner's system and key.
+/// The values that ports must have in common: the partner's system and key.
 type Partner = (u16, MacAddr, u16);
 
 fn partner(port: &Port) -> Partner {
@@ -33,7 +33,7 @@ fn is_own(port: &Port) -> bool {
     port.partner.system == port.actor.system
 }
 
-/// What a port is ordered by: the priority and number that the better system has given it.
+/// The rank of a port: the priority and number that the better system has given it.
 fn order(port: &Port) -> (u16, u16) {
     let system = |info: &PortInfo| (info.system_priority, info.system);
     let by = if system(&port.actor) <= system(&port.partner) { &port.actor } else { &port.partner };

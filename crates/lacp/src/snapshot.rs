@@ -1,4 +1,4 @@
-//! What a restarted system needs so that its partners notice nothing: [`Snapshot`].
+//! The state that a restarted system needs so that its partners notice nothing: [`Snapshot`].
 //!
 //! A partner keeps a link in the aggregation as long as LACPDUs come and describe it as before. So a system that continues
 //! needs what it knew of each partner, and the states of the machines that follow from it. A snapshot that is out of date
@@ -25,7 +25,7 @@ struct Kept {
 }
 
 impl Snapshot {
-    /// What is to be kept of `ports`: those whose partner is known at present and that are attached to their channel.
+    /// The ports of `ports` to be kept: those whose partner is known at present and that are attached to their channel.
     pub(crate) fn of(ports: &BTreeMap<PortId, Port>) -> Self {
         let attached = |port: &Port| {
             port.rx == RxState::Current

@@ -94,7 +94,7 @@ fn a_second_chip_at_the_socket_is_refused_and_a_dead_one_is_replaced() {
         "{printed}"
     );
     UnixStream::connect(&socket).expect("the first one has kept its socket");
-    // What is killed cannot remove its socket; the next one takes the place.
+    // A killed chip cannot remove its socket; the next chip takes its place.
     assert_eq!(first.ends_after(Signal::SIGKILL), None);
     assert!(socket.exists());
     let (mut next, line) = Chip::start(asic(&appliance(), &socket));

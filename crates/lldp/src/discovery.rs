@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 const CDP_FAST: u8 = 3;
 const CDP_FAST_MS: u64 = 1000;
 
-/// What the caller has to do.
+/// The actions for the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Send a frame by a port.

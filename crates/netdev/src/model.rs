@@ -177,7 +177,7 @@ pub struct Route {
     pub table: u32,
     /// The destination prefix; its host bits are zero.
     pub dest: IpNet,
-    /// What the kernel does with a packet that matches.
+    /// The kernel's action for a packet that matches.
     pub kind: RouteKind,
     /// RTPROT_*: 2 kernel, 3 boot, 4 static, [`ROUTE_PROTOCOL`] Lanyard, 186 BGP, 188 OSPF...
     pub protocol: u8,

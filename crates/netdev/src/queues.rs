@@ -212,7 +212,7 @@ impl Netdev {
         self.queue_request(doing, RTM_DELQDISC, 0, message)
     }
 
-    /// What the queues with the number `major` have done, by class.
+    /// The counters of the queues with the number `major`, by class.
     ///
     /// # Errors
     /// When the kernel does not answer.

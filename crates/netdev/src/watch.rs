@@ -44,7 +44,7 @@ const FEATURES_NTF: u8 = 13;
 /// The ifindex that a message about a shared block of filters has (`TCM_IFINDEX_MAGIC_BLOCK`): any device may use the block.
 const SHARED_BLOCK: u32 = 0xffff_ffff;
 
-/// What changed.
+/// The change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Changed {
     /// A device, in this namespace or in the one that `netnsid` names (as [`crate::Link::peer_netnsid`] does).

@@ -17,7 +17,7 @@ pub struct Simulated {
     session: SessionId,
     welcome: Welcome,
     platform: Platform,
-    /// What decides where keys collide; another one holds from the next start of the chip.
+    /// The salt, which determines the collisions of keys; another one holds from the next start of the chip.
     pub salt: u64,
     now_ns: u64,
     number: u32,
@@ -26,7 +26,8 @@ pub struct Simulated {
     events: Vec<Event>,
     /// True if a chip that died can be started again.
     pub restarts: bool,
-    /// Tells the processor time of this thread in nanoseconds. With it, [`Simulated::own_ns`] is what the chip's own work took of it.
+    /// Tells the processor time of this thread in nanoseconds. With it, [`Simulated::own_ns`] is what the chip's own work took of
+    /// it.
     pub meter: Option<fn() -> u64>,
     own_ns: u64,
 }

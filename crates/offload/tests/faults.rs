@@ -122,7 +122,7 @@ fn after_a_fault_at_any_operation_each_list_judges_in_one_place() {
                 let plan = format!("{fault} operation at {at}");
                 manager.hardware().set_faults(FaultPlan::parse(&plan).expect("a plan"));
                 let what = format!("{strategy}, {plan}");
-                // What fails here is as if it had not been asked for.
+                // A request that fails here is as if it had not been made.
                 let mut wanted = [None; 3];
                 for (number, rules) in [(1, 20), (2, 15), (1, 10), (2, 30), (1, 5)] {
                     if manager.setup(&[set(number, rules)]).is_ok() {

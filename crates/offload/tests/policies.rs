@@ -243,7 +243,7 @@ fn an_access_list_is_in_the_chip_whole_or_diverted_whole() {
     }
 }
 
-/// What port 1 receives and its list denies never leaves, and is diverted exactly while the list is.
+/// A frame that port 1 receives and its list denies never leaves, and is diverted exactly while the list is.
 fn judge(manager: &mut Manager<Simulated>, number: u16, place: Place, what: &str) {
     let found = manager.list_place(acl(number));
     assert_eq!(found, Some(place), "{what}");

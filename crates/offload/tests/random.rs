@@ -1,8 +1,8 @@
-//! Random histories: requests, set-up, access lists, sizes and policies under several faults at once, a chip that is slow, hangs up,
-//! dies and comes back with another salt, or stays away for a while, and managers that are replaced while it forwards on.
+//! Random histories: requests, set-up, access lists, sizes and policies under several faults at once, a chip that is slow, hangs
+//! up, dies and comes back with another salt, or stays away for a while, and managers that are replaced while it forwards on.
 //!
-//! Beside the manager runs a model that takes exactly what was accepted. After every failure the three views are compared: model and
-//! configuration, configuration and manager, manager and chip; and every packet goes by its longest match or to the CPU.
+//! Beside the manager runs a model that takes exactly what was accepted. After every failure the three views are compared: model
+//! and configuration, configuration and manager, manager and chip; and every packet goes by its longest match or to the CPU.
 //!
 //! `LANYARD_RANDOM_HISTORIES` is how many (120 by default), `LANYARD_RANDOM_SEED` the first one's seed.
 
@@ -27,7 +27,7 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// What was accepted.
+/// The accepted routes.
 #[derive(Default)]
 struct Model {
     routes: BTreeMap<IpNet, RouteTarget>,
@@ -87,7 +87,7 @@ struct History {
     manager: Manager<Simulated>,
     model: Model,
     what: String,
-    /// What has happened, for the message of a failure.
+    /// The events so far, for the message of a failure.
     log: Vec<String>,
 }
 
@@ -208,7 +208,7 @@ impl History {
                     7 => "die".to_owned(),
                     _ => format!("slow {}", self.rng.below(100_000)),
                 };
-                // What dies or hangs up each time it is asked cannot be brought in line.
+                // A chip that dies or hangs up at each request cannot be brought in line.
                 let most = if when == "every" { 60 } else { 30 };
                 let least = if when == "every" { 20 } else { 1 };
                 format!("{action} {kind} {when} {}", least + self.rng.below(most))

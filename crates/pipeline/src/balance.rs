@@ -10,7 +10,7 @@ use lanyard_types::{BalanceFields, LoadBalance, MacAddr};
 use lanyard_wire::HEADER_LEN;
 use lanyard_wire::ip::{IPV4, IPV6, ports};
 
-/// What is hashed of one side of a conversation.
+/// The hash input of one side of a conversation.
 #[derive(Debug, Clone, Copy, Default)]
 struct Side {
     high: u64,

@@ -69,9 +69,9 @@ impl Direction {
 pub struct QosPolicy {
     /// The policy map.
     pub name: String,
-    /// The lists that classify frames, by their family (`lanyard_acl::Family::index`). The rule that matches a frame names its class: `FlatRule::list` is an index
-    /// of `classes`. A frame that no rule matches is in the last class, and so is one without the header that its EtherType
-    /// announces.
+    /// The lists that classify frames, by their family (`lanyard_acl::Family::index`). The rule that matches a frame names its
+    /// class: `FlatRule::list` is an index of `classes`. A frame that no rule matches is in the last class, and so is one without
+    /// the header that its EtherType announces.
     pub lists: [Option<AclId>; 3],
     /// The classes, at least one and at most [`MAX_CLASSES`]; the last is `class-default`.
     pub classes: Vec<QosClass>,
@@ -90,7 +90,7 @@ pub struct QosClass {
     pub queue: u16,
 }
 
-/// What is written into a frame.
+/// The values that are written into a frame.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     /// The DSCP of an IPv4 or IPv6 packet, 0..=63.
@@ -120,7 +120,7 @@ pub enum Colour {
     Red = 2,
 }
 
-/// What happens to frames of one colour.
+/// The treatment of frames of one colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ColourAction {
     /// They are dropped.

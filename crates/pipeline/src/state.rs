@@ -91,7 +91,7 @@ pub struct GlobalState {
     pub trap_rate: [TrapRate; TrapGroup::SLOTS],
     /// The share of each group that one port may use: a flood at one port takes nothing from the others.
     pub trap_port_rate: [TrapRate; TrapGroup::SLOTS],
-    /// What of a frame decides by which member of a port-channel it leaves.
+    /// The fields of a frame that decide by which member of a port-channel it leaves.
     #[serde(default)]
     pub load_balance: LoadBalance,
 }
@@ -135,7 +135,7 @@ impl Default for GlobalState {
         // A login takes a dozen messages; a host that has to be authenticated is seen by the group above.
         trap_rate[TrapGroup::Eapol.index()] = TrapRate { rate_pps: 1_000, burst: 256 };
         trap_port_rate[TrapGroup::Eapol.index()] = TrapRate { rate_pps: 50, burst: 32 };
-        // What a flood at one port costs the kernel's stack is bounded; so is what it takes from other ports.
+        // The cost of a flood at one port for the kernel's stack is bounded, and so is its effect on other ports.
         for group in [TrapGroup::Neighbour, TrapGroup::LinkMulticast, TrapGroup::Flooded] {
             trap_rate[group.index()] = TrapRate { rate_pps: 20_000, burst: 4096 };
             trap_port_rate[group.index()] = TrapRate { rate_pps: 10_000, burst: 2048 };
@@ -353,7 +353,7 @@ pub struct ChannelMembers {
     pub buckets: Vec<PortId>,
 }
 
-/// What a port is connected to.
+/// The connection of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PortKind {
     /// A network device: NIC, veth, TAP.
@@ -450,7 +450,7 @@ pub struct VlanState {
     pub shares: Option<Shares>,
 }
 
-/// What a secondary private VLAN shares with its primary VLAN: the addresses of the FDB (shared VLAN learning, IEEE
+/// The part that a secondary private VLAN shares with its primary VLAN: the addresses of the FDB (shared VLAN learning, IEEE
 /// 802.1Q-2018, 8.8.8) and the members of multicast groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shares {

@@ -1,4 +1,4 @@
-//! What a switch chip is configured with besides the [`PlaneState`](crate::PlaneState): how its CPU port is reached, how its
+//! The configuration of a switch chip besides the [`PlaneState`](crate::PlaneState): how its CPU port is reached, how its
 //! resources are managed, and its front panel. Planes without a chip have none of it.
 
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ impl Strategy {
     }
 }
 
-/// What becomes of routes or access lists that a table of the chip has no room for.
+/// The policy for routes or access lists that a table of the chip has no room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TablePolicy {
     /// They are refused, with an error to the caller.
@@ -102,7 +102,7 @@ impl Default for Thresholds {
 /// Forward error correction of a port (IEEE 802.3, clauses 74 and 91).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fec {
-    /// What the speed and the medium usually have.
+    /// The usual FEC of the speed and the medium.
     #[default]
     Auto,
     /// None.
@@ -186,7 +186,7 @@ pub struct ChipTable {
     pub kind: &'static str,
     /// The kinds of objects it holds, and the units of memory that one takes.
     pub holds: Vec<(&'static str, u32)>,
-    /// What becomes of routes or access lists that it has no room for; `None` for a table that holds neither.
+    /// The policy for routes or access lists that it has no room for; `None` for a table that holds neither.
     pub policy: Option<TablePolicy>,
     /// True since it has passed the upper threshold, until it falls below the lower one.
     pub alarm: bool,

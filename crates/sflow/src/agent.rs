@@ -50,7 +50,7 @@ pub struct Sample<'a> {
     pub drops: u32,
 }
 
-/// What has been sampled at an interface.
+/// The counts of samples at an interface.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Flow samples.
@@ -188,7 +188,7 @@ impl Agent {
         polls.chain(held).min()
     }
 
-    /// What has been sampled at an interface.
+    /// The counts of samples at an interface.
     #[must_use]
     pub fn totals(&self, ifindex: u32) -> Totals {
         self.sources.get(&ifindex).map(|source| source.totals).unwrap_or_default()

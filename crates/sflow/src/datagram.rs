@@ -29,7 +29,7 @@ const ETHERNET_ISO8023: u32 = 1;
 /// IANAifType ethernetCsmacd.
 const ETHERNET_CSMACD: u32 = 6;
 
-/// What a flow sample says about one frame.
+/// A flow sample: the facts about one frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Flow<'a> {
     pub sequence: u32,

@@ -1,4 +1,4 @@
-//! What snooping is configured with.
+//! The configuration of snooping.
 
 use crate::message::Family;
 use lanyard_types::{MacAddr, PortId, PortSet, VlanId};

@@ -95,7 +95,7 @@ impl RecordKind {
     }
 }
 
-/// What a host wants of one group.
+/// The sources of one group that a host wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// The kind.

@@ -7,7 +7,7 @@ use lanyard_types::PortId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// What was reported to routers about a group: true for all sources but these, false for these alone.
+/// The last report to routers about a group: true for all sources but these, false for these alone.
 pub(crate) type Reported = (bool, BTreeSet<IpAddr>);
 
 /// A report of the switch.

@@ -54,7 +54,7 @@ impl Vlan {
         }
     }
 
-    /// What the hosts of all ports want of a group; `None`: nothing.
+    /// The sources of a group that the hosts of all ports want together; `None`: none.
     fn wanted(&self, group: IpAddr) -> Option<Reported> {
         let exclude = !self.ports(group, None).is_empty();
         let sources: BTreeSet<IpAddr> = self

@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Most memberships: a group at a port counts once.
 pub const MAX_MEMBERSHIPS: usize = 65_536;
 
-/// What the caller has to do, in order.
+/// The actions for the caller, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Send the frames of a group by these ports and by those that lead to routers; `None`: the group has no members any
@@ -50,13 +50,13 @@ pub enum Action {
         /// The frame, without a tag.
         frame: Vec<u8>,
     },
-    /// What is flooded in a VLAN has changed.
+    /// The groups flooded in a VLAN have changed.
     Flood {
         /// The VLAN.
         vlan: VlanId,
         /// The family.
         family: Family,
-        /// What.
+        /// The groups.
         what: Flood,
     },
     /// A port has as many groups as it may have (`port` is set), or the switch has.
@@ -366,7 +366,7 @@ impl Snooping {
         self.counters.get(&(vlan, family)).copied()
     }
 
-    /// What is flooded in a VLAN although it is snooped.
+    /// The groups that are flooded in a VLAN in spite of snooping.
     #[must_use]
     pub fn flooded(&self, vlan: VlanId, family: Family) -> Flood {
         self.vlans.get(&(vlan, family)).map(Vlan::flooded).unwrap_or_default()

@@ -48,7 +48,7 @@ struct QuerierState {
     other: Option<(IpAddr, u64)>,
 }
 
-/// What is flooded although it is snooped.
+/// The groups that are flooded in spite of snooping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Flood {
     /// Nothing.
@@ -187,7 +187,7 @@ impl Vlan {
     pub(crate) const fn memberships(&self) -> usize {
         self.memberships
     }
-    /// What is flooded although it is snooped.
+    /// The groups that are flooded in spite of snooping.
     pub(crate) const fn flooded(&self) -> Flood {
         match (self.tcn, self.overflow) {
             (Some(_), _) => Flood::All,

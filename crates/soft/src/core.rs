@@ -130,7 +130,7 @@ impl Clock {
     }
 }
 
-/// What the lock guards.
+/// The state behind the lock.
 #[derive(Debug)]
 pub struct Core {
     pub pipeline: Pipeline,

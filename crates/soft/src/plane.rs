@@ -509,8 +509,8 @@ fn check_choices(state: &PortState) -> Result<(), PlaneError> {
     Err(PlaneError::Unsupported { plane: "soft", what: format!("run {} {what}", state.name) })
 }
 
-/// Refuses access lists and service policies at a routed port: the kernel receives its packets in any case, and routes them past the
-/// pipeline, so a list that denied them would have no effect.
+/// Refuses access lists and service policies at a routed port: the kernel receives its packets in any case, and routes them past
+/// the pipeline, so a list that denied them would have no effect.
 fn check_routed(state: &PortState) -> Result<(), PlaneError> {
     let lists = state.acl_in.iter().chain(state.acl_out.iter()).any(Option::is_some);
     let what = match state.kind {
@@ -527,7 +527,7 @@ fn check_routed(state: &PortState) -> Result<(), PlaneError> {
 #[derive(Debug, Clone, Copy, Default)]
 struct Memory {
     total: u64,
-    /// What the kernel expects to be free without swapping; 0 if it does not say so.
+    /// The memory that the kernel expects to be free without swapping; 0 if it does not report it.
     available: u64,
 }
 

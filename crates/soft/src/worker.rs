@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What the thread shares with its owner.
+/// The state that the thread shares with its owner.
 #[derive(Debug)]
 pub struct Shared {
     core: Mutex<Core>,

@@ -22,7 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 /// How long a client has from its connection to its session; the daemon has the same limit.
 const LOGIN_TIME: Duration = Duration::from_secs(60);
 
-/// What is known of a client.
+/// A client's name and state.
 struct Client {
     link: Option<Link>,
     banner: String,

@@ -1,4 +1,4 @@
-//! What bounds a client: its place among the logins, and its connection, which can be ended in every state of the protocol.
+//! The limits of a client: its place among the logins, and its connection, which can be ended in every state of the protocol.
 
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};

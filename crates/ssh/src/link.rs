@@ -29,9 +29,9 @@ impl From<io::Error> for LinkError {
 
 /// The connection.
 pub struct Link {
-    /// What the switch sends.
+    /// Bytes from the switch.
     pub reader: BufReader<OwnedReadHalf>,
-    /// What is sent to the switch.
+    /// Bytes to the switch.
     pub writer: OwnedWriteHalf,
     partial: Vec<u8>,
 }

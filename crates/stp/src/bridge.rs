@@ -15,7 +15,7 @@ use lanyard_types::{ErrCause, InstanceId, PortId, PortSet, StpState, VlanId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What the owner of the bridge has to do.
+/// The actions for the owner of the bridge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Send this frame out of the port unchanged: it is complete, padded to 60 octets, and tagged where

@@ -549,7 +549,7 @@ impl PortVars {
     }
 }
 
-/// What an entity asks its bridge to do.
+/// The requests of an entity to its bridge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Effect {
     Transmit {

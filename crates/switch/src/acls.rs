@@ -49,7 +49,7 @@ pub fn overlay(
             }
             bindings
         };
-        // What comes in at a VLAN interface leaves the pipeline by its port.
+        // Frames that come in at a VLAN interface leave the pipeline by its port.
         let AccessGroups { inbound, outbound } = groups;
         (port.acl_in, port.acl_out) =
             if is_host { (bind(outbound), bind(inbound)) } else { (bind(inbound), bind(outbound)) };

@@ -180,7 +180,7 @@ impl Original {
     }
 }
 
-/// What the switch has changed in the kernel and has to undo when it lets go. The daemon keeps it in its state
+/// The switch's changes in the kernel, which it has to undo when it lets go. The daemon keeps it in its state
 /// directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {

@@ -1,9 +1,9 @@
 //! Connects link aggregation to the switch: what LACP is configured with, which links its ports have, and how the buckets
 //! of a port-channel are assigned to its members.
 //!
-//! Invariants: the port of a port-channel is part of the plane state while its interface is configured, with the layer-2
-//! settings of that interface, or with a VLAN to itself if it is routed; its members have no VLAN. The buckets of a member stay with it until it leaves, or until
-//! another one has fewer.
+//! Invariants: the port of a port-channel is part of the plane state while its interface is configured, with the layer-2 settings
+//! of that interface, or with a VLAN to itself if it is routed; its members have no VLAN. The buckets of a member stay with it
+//! until it leaves, or until another one has fewer.
 
 use crate::facts::{Facts, LinkFacts};
 use crate::identity::Identity;
@@ -27,7 +27,7 @@ pub struct Lowered {
     pub channels: BTreeMap<ChannelId, PortId>,
 }
 
-/// What link aggregation is configured with: the members of `config` whose port-channel is configured, too.
+/// The configuration of link aggregation: the members of `config` whose port-channel is configured, too.
 #[must_use]
 pub fn lower(config: &Config, facts: &Facts, ports: &PortIds, identity: &Identity) -> Lowered {
     let mut lowered = Lowered::default();

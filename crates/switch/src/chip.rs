@@ -1,4 +1,4 @@
-//! What a configuration means for a switch chip: its settings, and the ports that are in use.
+//! The effect of a configuration on a switch chip: its settings, and the ports that are in use.
 
 use lanyard_config::{Config, Duplex, Interface, InterfaceName, Role};
 use lanyard_plane::{ChipSettings, PortSettings};

@@ -222,7 +222,7 @@ fn fdb(
     let number = |name: &InterfaceName| -> Option<PortId> {
         let port = match name {
             InterfaceName::Netdev(netdev) => {
-                // What is reached at a member is reached at its port-channel.
+                // A station at a member is a station at its port-channel.
                 let group = config.interfaces.get(name).and_then(|interface| interface.aggregation.group);
                 match group {
                     Some((channel, _)) => ports.get(&InterfaceName::of_channel(channel).to_string()),

@@ -41,7 +41,7 @@ pub(crate) fn overlay(config: &Config, global: &mut GlobalState) {
     global.trap_cdp = config.discovery.cdp_runs;
 }
 
-/// What discovery is configured with: the ports of `config` that have a number and a usable netdev. `system` has what does
+/// The configuration of discovery: the ports of `config` that have a number and a usable netdev. `system` has what does
 /// not follow from the configuration: description, platform and software.
 #[must_use]
 pub fn lower(

@@ -11,7 +11,7 @@ use lanyard_types::{ArpValidation, BindingKey, MacAddr, PortId, PortSet, VlanGua
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// What the plane checks in a VLAN.
+/// The plane's checks in a VLAN.
 #[must_use]
 pub fn of_vlan(config: &Config, vlan: VlanId) -> VlanGuard {
     let arp = config.guard.arp_vlans.contains(vlan);

@@ -1,4 +1,4 @@
-//! What layer 3 needs from the kernel besides addresses: namespaces for VRFs, sysctls, static
+//! Needs of layer 3 in the kernel besides addresses: namespaces for VRFs, sysctls, static
 //! routes, static ARP.
 //!
 //! Invariants: only a namespace that the switch has created is deleted. A netdev that the switch

@@ -1,4 +1,4 @@
-//! What an action that should have undone or released something leaves in the kernel when it fails: put into the record, so
+//! Leftovers in the kernel of an action that should have undone or released something and failed: put into the record, so
 //! that a later plan, a restart or `detach` deals with it as with everything else that the switch has changed.
 //!
 //! Invariant: after [`keep`] the record says of each failed action's object what the kernel still has.

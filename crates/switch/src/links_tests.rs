@@ -184,7 +184,7 @@ fn a_speed_is_given_back() {
         |found: &str| actions(None, &config(fixed), &facts(found), &Record::default(), &identity()).record;
     let released = release(&facts("eth1 promisc fixed 100"), &record("eth1"), &identity());
     assert_eq!(list(&released), "eth1 -promisc, eth1 speed auto", "detach");
-    // What a restart finds is as configured; a link that is not is set again.
+    // The links that a restart finds are as configured; a link that is not is set again.
     for (links, want) in [("eth1 promisc fixed 100", ""), ("eth1 promisc", "eth1 speed 100")] {
         let again = actions(None, &config(fixed), &facts(links), &record("eth1"), &identity());
         let speeds = again.before.iter().filter(|action| matches!(action, Action::Speed { .. }));

@@ -142,7 +142,7 @@ fn minor(at: usize, policy: &PolicyMap) -> u16 {
     if at == policy.classes.len() { QueueTree::DEFAULT } else { QueueTree::DEFAULT + 1 + at as u16 }
 }
 
-/// What the class with a child lets through.
+/// The rate that the class with a child lets through.
 fn shaped(parent: Option<&ClassActions>, speed_bps: Option<u64>) -> Option<u64> {
     parent.and_then(|parent| parent.shape).map(|shape| bps(shape, speed_bps.unwrap_or(DEFAULT_BPS)))
 }
@@ -307,7 +307,7 @@ fn tree(qos: &Qos, policy: &PolicyMap, speed_bps: Option<u64>) -> QueueTree {
         .collect();
     let wanted: u64 = shares.iter().filter_map(|share| share.rate).sum();
     let strict = shares.iter().filter(|share| share.rate.is_none()).count() as u64;
-    // What the guaranteed classes leave is for those of strict priority, of which each keeps the others' guarantees.
+    // The bandwidth that the guaranteed classes leave is for those of strict priority, of which each keeps the others' guarantees.
     let rest = root.saturating_sub(wanted).checked_div(strict).unwrap_or(0);
     let lightest = shares.iter().map(|share| share.weight).min().unwrap_or(1).max(1);
     let class = |share: &Share<'_>| {
@@ -371,8 +371,8 @@ fn limit(actions: &ClassActions, ceil_bps: u64) -> QueueLength {
     }
 }
 
-/// A class of a service policy in force, with the parts that a view shows: its name, whether it belongs to the child policy, and its
-/// index in the plane's policy; `None` for the parent's class, whose frames are those of all classes of the child.
+/// A class of a service policy in force, with the parts that a view shows: its name, whether it belongs to the child policy, and
+/// its index in the plane's policy; `None` for the parent's class, whose frames are those of all classes of the child.
 #[must_use]
 pub fn shown(qos: &Qos, policy: &str) -> Vec<(String, bool, Option<usize>)> {
     let Some(policy) = qos.policies.get(policy) else { return Vec::new() };

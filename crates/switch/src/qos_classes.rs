@@ -294,7 +294,7 @@ mod tests {
         }
     }
 
-    /// What `match` means, without rules.
+    /// The meaning of `match`, without rules.
     fn fulfils(lists: &Lists, of: &Match, family: Family, key: &Key) -> bool {
         let tos = key.half[TOS] & 0xff;
         let ip = |ipv4: bool| family == Family::Ipv4 || (family == Family::Ipv6 && !ipv4);

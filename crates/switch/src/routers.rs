@@ -1,10 +1,10 @@
-//! What is known about the routing of each VRF: the input for router interfaces and for the choice of a forwarder.
+//! The facts about the routing of each VRF: the input for router interfaces and for the choice of a forwarder.
 
 use crate::packet_filter::PacketFilter;
 use lanyard_types::{MacAddr, VrfId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is known about the VRFs whose routing is followed.
+/// The facts about the VRFs whose routing is followed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Routers {
     /// True if the plane can route.
@@ -13,7 +13,7 @@ pub struct Routers {
     pub vrfs: BTreeMap<Option<String>, Router>,
 }
 
-/// What is known about the routing of one VRF.
+/// The facts about the routing of one VRF.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Router {
     /// The number of the VRF in the plane.

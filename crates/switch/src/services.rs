@@ -32,7 +32,7 @@ impl Service {
             Self::Keepalived => "keepalived",
         }
     }
-    /// What is missing without it.
+    /// The function that is missing without it.
     #[must_use]
     pub const fn purpose(self) -> &'static str {
         match self {

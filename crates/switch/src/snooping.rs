@@ -40,7 +40,7 @@ impl Classifier {
     }
 }
 
-/// What the plane does in a VLAN, by `Family::index()`.
+/// The plane's treatment of groups in a VLAN, by `Family::index()`.
 #[must_use]
 pub fn of_vlan(config: &Config, vlan: VlanId) -> [Option<Unregistered>; 2] {
     Family::ALL.map(|family| {

@@ -1,4 +1,4 @@
-//! What configurations mean for snooping.
+//! The effects of configurations on snooping.
 
 use super::*;
 use crate::compile::{compile, port_names};

@@ -46,7 +46,7 @@ pub struct LinkChange {
     pub duplex: Duplex,
 }
 
-/// What a change of configuration means for the bridge.
+/// The effect of a change of configuration on the bridge.
 #[derive(Debug, Clone)]
 pub struct Reconfigure {
     /// The new settings; `None` turns the bridge off.
@@ -265,7 +265,7 @@ pub fn shut(old: &Config, next: &Config, ports: &PortIds) -> Vec<PortId> {
     list
 }
 
-/// What holds back more of two: a pair is in the state that forwards less, and watched when either
+/// The more restrictive of two states: a pair is in the state that forwards less, and watched when either
 /// says so.
 #[must_use]
 pub fn stricter(one: &TreeStates, other: &TreeStates) -> TreeStates {

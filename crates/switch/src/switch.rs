@@ -40,7 +40,7 @@ pub struct Plan {
     pub ports: PortIds,
     /// The changes of netdevs.
     pub actions: Actions,
-    /// What the operator should know; no reason to refuse.
+    /// Warnings for the operator; no reason to refuse.
     pub notices: Vec<String>,
     /// The bridge with its new configuration, as far as it was known when the plan was made; `None`
     /// when spanning tree is off.
@@ -61,7 +61,7 @@ pub struct Switch {
     /// False until the first configuration has been carried out. Until then the netdevs are in the
     /// state in which the last run left them.
     settled: bool,
-    /// What actions that failed have left, until the next configuration has been carried out.
+    /// The leftovers of actions that failed, until the next configuration has been carried out.
     left: Left,
     /// A copy of the bridge, when spanning tree is on; the bridge itself runs on the protocol
     /// thread. The copy tells the tree of each VLAN and the ports that a guard has shut down. Only
@@ -82,7 +82,7 @@ pub struct Switch {
     found: Option<Box<Snapshot>>,
 }
 
-/// What actions that failed have left behind.
+/// The leftovers of actions that failed.
 #[derive(Debug, Clone, Default)]
 struct Left {
     /// True if there is anything.
@@ -249,7 +249,7 @@ impl Switch {
     pub const fn facts_mut(&mut self) -> &mut Facts {
         &mut self.facts
     }
-    /// What is known about the kernel's routing.
+    /// The facts about the kernel's routing.
     #[must_use]
     pub const fn routers(&self) -> &Routers {
         &self.routers
@@ -263,7 +263,7 @@ impl Switch {
     pub const fn ports(&self) -> &PortIds {
         &self.ports
     }
-    /// What the switch has changed in the kernel.
+    /// The switch's changes in the kernel.
     #[must_use]
     pub const fn record(&self) -> &Record {
         &self.record

@@ -335,7 +335,7 @@ impl Generator {
         Ok(bpf::read_bss::<ProgressAbi>(&self.object)?.sent)
     }
 
-    /// What [`Generator::sent`] reads, for another thread.
+    /// The counters that [`Generator::sent`] reads, for another thread.
     ///
     /// # Errors
     /// When the kernel gives no other descriptor for it.

@@ -3,7 +3,7 @@
 /// The queues of a port, as classes of the kernel's hierarchical token bucket (tc-htb(8)).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueTree {
-    /// What leaves by the port at most, in bits per second.
+    /// The most that leaves by the port, in bits per second.
     pub rate_bps: u64,
     /// The classes; one of them has the number [`QueueTree::DEFAULT`].
     pub classes: Vec<QueueClass>,
@@ -23,7 +23,7 @@ pub struct QueueClass {
     pub rate_bps: u64,
     /// The highest rate in bits per second.
     pub ceil_bps: u64,
-    /// What no class needs goes to the classes with the lowest number first, 0..=7.
+    /// Bandwidth that no class needs goes to the classes with the lowest number first, 0..=7.
     pub priority: u8,
     /// The bytes by which classes of one priority share what is left, in turn.
     pub quantum: u32,
@@ -40,7 +40,7 @@ pub enum QueueLength {
     Bytes(u32),
 }
 
-/// What a queue has done.
+/// The counters of a queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QueueStats {
     /// The minor number of its class.

@@ -271,7 +271,7 @@ impl StormLevel {
     }
 }
 
-/// What stages are configured with at a port, in the form that both the configuration and the planes use.
+/// The settings of stages at a port, in the form that both the configuration and the planes use.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PortSettings {

@@ -1,4 +1,4 @@
-//! What a frame with a group's MAC address is for multicast snooping: a message about memberships, a packet of a group that
+//! The kind of a frame with a group's MAC address for multicast snooping: a message about memberships, a packet of a group that
 //! is never pruned, or a packet of any other group.
 //!
 //! Read first: RFC 4541, 2.1 and 3. Snooping goes by the group's IP address, because 32 IPv4 groups share one MAC address

@@ -312,11 +312,11 @@ pub struct NextHopObject<'a> {
     pub id: u32,
     /// RTPROT_*.
     pub protocol: u8,
-    /// What the object does. A deletion is identified by `id` alone; its action is not read.
+    /// The object's action. A deletion is identified by `id` alone; its action is not read.
     pub action: NextHopAction<'a>,
 }
 
-/// What a next-hop object does with a packet.
+/// The action of a next-hop object for a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextHopAction<'a> {
     /// Sends the packet to this next hop.

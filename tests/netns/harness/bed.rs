@@ -146,7 +146,7 @@ impl Bed {
         }
         Ok(())
     }
-    /// What the daemon has written to stderr.
+    /// The daemon's output on stderr.
     pub fn printed(&self) -> String {
         self.daemon.borrow().as_ref().map(Daemon::printed).unwrap_or_default()
     }
@@ -248,7 +248,7 @@ impl Bed {
         }
         arrivals
     }
-    /// What every host has received since the last call, once all frames under way have arrived.
+    /// The frames that every host has received since the last call, once all frames under way have arrived.
     pub fn arrivals(&self) -> Vec<Vec<Frame>> {
         let mark = frame(mac(0), MARKER);
         let senders = self.senders.borrow();

@@ -74,7 +74,7 @@ fn by_reason(drops: &Value) -> BTreeMap<String, u64> {
     sums
 }
 
-/// What `lanyard detach` has failed to remove.
+/// The objects that `lanyard detach` has failed to remove.
 pub fn left_behind(bed: &Bed) -> Vec<String> {
     let mut wrong = Vec::new();
     for place in ["/run/lanyard/bpf", "/sys/fs/bpf/lanyard"] {

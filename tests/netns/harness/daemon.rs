@@ -36,7 +36,7 @@ impl Daemon {
         let child = net.spawn(command.stdout(Stdio::from(again)).stderr(Stdio::from(file)));
         Self { child, log: log.to_owned(), from }
     }
-    /// What this daemon has written.
+    /// This daemon's output.
     pub fn printed(&self) -> String {
         let text = std::fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(text.get(self.from..).unwrap_or_default()).into_owned()

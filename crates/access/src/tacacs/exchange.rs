@@ -31,7 +31,7 @@ pub enum Answer {
     Unable(String),
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Read more.
@@ -57,7 +57,7 @@ pub struct Exchange {
     question: Question,
     /// Of the next reply.
     place: Place,
-    /// What has come of it.
+    /// The result.
     received: Vec<u8>,
 }
 
@@ -122,7 +122,7 @@ fn who(login: &Login) -> Who<'_> {
     Who { user: &login.user, line: &login.line, host: &login.host }
 }
 
-/// What an authentication REPLY means.
+/// The meaning of an authentication REPLY.
 enum Verdict {
     Done(Answer),
     Enter(String),
@@ -150,7 +150,7 @@ fn verdict(
     })
 }
 
-/// What an authorization REPLY means. PASS_REPL replaces the arguments of the request by the same ones or none; both carry the
+/// The meaning of an authorization REPLY. PASS_REPL replaces the arguments of the request by the same ones or none; both carry the
 /// privilege level in the same way.
 fn permission(reply: &Permission) -> Result<Answer, Invalid> {
     Ok(match reply.status {

@@ -25,7 +25,7 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// What has been counted of a server.
+/// The counters of a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Connections that were begun.
@@ -61,11 +61,11 @@ pub struct ServerView {
     pub address: SocketAddr,
     /// It has not answered, and is asked after the others.
     pub dead: bool,
-    /// What has been counted.
+    /// The counters.
     pub counters: Counters,
 }
 
-/// What is worth a line in the log.
+/// The events for the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Report {
     /// The server does not answer any more.

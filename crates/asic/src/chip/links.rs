@@ -74,7 +74,7 @@ fn untag(frame: &mut [u8]) -> Option<(CpuHeader, &[u8])> {
     Some((header, &frame[TAG..]))
 }
 
-/// What a port of the front panel is connected to.
+/// The connection of a port of the front panel.
 #[derive(Debug)]
 pub enum Wire {
     /// A netdev of the network namespace in which the chip was started.

@@ -5,7 +5,7 @@
 //! Read first: VIRTIO 1.2, 5.1.6 (`struct virtio_net_hdr`); RFC 1071; RFC 9293, 3.1. Invariant: a frame that is not
 //! understood is dropped, and never passed on incomplete.
 
-/// What is pending on a frame: a `struct virtio_net_hdr`.
+/// The work that is pending on a frame: a `struct virtio_net_hdr`.
 pub type Offload = [u8; 10];
 /// Nothing is.
 pub const NOTHING: Offload = [0; 10];
@@ -154,7 +154,7 @@ pub(super) fn longest(pending: &Offload, frame: &[u8]) -> usize {
     frame.len().min(transport + header + size)
 }
 
-/// What is pending on a frame whose headers are `by` bytes longer than they were; shorter when negative.
+/// The work that is pending on a frame whose headers are `by` bytes longer than they were; shorter when negative.
 #[must_use]
 pub(super) fn moved(pending: &Offload, by: isize) -> Offload {
     let mut moved = *pending;

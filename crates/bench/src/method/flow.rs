@@ -64,7 +64,7 @@ pub enum Pattern {
     Halves,
 }
 
-/// What the frames of all flows have in common.
+/// The common fields of the frames of all flows.
 #[derive(Debug, Clone)]
 pub struct Template {
     /// Size, stamps and the like. Addresses and rate are set per flow.

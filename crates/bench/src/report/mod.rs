@@ -87,12 +87,12 @@ pub enum Better {
     Neither,
 }
 
-/// What a series measures, where, and on what.
+/// The quantity of a series, its place and its device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Key {
     /// The test: `throughput`.
     pub test: String,
-    /// What distinguishes one table of the test from another: `routed`, `64 B`. May be empty.
+    /// The label that distinguishes one table of the test from another: `routed`, `64 B`. May be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub case: String,
     /// The device under test.
@@ -186,7 +186,7 @@ impl Distribution {
 /// Parts of a whole, one bar per label: for example the parts of a frame's processor time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bars {
-    /// What the whole is.
+    /// The kind of the whole.
     pub title: String,
     /// The bars: a label, and the parts by name. Parts of one name have one colour.
     pub bars: Vec<(String, Vec<(String, f64)>)>,

@@ -113,7 +113,7 @@ pub struct Row {
 pub struct Arm {
     /// The device, and how it differs from the other arm in this row.
     pub label: String,
-    /// What the device reports about itself.
+    /// The device's report about itself.
     pub detail: String,
     /// One figure per round.
     pub rounds: Vec<f64>,

@@ -179,7 +179,7 @@ impl Switch {
             scope.spawn(|| receive(&mut receiver, &arrived));
             let rate = measure(&arrived, time);
             stop.store(true, Ordering::Release);
-            // What is on the way is not waited for.
+            // Segments on the way are not waited for.
             let _ = sender.shutdown(std::net::Shutdown::Both);
             rate
         });

@@ -1,4 +1,4 @@
-//! What access lists refer to, and VLAN maps: `object-group`, `time-range`, `vlan access-map`, `vlan filter`.
+//! The objects to which access lists refer, and VLAN maps: `object-group`, `time-range`, `vlan access-map`, `vlan filter`.
 
 use super::access_list::{NAME, check_name, refusal};
 use super::need;

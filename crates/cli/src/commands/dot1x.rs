@@ -308,7 +308,7 @@ pub const CLEAR: Node = kw("authentication", "Clear Auth Manager information").t
 .exec(clear)
 .options(&[INTERFACE, kw("mac", "The session of one host").then(&[arg(Kind::Mac, "MAC address")])])]);
 
-/// What the command shows: without the sessions and the ports of other interfaces.
+/// The part that the command shows: without the sessions and the ports of other interfaces.
 fn shown(exec: &mut Exec<'_>, args: &Args) -> AccessControl {
     let mut view = exec.backend.access_control();
     let only = args.interface().map(|name| name.to_string());

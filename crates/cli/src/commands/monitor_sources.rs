@@ -1,4 +1,4 @@
-//! What all types of monitor sessions have: sources and a filter of VLANs.
+//! The common parts of all types of monitor sessions: sources and a filter of VLANs.
 
 use super::need;
 use crate::args::{Args, Form, Kind};

@@ -1,4 +1,5 @@
-//! What the lines of RADIUS and TACACS+ servers share: named entries in the order in which they are asked, addresses, keys.
+//! The common parts of the lines of RADIUS and TACACS+ servers: named entries in the order in which they are asked, addresses,
+//! keys.
 
 use super::access::reveal;
 use super::need;

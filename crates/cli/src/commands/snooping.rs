@@ -398,7 +398,7 @@ fn setting_lines(words: &str, settings: &SnoopingSettings, family: Family) -> Ve
 
 const VLAN: Node = arg(Kind::Vlan, "VLAN ID");
 
-/// What `show ... snooping` and `show ... snooping vlan N` have behind them.
+/// The words behind `show ... snooping` and `show ... snooping vlan N`.
 macro_rules! shows {
     ($first:expr) => {
         &[

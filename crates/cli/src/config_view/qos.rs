@@ -20,7 +20,7 @@ pub struct ClassMapView {
     pub kind: &'static str,
     /// `description`.
     pub description: Option<String>,
-    /// What follows `match` in each line, such as `dscp ef`.
+    /// The words after `match` in each line, such as `dscp ef`.
     pub criteria: Vec<String>,
     /// The policy maps that have it.
     pub policy_maps: Vec<String>,

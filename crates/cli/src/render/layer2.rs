@@ -6,7 +6,7 @@ use crate::view::{MacCount, MacEntry, MacTotal, VlanTable};
 use lanyard_types::VlanId;
 use std::fmt::Write;
 
-/// What `show mac address-table` begins with.
+/// The first lines of `show mac address-table`.
 pub const MAC_HEADING: &str = "          Mac Address Table\n-------------------------------------------\n\n\
     Vlan    Mac Address       Type        Ports\n----    -----------       --------    -----\n";
 

@@ -138,17 +138,17 @@ pub struct ChannelMember {
     pub flag: char,
     /// The number of the port-channel's 256 buckets that leave by it.
     pub buckets: u16,
-    /// What LACP knows; absent with mode `on`.
+    /// The state of LACP; absent with mode `on`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lacp: Option<LacpMember>,
 }
 
-/// What LACP knows about a member.
+/// The state of a member in LACP.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LacpMember {
-    /// What this system sends about itself.
+    /// The information that this system sends about itself.
     pub actor: LacpPort,
-    /// What is known about the partner.
+    /// The information received from the partner.
     pub partner: LacpPort,
     /// The state of the receive machine (IEEE 802.1AX-2014, 6.4.12).
     pub receive: &'static str,

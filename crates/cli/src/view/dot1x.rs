@@ -3,7 +3,7 @@
 use lanyard_types::MacAddr;
 use serde::Serialize;
 
-/// What `show dot1x`, `show authentication sessions`, `show mab` and `show aaa servers` print.
+/// The contents of `show dot1x`, `show authentication sessions`, `show mab` and `show aaa servers`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AccessControl {
     /// `dot1x system-auth-control`.
@@ -74,7 +74,7 @@ pub struct AuthenticationSession {
     pub age_s: u64,
     /// Seconds until the host is authenticated again, or loses its permission; `null`: never.
     pub timeout_s: Option<u64>,
-    /// What happens then: `reauthenticate` or `terminate`.
+    /// The action then: `reauthenticate` or `terminate`.
     pub timeout_action: &'static str,
 }
 

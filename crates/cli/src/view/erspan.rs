@@ -1,4 +1,4 @@
-//! What `show monitor` shows of ERSPAN sessions besides their configuration.
+//! The state of ERSPAN sessions for `show monitor`, besides their configuration.
 
 use serde::Serialize;
 

@@ -166,7 +166,7 @@ pub struct GuardPorts {
 /// `show ip verify source`.
 #[derive(Debug, Serialize)]
 pub struct GuardSources {
-    /// What each port with `ip verify source` lets in.
+    /// The addresses that each port with `ip verify source` lets in.
     pub filters: Vec<GuardSource>,
 }
 

@@ -95,13 +95,13 @@ pub struct CefSummary {
     pub audits: u64,
     /// How often events of the kernel were lost because a buffer was full.
     pub overruns: u64,
-    /// Who routes this table's IPv4 packets.
+    /// The forwarder of this table's IPv4 packets.
     pub ipv4: Forwarder,
-    /// Who routes its IPv6 packets.
+    /// The forwarder of its IPv6 packets.
     pub ipv6: Forwarder,
 }
 
-/// Who routes packets: the plane or the kernel.
+/// The forwarder of packets: the plane or the kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Forwarder {
     /// `plane`, `kernel`, or `none` where this family is not routed.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What the program that sets the machine's clock reports.
+/// The report of the program that sets the machine's clock.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Ntp {
     /// The clock.

@@ -1,4 +1,4 @@
-//! What is shown of a switch chip.
+//! Views of a switch chip.
 
 use serde::Serialize;
 
@@ -47,14 +47,14 @@ pub struct Transceivers {
     pub interfaces: Vec<Transceiver>,
 }
 
-/// What is plugged into one port.
+/// The transceiver of one port.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Transceiver {
     /// The interface.
     pub interface: String,
     /// The connector.
     pub connector: &'static str,
-    /// What is in it: a virtual cable, or nothing.
+    /// Its contents: a virtual cable, or nothing.
     pub module: &'static str,
     /// The netdev at the cable's other end.
     pub wire: Option<String>,
@@ -65,7 +65,7 @@ pub struct Transceiver {
 }
 
 impl Transceivers {
-    /// What a front panel has plugged in.
+    /// The transceivers of a front panel.
     #[must_use]
     pub fn of(panel: &FrontPanel) -> Self {
         let one = |port: &FrontPort| Transceiver {
@@ -92,7 +92,7 @@ pub struct Pipeline {
 pub struct PipelineStage {
     /// Its name.
     pub stage: &'static str,
-    /// What it matches on.
+    /// The fields that it matches on.
     pub matches: &'static str,
     /// The tables that it uses, by their names in `show platform resources`.
     pub tables: Vec<String>,

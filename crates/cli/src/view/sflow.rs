@@ -1,4 +1,4 @@
-//! What `show sflow` shows.
+//! The contents of `show sflow`.
 
 use serde::Serialize;
 use std::net::Ipv4Addr;

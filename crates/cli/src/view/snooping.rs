@@ -44,10 +44,10 @@ pub struct SnoopingVlan {
     pub last_member_query_count: u8,
     /// The time between them in milliseconds.
     pub last_member_query_interval_ms: u32,
-    /// What happens to frames of groups without members: `flood` or `mrouter`.
+    /// The treatment of frames of groups without members: `flood` or `mrouter`.
     pub unregistered: &'static str,
-    /// What is flooded for the time being: `none`, `unregistered`, because entries were refused, or `all`, after a change of
-    /// topology.
+    /// The groups that are flooded for the time being: `none`, `unregistered`, because entries were refused, or `all`, after a
+    /// change of topology.
     pub flooding: &'static str,
     /// Statistics by name.
     pub counters: BTreeMap<&'static str, u64>,

@@ -29,7 +29,7 @@ pub(crate) struct Aggregation {
     lost: BTreeSet<PortId>,
     /// True once a configuration has been taken: the plane's members are those that the machines say.
     configured: bool,
-    /// What the last daemon has saved, until the first configuration.
+    /// The last daemon's saved state, until the first configuration.
     found: Snapshot,
     keeper: Option<Keeper<Snapshot>>,
     /// The snapshot that was queued to be saved last.

@@ -3,8 +3,9 @@
 //! inspection drop is reported for the log.
 //!
 //! Invariants: a message that does not pass inspection is sent nowhere. Hosts cause at most one report for each port and kind of
-//! frame in [`REPORT_EVERY_MS`]. Leases and neighbours are in two files, which threads of their own write: one in the run directory, for a
-//! restart of the daemon, and one in the state directory, for a start of the machine, which is written less often.
+//! frame in [`REPORT_EVERY_MS`]. Leases and neighbours are in two files, which threads of their own write: one in the run
+//! directory, for a restart of the daemon, and one in the state directory, for a start of the machine, which is written less
+//! often.
 
 use super::keeper::{Keeper, KeptLease, KeptLeases, KeptNeighbour, Moment};
 use super::work::{GuardEvent as Event, Io, Protocol, Report};
@@ -58,7 +59,7 @@ pub(crate) struct Guard {
     /// The names of the ports, by which the file names them.
     names: BTreeMap<PortId, String>,
     kept: Option<Kept>,
-    /// What the last run has left, until the first configuration.
+    /// The last run's saved state, until the first configuration.
     found: Option<KeptLeases>,
     adopted: bool,
     /// The frames that planes have dropped, until the next [`Protocol::act`].
@@ -204,8 +205,8 @@ impl Guard {
         self.snooper.version() + self.inspector.version()
     }
 
-    /// Writes the files that do not have the present leases and neighbours, all of them or those that may be written again. Returns why an
-    /// earlier write failed.
+    /// Writes the files that do not have the present leases and neighbours, all of them or those that may be written again.
+    /// Returns why an earlier write failed.
     fn keep(&mut self, all: bool) -> Vec<String> {
         let (version, names) = (self.version(), &self.names);
         let (snooper, inspector) = (&self.snooper, &self.inspector);

@@ -43,7 +43,7 @@ pub(crate) fn aggregation_path(paths: &Paths) -> PathBuf {
     paths.run.join("lacp.json")
 }
 
-/// What the last run's link aggregation has saved, if it can be read.
+/// The saved state of the last run's link aggregation, if it can be read.
 pub(crate) fn found_aggregation(paths: &Paths) -> Option<lanyard_lacp::Snapshot> {
     let text = files::read_text(&aggregation_path(paths), MAX_SNAPSHOT).ok()?;
     serde_json::from_str(&text).ok()
@@ -114,8 +114,8 @@ impl KeptLeases {
 /// The name of the files of leases.
 const LEASES: &str = "dhcp-snooping.json";
 
-/// The leases and neighbours of the last run, if they can be read: from the run directory, or, after a start of the machine, from the state
-/// directory.
+/// The leases and neighbours of the last run, if they can be read: from the run directory, or, after a start of the machine, from
+/// the state directory.
 pub(crate) fn found_leases(paths: &Paths, now: &Moment) -> Option<KeptLeases> {
     let read = |directory: &Path| -> Option<KeptLeases> {
         serde_json::from_str(&files::read_text(&directory.join(LEASES), MAX_SNAPSHOT).ok()?).ok()

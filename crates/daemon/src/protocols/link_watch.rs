@@ -40,7 +40,7 @@ struct Shared {
     changed: Condvar,
 }
 
-/// What the thread has to do.
+/// The thread's work.
 #[derive(Default)]
 struct Wanted {
     members: Vec<(PortId, String)>,

@@ -82,7 +82,7 @@ pub(crate) enum GuardEvent {
     NotKept(String),
 }
 
-/// What hosts at ports with access control do.
+/// Events of hosts at ports with access control.
 #[derive(Debug)]
 pub(crate) enum AccessEvent {
     /// A frame for the PAE group address, without a tag.

@@ -48,7 +48,7 @@ pub(crate) struct State {
     pub(crate) learned: Vec<Neighbour>,
     /// No namespace can be followed.
     pub(crate) unfollowable: bool,
-    /// What listings of the routing sockets contain, besides netdevs and the default rules.
+    /// The contents of listings of the routing sockets, besides netdevs and the default rules.
     pub(crate) listed: Vec<(Table, FakeNotification)>,
     /// Changes interrupt every listing.
     pub(crate) interrupted: bool,

@@ -1,4 +1,4 @@
-//! What single stages add to the tables: for each a file that is called after it, with the mirror of the stage's header
+//! Tables of single stages: for each a file that is called after it, with the mirror of the stage's header
 //! (`bpf/stages/NAME.h`) and the way from a port's settings to rows. `stages!` lists them; the rest of the crate names none.
 //!
 //! A file has:

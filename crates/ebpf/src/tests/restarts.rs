@@ -1,4 +1,4 @@
-//! What the next daemon finds: pins of other programs and other layouts, and what an interrupted write has left.
+//! The state that the next daemon finds: pins of other programs and other layouts, and what an interrupted write has left.
 
 use super::{assert_same, dump, one_port, pinned};
 use crate::abi;

@@ -1,4 +1,4 @@
-//! What the near ends of hosts' wires have sent, and hosts whose frames XDP forwards.
+//! The counters of frames that the near ends of hosts' wires have sent, and hosts whose frames XDP forwards.
 
 use super::{Guarded, Host, PATIENCE, access_state, arrives, options};
 use lanyard_netdev::Netdev;

@@ -203,7 +203,7 @@ fn mux_figure_6_21() {
     let all = SYNC | COLL | State::DISTRIBUTING;
     for (from, selected, ready, partner, to) in cases {
         let mut port = Port { mux: from, selected, ..port() };
-        // What the states before have set.
+        // The values that the states before have set.
         let own = match from {
             Detached | Waiting => 0,
             Attached => SYNC,

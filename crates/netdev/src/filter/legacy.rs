@@ -30,7 +30,7 @@ const HOOKS: [(usize, &str); 3] = [(0, "PREROUTING"), (2, "FORWARD"), (4, "POSTR
 /// The verdict of a standard target that accepts: -NF_ACCEPT - 1.
 const ACCEPT: i32 = -2;
 
-/// What differs between IPv4 and IPv6.
+/// The differences between IPv4 and IPv6.
 struct Family {
     ipv6: bool,
     names: &'static str,

@@ -26,7 +26,7 @@ const RECEIVE_BUFFER: libc::c_int = 64 << 20;
 const ADDRESSES: usize = 12;
 
 thread_local! {
-    /// What frames are received into before their length is known.
+    /// The buffer for received frames, whose length is not known before.
     static BUFFER: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 

@@ -1,8 +1,8 @@
-//! What becomes of entries that do not fit: one policy for each kind of object, so for each table.
+//! Policies for entries that do not fit: one policy for each kind of object, so for each table.
 
 use lanyard_asic::object::Object;
 
-/// What becomes of entries that do not fit into their table.
+/// The policy for entries that do not fit into their table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Policy {
     /// They are refused, and their batch with them.

@@ -1,9 +1,9 @@
 //! acl_ingress: judges a frame by the inbound access lists: of its port, then of its VLAN (a VLAN map), then of the VLAN
 //! interface if the frame is addressed to the router.
 //!
-//! It precedes the stages that limit rates and learn: a frame that is denied takes no tokens, and its source address is not learned. A frame
-//! from the host's stack is judged by the outbound list of its VLAN interface. One list at each place judges a frame, by the
-//! frame's family: IPv4, IPv6, or all others (`lanyard_acl::Family`).
+//! It precedes the stages that limit rates and learn: a frame that is denied takes no tokens, and its source address is not
+//! learned. A frame from the host's stack is judged by the outbound list of its VLAN interface. One list at each place judges a
+//! frame, by the frame's family: IPv4, IPv6, or all others (`lanyard_acl::Family`).
 
 use super::Arrival;
 use super::parse::Parsed;
@@ -28,7 +28,7 @@ pub(super) struct Judged<'a> {
     answers: &'a [Answer],
 }
 
-/// What a denial takes away.
+/// The copies that a denial takes away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     /// The frame.

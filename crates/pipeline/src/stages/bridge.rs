@@ -19,7 +19,7 @@ pub enum Egress {
     Flood(PortSet),
 }
 
-/// What limits a flood besides the VLAN, spanning tree and the ports' own settings.
+/// The limits of a flood besides the VLAN, spanning tree and the ports' own settings.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Limits<'a> {
     /// For a frame with the address of the tunnel: tunnel ports that do not carry its protocol are left out.

@@ -20,7 +20,7 @@ use crate::trace::{Fact, Notes, Verdict};
 use lanyard_types::{DropReason, MacAddr, PortId, Stage, VlanId};
 use std::collections::BTreeMap;
 
-/// What happens to the source address.
+/// The treatment of the source address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Learn {
     /// The FDB is not changed.

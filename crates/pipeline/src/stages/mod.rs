@@ -78,7 +78,7 @@ pub(crate) fn randomise(seed: u64, plane: &mut PlaneState) {
     qos_ingress::randomise(&mut rng(Stage::QosIngress), plane);
 }
 
-/// What stages keep from one frame to the next.
+/// The state that stages keep from one frame to the next.
 #[derive(Debug)]
 pub(crate) struct Memory {
     storm: storm::Policers,
@@ -203,7 +203,7 @@ pub struct Decision {
     pub storm: Option<StormKind>,
     /// The rate of first-hop security at its ingress port that it is counted against.
     pub guarded: Option<guard::Rate>,
-    /// What happens to its source address.
+    /// The treatment of its source address.
     pub learn: learn::Learn,
     /// Ports of a flood that were left out because the frame exceeds their MTU, or because they are port-channels of which no
     /// member can send.
@@ -255,7 +255,7 @@ impl Decision {
 }
 
 impl Decision {
-    /// What the software has to judge before the frame may go on; nothing of this decision holds if there is any.
+    /// The questions that the software has to answer before the frame may go on; nothing of this decision holds if there are any.
     pub(crate) fn questions(&self) -> Vec<Question> {
         self.hits.iter().filter_map(|hit| hit.question.as_deref().copied()).collect()
     }

@@ -55,7 +55,7 @@ pub struct Plan {
     pub marks: Marks,
     /// The family of the packet, if its header is valid.
     pub packet: Option<Family>,
-    /// What monitor sessions copy: the index of a copy above, and the copy of it.
+    /// The copies for monitor sessions: the index of a copy above, and the copy of it.
     pub mirrored: Vec<(usize, mirror::Copy)>,
 }
 
@@ -219,12 +219,12 @@ fn fact(tables: &Tables, port: PortId, form: Form, tag: Tag) -> Fact {
     Fact::Copy { port: tables.ports.name(port), tag }
 }
 
-/// What [`emit`] passes on.
+/// An output of [`emit`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Emission {
     /// A copy for this port, which is a member of a port-channel or no port-channel.
     Copy(PortId),
-    /// What a monitor session takes of the copy before it.
+    /// A monitor session's copy of the copy before it.
     Mirrored(mirror::Copy),
 }
 

@@ -22,7 +22,7 @@ use lanyard_wire::ip::{IPV4, IPV6, IpHeader};
 use lanyard_wire::{Frame, HEADER_LEN, TAG_LEN};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What happens to a frame after this stage.
+/// The way of a frame after this stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Onward {
     /// It is not for the router and is bridged unchanged.

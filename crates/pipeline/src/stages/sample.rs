@@ -23,7 +23,7 @@ pub struct Sample {
     pub drops: u32,
 }
 
-/// What the stage keeps between frames.
+/// The state that the stage keeps between frames.
 #[derive(Debug)]
 pub(super) struct Sampler {
     rng: Rng,

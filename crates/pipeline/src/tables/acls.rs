@@ -20,7 +20,7 @@ pub struct Hit {
     pub rule: usize,
     /// The note for the control plane, if the rule has `log`.
     pub note: Option<Box<Note>>,
-    /// What the software has to be asked about the frame before anything is done with it: the list is diverted.
+    /// The question to the software before anything is done with the frame: the list is diverted.
     pub question: Option<Box<Question>>,
 }
 
@@ -30,7 +30,7 @@ impl Hit {
     }
 }
 
-/// What a diverted list has to judge: see [`Acls::divert`].
+/// The key that a diverted list has to judge: see [`Acls::divert`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Question {
     /// The list.

@@ -298,7 +298,7 @@ impl Routes {
             }
         }
     }
-    /// What the plane does with a destination.
+    /// The plane's decision about a destination.
     #[must_use]
     pub fn lookup(&self, vrf: VrfId, address: IpAddr) -> RouteLookup {
         let target = self.longest(vrf, address).map(|(_, target)| target);

@@ -1,4 +1,4 @@
-//! What a port is connected to: [`Link`].
+//! The connection of a port: [`Link`].
 //!
 //! Invariants: `send` and `put` never block. A frame that cannot be sent at once is refused, and
 //! the pipeline counts it; it also counts received frames that were missed.

@@ -46,7 +46,7 @@ impl Routing {
     pub fn fpm_settled(&mut self) -> Vec<(VrfId, IpNet)> {
         std::mem::take(&mut self.fpm_settled)
     }
-    /// What the plane does with FPM's route to `prefix`.
+    /// The state in the plane of FPM's route to `prefix`.
     #[must_use]
     pub fn fpm_offload(&self, vrf: VrfId, prefix: IpNet) -> Offload {
         let Some(known) = self.vrfs.get(&vrf) else { return Offload::Trapped };

@@ -70,7 +70,7 @@ pub enum Origin {
     Listed,
 }
 
-/// What the plane does with a route.
+/// The state of a route in the plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offload {
     /// It forwards (or drops) packets by this route.

@@ -1,4 +1,4 @@
-//! What the routes of a VRF depend on: interfaces, links, neighbours and next-hop objects.
+//! The objects that the routes of a VRF depend on: interfaces, links, neighbours and next-hop objects.
 //!
 //! Read first: RFC 826; RFC 4861, section 7.3.
 //!

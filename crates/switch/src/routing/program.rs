@@ -1,4 +1,4 @@
-//! What the plane is given, in which order, and how refusals are handled.
+//! Writes to the plane: their contents, their order, and the handling of refusals.
 //!
 //! Read first: RFC 1812, section 5.2.4.3, on the longest match.
 //!
@@ -16,7 +16,7 @@ use lanyard_plane::{PlaneError, RouteChange, RouteTarget};
 use lanyard_types::{RifId, TrapReason, VrfId};
 use std::net::IpAddr;
 
-/// What the plane was last given for a prefix.
+/// The last write to the plane for a prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Programmed {
     Nothing,

@@ -38,7 +38,7 @@ impl Rank {
     }
 }
 
-/// What a candidate does with packets.
+/// A candidate's action for packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -88,7 +88,7 @@ impl Candidate {
 pub(super) struct Entry {
     /// The preferred candidate. The others are in [`Rib::more`].
     pub best: Candidate,
-    /// What the plane was last given: a packed [`super::Programmed`].
+    /// The last write to the plane: a packed [`super::Programmed`].
     pub programmed: u32,
     pub flags: u8,
 }

@@ -15,7 +15,7 @@ pub(super) enum SetKey {
     Fpm(u32),
 }
 
-/// What a set currently resolves to.
+/// The adjacencies to which a set currently resolves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// A connected network on this interface.

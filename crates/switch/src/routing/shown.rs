@@ -1,4 +1,4 @@
-//! What the mirror answers to `show` commands and about its tables.
+//! Answers of the mirror to `show` commands and about its tables.
 
 use super::program::Programmed;
 use super::rib::{FAILED, NONE, Rank};
@@ -45,7 +45,7 @@ impl Routing {
         all.filter_map(lookup).collect()
     }
 
-    /// What the plane does with the kernel's route to `prefix` with this metric, in table 255 (`local`) or 254.
+    /// The state in the plane of the kernel's route to `prefix` with this metric, in table 255 (`local`) or 254.
     #[must_use]
     pub fn offload(&self, vrf: VrfId, prefix: IpNet, metric: u32, local: bool) -> Offload {
         let Some(known) = self.vrfs.get(&vrf) else { return Offload::None };
@@ -66,7 +66,7 @@ impl Routing {
             Programmed::Up(_) => Offload::Trapped,
         }
     }
-    /// What the plane does with the preferred route to `prefix`, whatever its origin; `None` while nothing is programmed.
+    /// The state in the plane of the preferred route to `prefix`, whatever its origin; `None` while nothing is programmed.
     #[must_use]
     pub fn best_offload(&self, vrf: VrfId, prefix: IpNet) -> Offload {
         let Some(entry) = self.vrfs.get(&vrf).and_then(|known| known.rib.get(prefix)) else {
@@ -79,7 +79,7 @@ impl Routing {
             Programmed::Up(_) => Offload::Trapped,
         }
     }
-    /// What the plane does with this neighbour's address.
+    /// The state of this neighbour's address in the plane.
     #[must_use]
     pub fn neighbour_offload(&self, vrf: VrfId, ifindex: u32, address: IpAddr) -> Offload {
         match self.hops.adj_at(vrf, ifindex, address).and_then(|slot| self.hops.adj(slot)) {

@@ -54,7 +54,7 @@ pub fn read(packet: &[u8]) -> Option<Result<Copied<'_>, Unreadable>> {
     }
 }
 
-/// What follows GRE's header, and its flags.
+/// The bytes after GRE's header, and its flags.
 fn behind_gre(packet: &[u8]) -> Result<(&[u8], u16), Unreadable> {
     let flags = two(packet, 0).ok_or(Unreadable::Short)?;
     if flags & !(CHECKSUM | KEY | SEQUENCE) != 0 {

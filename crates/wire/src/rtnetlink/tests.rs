@@ -94,7 +94,7 @@ fn any_hop() -> impl Strategy<Value = Hop> {
 }
 
 proptest! {
-    /// What `Writer` writes, `Route` reads back unchanged.
+    /// `Route` reads unchanged all that `Writer` writes.
     #[test]
     fn round_trip(
         v6: bool, address: u128, length in 0u8..=32, table in 1u32..100_000, metric: u32, protocol: u8,

@@ -57,7 +57,7 @@ pub struct Plan {
     pub rounds: usize,
     /// How precisely to search.
     pub precision: Precision,
-    /// Who sends to whom: pairs, one way or both.
+    /// The pairs of sender and receiver, one way or both.
     pub pattern: Pattern,
     /// Hosts behind each port.
     pub hosts: u32,

@@ -1,6 +1,6 @@
 //! A flood of a million frames a second at the second output port while a stream between other ports is measured: frames that
-//! cost a control plane something if they reach it. The flood runs on the other core, as an ordinary thread: the switch's threads have
-//! that core, too.
+//! cost a control plane something if they reach it. The flood runs on the other core, as an ordinary thread: the switch's threads
+//! have that core, too.
 
 use crate::bed::Bed;
 use crate::dut::VICTIM;
@@ -26,7 +26,7 @@ const LEAD: Duration = Duration::from_millis(500);
 /// The device from which the flood is sent.
 const DEVICE: &str = "rx2";
 
-/// What the frames of a flood are.
+/// The kind of a flood's frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attack {
     /// ARP requests for an address of the switch, by broadcast (RFC 826).

@@ -1,8 +1,8 @@
 //! The same measurement on the bus's own clock: exact on a machine that is busy with other things.
 //!
-//! The chip is in this process, and its clock moves by two things only: the bus's time for a request that the manager waits for, and the
-//! processor time that the resource manager has used, which goes on beside the bus. Neither a scheduler nor a sleep that ends
-//! late is in the figures. The frames are as real as on the other clock: they pass the chip's pipeline, its queues and its
+//! The chip is in this process, and its clock moves by two things only: the bus's time for a request that the manager waits for,
+//! and the processor time that the resource manager has used, which goes on beside the bus. Neither a scheduler nor a sleep that
+//! ends late is in the figures. The frames are as real as on the other clock: they pass the chip's pipeline, its queues and its
 //! ports.
 
 use super::Figures;
@@ -59,7 +59,7 @@ impl Flows {
     }
 }
 
-/// What this many routes cost with a strategy.
+/// The cost of this many routes with a strategy.
 pub(super) fn measure(method: &str, write_us: u32, query: u32, routes: u32) -> Result<Figures> {
     let platform = platform(write_us, query)?;
     let mut chip = Simulated::new(&platform, SALT);

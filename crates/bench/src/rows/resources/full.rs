@@ -1,8 +1,8 @@
 //! A full table: twice as many routes are offered as fit, each with a frame, and then they leave.
 //!
-//! The chip's tables are made small, so that this takes seconds. Beside the chip runs the software plane: the specification with the
-//! whole configuration. A frame is right when it leaves by the next hop of its longest match: at the chip, or, having come to the CPU,
-//! at the software plane.
+//! The chip's tables are made small, so that this takes seconds. Beside the chip runs the software plane: the specification with
+//! the whole configuration. A frame is right when it leaves by the next hop of its longest match: at the chip, or, having come to
+//! the CPU, at the software plane.
 
 use super::network::{PREFETCH, beginning, net, packet, platform, port, routed, wanted};
 use anyhow::{Context, Result, anyhow};
@@ -18,7 +18,7 @@ use lanyard_types::{PortId, VrfId};
 const UNITS: u32 = 2048;
 const SALT: u64 = 1;
 
-/// What became of it.
+/// Its result.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Found {
     /// Routes that were offered.
@@ -136,7 +136,7 @@ impl Bed {
 
     /// Frames to routes about this one, while writes are under way.
     fn frames(&mut self, about: u32) -> Result<()> {
-        // What was accepted reaches the chip in the bus's time; frames until then take the way before, which is the old next hop's.
+        // Accepted routes reach the chip in the bus's time; frames until then take the way before, which is the old next hop's.
         self.manager.drain();
         (about.saturating_sub(8)..=about)
             .chain([0, UNITS - 1, UNITS])

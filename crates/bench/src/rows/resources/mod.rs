@@ -1,4 +1,5 @@
-//! `lanyard bench resources`: what each strategy of the resource manager costs those who ask, and the traffic; and what a full table does.
+//! `lanyard bench resources`: what each strategy of the resource manager costs those who ask, and the traffic; and what a full
+//! table does.
 //!
 //! ```text
 //!   flows ═ swp1 [chip, its own thread and socket] swp2 ═ old next hop, dead from the start
@@ -7,11 +8,12 @@
 //! ```
 //!
 //! A route to all flows leads to the old next hop. It dies, and 10,000 longer routes by the new one are requested. *Users* is the
-//! time until all requests are answered, *outage* that until the last of the flows arrives at the new next hop. Everything is measured
-//! on two clocks: on the real one ([`rig`]) the chip has a thread and a socket of its own, and the figures are those of this machine with
-//! everything else that it does; on the bus's own clock ([`bus_clock`]) they are exact on a machine that is busy, too. Wires
-//! are datagram sockets, so no right is needed. [`askers`] has routes that reach a whole switch from outside, which needs root. [`full`] is the full table; [`published`] has the figures that others have found,
-//! which docs/offload.md cites, and the differences.
+//! time until all requests are answered, *outage* that until the last of the flows arrives at the new next hop. Everything is
+//! measured on two clocks: on the real one ([`rig`]) the chip has a thread and a socket of its own, and the figures are those of
+//! this machine with everything else that it does; on the bus's own clock ([`bus_clock`]) they are exact on a machine that is
+//! busy, too. Wires are datagram sockets, so no right is needed. [`askers`] has routes that reach a whole switch from outside,
+//! which needs root. [`full`] is the full table; [`published`] has the figures that others have found, which docs/offload.md
+//! cites, and the differences.
 
 mod askers;
 mod bus_clock;
@@ -58,7 +60,7 @@ pub struct Args {
     pub outputs: Outputs,
 }
 
-/// What the figures are measured by.
+/// The clock by which the figures are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Clock {
     /// That of the machine.
@@ -74,7 +76,7 @@ impl Clock {
             Self::Bus => "bus clock",
         }
     }
-    /// What distinguishes the names of rows.
+    /// The part that distinguishes the names of rows.
     const fn suffix(self) -> &'static str {
         match self {
             Self::Real => "",
@@ -92,7 +94,7 @@ impl std::fmt::Display for Clock {
 /// Microseconds per write.
 const WRITE_US: u32 = 60;
 
-/// What one measurement found.
+/// The results of one measurement.
 #[derive(Debug, Clone, Copy)]
 struct Figures {
     /// Milliseconds until the asker has all answers.
@@ -104,7 +106,7 @@ struct Figures {
     query_us: f64,
 }
 
-/// What one strategy cost at one latency by one clock, a figure a round.
+/// The costs of one strategy at one latency by one clock, a figure a round.
 #[derive(Debug, Clone)]
 struct Cost {
     method: &'static str,

@@ -71,7 +71,7 @@ impl Rig {
         Ok(Self { manager, chip: Some((stopper, thread)), flows, new, accesses, _directory: directory })
     }
 
-    /// What this many routes cost.
+    /// The cost of this many routes.
     pub(super) fn measure(mut self, routes: u32) -> Result<Figures> {
         let watched = watched(routes);
         let done = Arc::new(AtomicBool::new(false));

@@ -69,7 +69,7 @@ impl Fake {
     }
 }
 
-/// What happens to frames for an address.
+/// The fate of frames for an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Meets {
     Up(TrapReason),
@@ -219,7 +219,7 @@ impl World {
         }
         self.mirror.neighbour(VRF, ifindex, address, state);
     }
-    /// What the simulated kernel would do with frames for `address`.
+    /// The fate of frames for `address` in the simulated kernel.
     pub(super) fn expected(&self, address: IpAddr) -> Meets {
         if self.rifs.is_empty() {
             return Meets::Up(TrapReason::NoRoute);
@@ -267,7 +267,7 @@ impl World {
     pub(super) fn expectations(&self) -> Vec<Meets> {
         self.probes.iter().map(|address| self.expected(*address)).collect()
     }
-    /// What the plane does with frames for the probe addresses.
+    /// The fate of frames for the probe addresses in the plane.
     pub(super) fn now(&self) -> Vec<Meets> {
         self.probes.iter().map(|address| self.plane.meets(*address)).collect()
     }
