@@ -4,7 +4,7 @@
  *
  * A bucket is one cache line and an entry one word, so a hit costs at most one cache miss, and 65,536 hosts fit into
  * a megabyte. No entry ever displaces another: when both buckets are full or a limit is reached, the address is not
- * learned, the refusal is counted, and frames to it are flooded. An attacker who does not know the salt cannot choose
+ * learned, the refusal is counted, and frames to it are flooded. An attacker without the salt cannot choose
  * addresses that fall into one bucket.
  *
  * Invariants: an entry changes only by compare-and-swap from a word that was read. A refresh, a move and a removal

@@ -1,4 +1,5 @@
-//! Tables that are full: what does not fit is forwarded by the kernel, said, and put into the chip when there is room.
+//! Tables that are full: the kernel forwards for entries that do not fit, with a message, and they move into the chip when there
+//! is room.
 
 use crate::harness::daemon::lanyard;
 use crate::harness::{wait_for, wait_until};

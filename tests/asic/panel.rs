@@ -1,4 +1,4 @@
-//! The front panel: the path of its frames, splits, speeds; and what is said of the chip.
+//! The front panel: the path of its frames, splits, speeds; and the messages about the chip.
 
 use crate::bridging::BRIDGE;
 use crate::harness::wait_for;

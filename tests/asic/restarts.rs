@@ -1,4 +1,4 @@
-//! Daemon and chip that end: who forwards then, and what is said about it.
+//! Ends of the daemon and of the chip: the forwarder afterwards, and the messages about it.
 
 use crate::bridging::BRIDGE;
 use crate::harness::{wait_for, wait_until};

@@ -1,4 +1,5 @@
-//! Private VLANs: who hears whom, on one switch and across a trunk to a second one; addresses are known in both directions.
+//! Private VLANs: which ports reach each other, on one switch and across a trunk to a second one; addresses are known in both
+//! directions.
 
 use crate::harness::{BROADCAST, Bed, Frame, Plane, frame, mac, scenarios, wait_for};
 use std::net::{Ipv4Addr, UdpSocket};
@@ -107,7 +108,7 @@ fn every_pair_of_ports(plane: Plane) {
             }
         }
     }
-    // An unknown address is flooded to those who hear the port.
+    // An unknown address is flooded to the ports that the port reaches.
     let unknown = frame(mac(99), mac(4));
     bed.expect(4, &unknown, &at(&unknown, 102, hears(4).1));
     let shown = bed.show("show vlan private-vlan");

@@ -49,7 +49,7 @@ pub struct Input {
     pub data: Vec<u8>,
     /// Bytes for the client.
     pub answer: Vec<u8>,
-    /// The size of the window, if the client has told it: columns and rows.
+    /// The size of the window, if the client has sent it: columns and rows.
     pub window: Option<(u16, u16)>,
 }
 

@@ -1,6 +1,6 @@
 //! [`Classifier`]: the flat data structure that finds the first rule of a list that matches, as an array of words.
 //!
-//! `bpf/acl.h` reads the same words. The layout, in 64-bit words unless said otherwise:
+//! `bpf/acl.h` reads the same words. The layout, in 64-bit words unless stated otherwise:
 //!
 //! * the head: [`HEAD_WORDS`] words, the fields of [`Head`];
 //! * a description for each field that some rule compares ([`FIELD_WORDS`] words each, the fields of [`Field`]);

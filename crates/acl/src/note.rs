@@ -1,4 +1,4 @@
-//! [`Note`]: what a plane tells the control plane about a frame that a rule with `log` has decided about.
+//! [`Note`]: a plane's report to the control plane about a frame that a rule with `log` has matched.
 //!
 //! Planes send it as the bytes of a trapped frame with `TrapReason::AclLog`, in the order of bytes of the machine; `bpf/acl.h`
 //! (`ly_acl_note`) writes the same. It holds the key instead of the frame, so reading it needs no parser and is the same wherever

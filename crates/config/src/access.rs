@@ -34,7 +34,7 @@ pub struct Access {
     pub lines: Lines,
     /// `ip ssh pubkey-chain`: the keys by which each user may log in over SSH.
     pub ssh_keys: BTreeMap<String, Vec<PublicKey>>,
-    /// `aaa authentication login default`: who verifies names and secrets, in order; at least one.
+    /// `aaa authentication login default`: the methods that verify names and secrets, in order; at least one.
     pub login_methods: Vec<LoginMethod>,
     /// The methods of `aaa authorization exec default`, in order. Without one, a user keeps the privilege level of the login.
     pub exec_methods: Vec<ExecMethod>,

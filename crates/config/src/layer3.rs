@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// `ip forwarding plane`: who forwards packets that the plane could route.
+/// `ip forwarding plane`: the forwarder of packets that the plane could route.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ForwardingPlane {
     /// The plane forwards, unless the kernel's packet filter, NAT or XFRM handles such packets; then the

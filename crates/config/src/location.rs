@@ -1,4 +1,4 @@
-//! `location ...`: the places that LLDP-MED tells telephones.
+//! `location ...`: the places that LLDP-MED reports to telephones.
 
 use lanyard_lldp::location::{Civic, Location};
 use std::collections::BTreeMap;

@@ -38,7 +38,7 @@ pub enum Request {
         /// The client's address.
         host: String,
     },
-    /// Proves who a user of SSH is. Answered by `Authenticated`.
+    /// Authenticates a user of SSH. Answered by `Authenticated`.
     Authenticate {
         /// The user's name.
         user: String,
@@ -78,7 +78,7 @@ pub enum Request {
     Detach,
 }
 
-/// How a user of SSH proves who they are (RFC 4252).
+/// The methods of authentication of a user of SSH (RFC 4252).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Proof {

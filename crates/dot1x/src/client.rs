@@ -88,7 +88,7 @@ struct Waiting<T> {
 /// The least time between two reports about invalid datagrams of a server, in milliseconds.
 const REPORT_EVERY_MS: u64 = 60_000;
 
-/// The client; `T` names who waits for an answer.
+/// The client; `T` names the session that waits for an answer.
 pub struct Client<T> {
     servers: Vec<Known>,
     deadtime_ms: u64,

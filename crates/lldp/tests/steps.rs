@@ -163,7 +163,7 @@ fn a_port_that_ends_withdraws_and_waits_before_it_begins_anew() {
     assert_eq!(sim.run(5000), [(2000, 120)]);
 }
 
-/// The four admin modes: who sends, who receives.
+/// The four admin modes: which side sends, which receives.
 #[test]
 fn admin_modes() {
     for (transmit, receive) in [(false, false), (false, true), (true, false), (true, true)] {

@@ -71,7 +71,7 @@ impl Client {
     }
 }
 
-/// The ways to prove who one is.
+/// The methods of authentication.
 pub fn methods() -> MethodSet {
     MethodSet::from(&[MethodKind::PublicKey, MethodKind::Password][..])
 }

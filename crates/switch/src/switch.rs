@@ -64,7 +64,7 @@ pub struct Switch {
     /// The leftovers of actions that failed, until the next configuration has been carried out.
     left: Left,
     /// A copy of the bridge, when spanning tree is on; the bridge itself runs on the protocol
-    /// thread. The copy tells the tree of each VLAN and the ports that a guard has shut down. Only
+    /// thread. The copy has the tree of each VLAN and the ports that a guard has shut down. Only
     /// the running bridge knows the states of ports.
     spanning: Option<Box<Spanning>>,
     /// The ports that are shut down for other causes than those of spanning tree.

@@ -1,4 +1,4 @@
-//! The queues of a port: what a queueing discipline of the kernel is told, and what it reports.
+//! The queues of a port: the parameters of a queueing discipline of the kernel, and its counters.
 
 /// The queues of a port, as classes of the kernel's hierarchical token bucket (tc-htb(8)).
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -314,7 +314,7 @@ mod tests {
             (frame(0x0800, &gre4(TYPE_II, 0, 0)), true),
             (frame(0x0800, &gre4(TYPE_III, 0x2000, 8)), true),
             (other_gre(0), false),
-            // A first fragment tells; one behind it does not.
+            // A first fragment has the ports; one behind it does not.
             (other_gre(0x2000), false),
             (other_gre(0x0001), true),
             (frame(0x0800, &tcp), false),

@@ -1,5 +1,5 @@
 //! Frames whose sender has left work to the NIC: checksums to be filled in, and segments of a stream in one buffer. Such a buffer
-//! passes the chip as one frame, with what is pending beside it, as it passes the kernel; who takes it last does the work:
+//! passes the chip as one frame, with what is pending beside it, as it passes the kernel; the last receiver does the work:
 //! the kernel behind a netdev, and here for drivers and datagram sockets, which take whole frames only.
 //!
 //! Read first: VIRTIO 1.2, 5.1.6 (`struct virtio_net_hdr`); RFC 1071; RFC 9293, 3.1. Invariant: a frame that is not

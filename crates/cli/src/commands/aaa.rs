@@ -1,5 +1,5 @@
-//! `aaa authentication login default`: who verifies names and secrets, in order; `aaa authorization exec default`: who gives
-//! users their privilege levels.
+//! `aaa authentication login default`: the methods that verify names and secrets, in order; `aaa authorization exec default`: who
+//! gives users their privilege levels.
 
 use super::need;
 use crate::args::{Args, Form, Kind, Value, short};

@@ -1,4 +1,4 @@
-//! `location ...`: the places that LLDP-MED tells telephones (ANSI/TIA-1057, 10.2.4), and `show location`.
+//! `location ...`: the places that LLDP-MED reports to telephones (ANSI/TIA-1057, 10.2.4), and `show location`.
 
 use super::need;
 use crate::args::{Args, Form, Kind, short};

@@ -122,7 +122,7 @@ pub fn manager(text: &str, strategy: &str, policy: Policy) -> Manager<Simulated>
     manager
 }
 
-/// A prefix that lies inside others about as often as beside them.
+/// A prefix that is inside others about as often as beside them.
 pub fn random_prefix(rng: &mut Rng) -> IpNet {
     let bits = rng.next_u64();
     if rng.next_u64().is_multiple_of(4) {

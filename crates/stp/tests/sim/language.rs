@@ -7,7 +7,7 @@
 //! bridge A prio 4096 mac 1: a b c    # ports a, b, c; `trunk` before the colon makes them trunks
 //! link A.a B.a                       # full duplex, 1 Gbit/s, 1 ms; `speed 100`, `delay 5`, `loss 20`, `half`
 //! hub A.b B.b C.b                    # one shared LAN
-//! host A.c                           # a link with nobody who speaks spanning tree
+//! host A.c                           # a link without another bridge
 //! set A prio 0 | set A hello 1 | set A.a cost 10 | prio 16 | portfast | guard root | guard loop | bpduguard | ...
 //! cut A.a / restore A.a              # both ends lose or get link
 //! unplug Y.d                         # one end of a hub loses its link

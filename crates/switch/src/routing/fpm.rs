@@ -25,7 +25,7 @@ pub(super) struct Fpm {
 }
 
 impl Routing {
-    /// Applies the client's changes. [`Routing::fpm_settled`] tells which routes have an outcome, once the plane has
+    /// Applies the client's changes. [`Routing::fpm_settled`] returns the routes that have an outcome, once the plane has
     /// been programmed.
     pub fn fpm(&mut self, vrf: VrfId, updates: Vec<Update>) {
         for update in updates {

@@ -1,4 +1,4 @@
-//! `lanyard bench resources`: what each strategy of the resource manager costs those who ask, and the traffic; and what a full
+//! `lanyard bench resources`: the costs of each strategy of the resource manager for askers and for the traffic; and what a full
 //! table does.
 //!
 //! ```text
