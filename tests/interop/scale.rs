@@ -23,39 +23,20 @@ fpm server
 const ROUTES: u32 = 1_000_000;
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// An FPM frame with a netlink message of this type, header and attributes.
-fn frame(kind: u16, header: &[u8], attributes: &[(u16, &[u8])]) -> Vec<u8> {
-    let mut body = header.to_vec();
-    for (number, value) in attributes {
-        body.extend((4 + value.len() as u16).to_ne_bytes());
-        body.extend(number.to_ne_bytes());
-        body.extend_from_slice(value);
-        body.resize(body.len().next_multiple_of(4), 0);
-    }
-    let mut out = vec![1, 1];
-    out.extend((20 + body.len() as u16).to_be_bytes());
-    out.extend((16 + body.len() as u32).to_ne_bytes());
-    out.extend(kind.to_ne_bytes());
-    out.extend(0x501u16.to_ne_bytes());
-    out.extend([0; 8]);
-    out.extend(body);
-    out
-}
-
 /// Every /24 from 16.0.0.0 on, as FRR encodes them, with next-hop groups of 16 different neighbours.
 fn session(ifindex: u32) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(ROUTES as usize * 56);
     for n in 1..=16u32 {
         let via = [10, 0, 10, n as u8];
         let attributes: [(u16, &[u8]); 3] = [(1, &n.to_ne_bytes()), (6, &via), (5, &ifindex.to_ne_bytes())];
-        bytes.extend(frame(104, &[2, 0, 11, 0, 0, 0, 0, 0], &attributes));
+        bytes.extend(frame(104, &[2, 0, 11, 0, 0, 0, 0, 0], &attributes).expect("short"));
     }
     for n in 0..ROUTES {
         let dest = ((16 << 24) + (n << 8)).to_be_bytes();
         let header = [2, 24, 0, 0, 254, 186, 0, 1, 0, 0, 0, 0];
         let attributes: [(u16, &[u8]); 3] =
             [(1, &dest), (6, &20u32.to_ne_bytes()), (30, &(n % 16 + 1).to_ne_bytes())];
-        bytes.extend(frame(24, &header, &attributes));
+        bytes.extend(frame(24, &header, &attributes).expect("short"));
     }
     bytes
 }

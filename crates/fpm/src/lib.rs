@@ -15,12 +15,14 @@
 
 mod answer;
 mod counters;
+mod frame;
 mod fuzz;
 mod next_hops;
 mod rib;
 mod server;
 
 pub use counters::{Counters, Framing, Ignored};
+pub use frame::frame;
 pub use fuzz::fuzz;
 pub use lanyard_wire::rtnetlink::{Hop, Malformed};
 pub use next_hops::{NextHopSet, NextHopSetId};

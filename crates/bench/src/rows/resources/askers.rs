@@ -158,38 +158,21 @@ fn ask(asker: Asker, switch: &ChipSwitch, routes: u32) -> Result<()> {
     }
 }
 
-/// An FPM frame (version 1, netlink, length) with a netlink message of this type, header and attributes.
-fn fpm_frame(kind: u16, header: &[u8], attributes: &[(u16, &[u8])]) -> Vec<u8> {
-    let mut body = header.to_vec();
-    for (number, value) in attributes {
-        body.extend((4 + value.len() as u16).to_ne_bytes());
-        body.extend(number.to_ne_bytes());
-        body.extend_from_slice(value);
-        body.resize(body.len().next_multiple_of(4), 0);
-    }
-    let mut frame = vec![1, 1];
-    frame.extend((20 + body.len() as u16).to_be_bytes());
-    frame.extend((16 + body.len() as u32).to_ne_bytes());
-    frame.extend(kind.to_ne_bytes());
-    // NLM_F_REQUEST, NLM_F_REPLACE, NLM_F_CREATE.
-    frame.extend(0x501_u16.to_ne_bytes());
-    frame.extend([0; 8]);
-    frame.extend(body);
-    frame
-}
-
 fn by_fpm(switch: &ChipSwitch, routes: u32) -> Result<()> {
     const RTM_NEWROUTE: u16 = 24;
     const RTM_NEWNEXTHOP: u16 = 104;
     let ifindex = switch.netns.ifindex("swp3")?;
     let one = 1_u32.to_ne_bytes();
     let hop: [(u16, &[u8]); 3] = [(1, &one), (6, &[10, 255, 3, 1]), (5, &ifindex.to_ne_bytes())];
-    let mut bytes = fpm_frame(RTM_NEWNEXTHOP, &[2, 0, 11, 0, 0, 0, 0, 0], &hop);
+    let frame = |kind, header: &[u8], attributes: &[(u16, &[u8])]| {
+        lanyard_fpm::frame(kind, header, attributes).context("an FPM frame that is too long")
+    };
+    let mut bytes = frame(RTM_NEWNEXTHOP, &[2, 0, 11, 0, 0, 0, 0, 0], &hop)?;
     for n in 0..routes {
         let destination = net(n).octets();
         // Destination, metric, next-hop group.
         let route: [(u16, &[u8]); 3] = [(1, &destination), (6, &20_u32.to_ne_bytes()), (30, &one)];
-        bytes.extend(fpm_frame(RTM_NEWROUTE, &[2, 24, 0, 0, 254, 186, 0, 1, 0, 0, 0, 0], &route));
+        bytes.extend(frame(RTM_NEWROUTE, &[2, 24, 0, 0, 254, 186, 0, 1, 0, 0, 0, 0], &route)?);
     }
     let mut stream = {
         let _inside = switch.netns.enter()?;
