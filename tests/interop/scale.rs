@@ -1,6 +1,7 @@
 //! A million routes by FPM: the time until each is in the plane and answered, and their memory.
 
 use crate::harness::{Bed, Plane, scenarios, wait_until};
+use lanyard_fpm::frame;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
