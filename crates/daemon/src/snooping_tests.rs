@@ -27,14 +27,26 @@ fn switch(lines: &str) -> (Bench, Core) {
 
 /// A host at a port sends an IGMP message about the group 239.1.1.`group`.
 fn send(bench: &Bench, core: &mut Core, name: &str, kind: u8, group: u8) {
-    let mut igmp = vec![kind, 0, 0, 0, 239, 1, 1, group];
+    igmp(bench, core, name, [239, 1, 1, group], vec![kind, 0, 0, 0, 239, 1, 1, group]);
+}
+
+/// A host at a port reports by IGMPv3 that it wants the group from the source 10.0.0.`source` as well.
+fn allow(bench: &Bench, core: &mut Core, name: &str, group: u8, source: u8) {
+    const ALLOW_NEW_SOURCES: u8 = 5;
+    let record = [ALLOW_NEW_SOURCES, 0, 0, 1, 239, 1, 1, group, 10, 0, 0, source];
+    igmp(bench, core, name, [224, 0, 0, 22], [&[0x22, 0, 0, 0, 0, 0, 0, 1][..], &record].concat());
+}
+
+/// A host at a port sends an IGMP message, whose checksum is added.
+fn igmp(bench: &Bench, core: &mut Core, name: &str, to: [u8; 4], mut igmp: Vec<u8>) {
     let sum = !ones_complement_sum(&igmp);
     igmp[2..4].copy_from_slice(&sum.to_be_bytes());
-    let mut packet =
-        vec![0x46, 0, 0, 32, 0, 0, 0, 0, 1, 2, 0, 0, 10, 0, 0, 9, 239, 1, 1, group, 0x94, 4, 0, 0];
+    let [a, b, c, d] = to;
+    let length = 24 + igmp.len() as u8;
+    let mut packet = vec![0x46, 0, 0, length, 0, 0, 0, 0, 1, 2, 0, 0, 10, 0, 0, 9, a, b, c, d, 0x94, 4, 0, 0];
     let sum = !ones_complement_sum(&packet);
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
-    let mut frame = vec![1, 0, 0x5e, 1, 1, group, 2, 0, 0, 0, 0, 9, 0x08, 0x00];
+    let mut frame = vec![1, 0, 0x5e, b & 0x7f, c, d, 2, 0, 0, 0, 0, 9, 0x08, 0x00];
     frame.extend(packet);
     frame.extend(igmp);
     frame.resize(60, 0);
@@ -155,4 +167,33 @@ fn a_refused_entry_is_flooded_and_tried_again() {
         let lines = messages(&core.ctx).into_iter().filter(|line| line.starts_with("TABLE_FULL: ")).count();
         assert_eq!(lines, logged, "{reason}");
     }
+}
+
+/// If there is no room for a source of a group, no member of the group is served by the entry that is there: all get its frames.
+#[test]
+fn a_group_with_a_refused_source_is_flooded_as_a_whole() {
+    let (bench, mut core) = switch("ip igmp snooping unregistered mrouter");
+    send(&bench, &mut core, "eth1", REPORT, 1);
+    assert_eq!(held(&core), (1, Flooded::Nothing));
+    *bench.plane.refuses_groups.lock() = Some(PlaneError::TableFull { table: "mdb", size: 1 });
+    allow(&bench, &mut core, "eth2", 1, 7);
+    assert_eq!(held(&core), (0, Flooded::Unregistered), "the entry of the group is gone");
+    // A further member changes nothing about that.
+    send(&bench, &mut core, "eth3", REPORT, 1);
+    assert_eq!(held(&core), (0, Flooded::Unregistered));
+    // With room the group has both of its entries.
+    *bench.plane.refuses_groups.lock() = None;
+    bench.clock.set(1000);
+    core.tick();
+    assert_eq!(held(&core), (2, Flooded::Nothing));
+    let changes = core.ctx.protocols.with(|engine| engine.snooping_and_io().1.plane.multicast_held());
+    let ports = |of: Option<u8>| {
+        changes.iter().find_map(|change| match change {
+            MdbChange::Entry { source, ports, .. } if *source == of.map(|last| [10, 0, 0, last].into()) => {
+                ports.as_ref().map(|ports| ports.len())
+            }
+            _ => None,
+        })
+    };
+    assert_eq!((ports(None), ports(Some(7))), (Some(2), Some(3)));
 }

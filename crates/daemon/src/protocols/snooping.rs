@@ -3,7 +3,8 @@
 //!
 //! Invariants: a plane that forwards without the daemon has entries only as long as this thread works: it restarts a watchdog,
 //! and after the watchdog has expired every VLAN floods until its members have been queried again. When the plane has no room
-//! for an entry, unregistered groups of that VLAN are flooded, so that no member gets too little.
+//! for an entry, it has no entry for the group's other sources either, which makes the group an unregistered one, and
+//! unregistered groups of that VLAN are flooded: no member gets too little.
 
 use super::work::{Io, Protocol, Report, SnoopingEvent as Event};
 use lanyard_plane::{Flooded, MdbChange, PlaneError};
@@ -30,6 +31,9 @@ const RETRY_GROWING_MS: u64 = 20;
 /// Refused entries that are tried again each time, so that the protocol thread returns within a few milliseconds.
 const RETRIES_EACH: usize = 4096;
 
+/// An entry: a group of a VLAN, and a source or `None` for those without an entry of their own.
+type Key = (VlanId, IpAddr, Option<IpAddr>);
+
 /// Snooping on the protocol thread; see the module comment.
 #[derive(Default)]
 pub(crate) struct Snooping {
@@ -37,19 +41,22 @@ pub(crate) struct Snooping {
     classifiers: BTreeMap<PortId, Classifier>,
     /// True once the plane's entries have been taken over.
     adopted: bool,
-    /// Entries that the plane has refused, with their ports.
-    refused: BTreeMap<(VlanId, IpAddr, Option<IpAddr>), Box<PortSet>>,
+    /// Entries that the plane has refused, or that were taken out of it because another entry of their group was refused, with their
+    /// ports.
+    refused: BTreeMap<Key, Box<PortSet>>,
+    /// The ports of groups for sources without an entry of their own, as far as the plane has them.
+    any: BTreeMap<(VlanId, IpAddr), Box<PortSet>>,
     /// What the machines flood.
     flooded: BTreeMap<(VlanId, Family), Flood>,
     /// VLANs whose flooding the plane has not taken yet.
     unsettled: BTreeSet<(VlanId, Family)>,
     /// True if a listener wants events of groups.
     pub(crate) events: bool,
-    /// True if a report about a refusal has been made since the last one was accepted.
+    /// True if a report about a refusal has been made since the plane had every entry.
     reported_full: bool,
     /// The refused entry that was tried last. The next retry begins behind it, so that an entry whose part of the table stays
     /// full does not keep the others from being tried.
-    retried: Option<(VlanId, IpAddr, Option<IpAddr>)>,
+    retried: Option<Key>,
     /// True if the plane's last refusal ends with the enlargement of its table.
     growing: bool,
     /// When refused entries are tried again.
@@ -79,18 +86,30 @@ impl Snooping {
         self.machines.configure(now, config);
         if !std::mem::replace(&mut self.adopted, true) {
             let (mut entries, mut routers) = (Vec::new(), Vec::new());
+            let mut unknown = VlanSet::EMPTY;
             for change in io.plane.multicast_held() {
                 match change {
                     MdbChange::Entry { vlan, group, source, ports } => {
-                        entries.push((vlan, group, source, ports.map(|ports| *ports).unwrap_or_default()));
+                        let ports = ports.unwrap_or_default();
+                        if source.is_none() {
+                            self.any.insert((vlan, group), ports.clone());
+                        }
+                        entries.push((vlan, group, source, *ports));
                     }
                     MdbChange::Routers { vlan, family, ports } => routers.push((vlan, family, *ports)),
-                    MdbChange::Flood { vlan, family, .. } => _ = self.unsettled.insert((vlan, family)),
+                    MdbChange::Flood { vlan, family, flooded } => {
+                        self.unsettled.insert((vlan, family));
+                        if flooded != Flooded::Nothing {
+                            unknown.insert(vlan);
+                        }
+                    }
                 }
             }
             // The actions of the configuration itself are carried out first: static entries replace what was found.
             self.act(io);
             self.machines.restore(now, &entries, &routers);
+            // Members of groups that had no room, or whose ports were not known, are found by queries.
+            self.topology_changed(now, &unknown);
         }
         if self.machines.config().vlans.is_empty() {
             self.watchdog_ms = None;
@@ -122,30 +141,77 @@ impl Snooping {
         }
     }
 
-    fn set(
-        &mut self,
-        io: &mut Io<'_>,
-        (vlan, group, source): (VlanId, IpAddr, Option<IpAddr>),
-        ports: Option<Box<PortSet>>,
-    ) {
+    fn set(&mut self, io: &mut Io<'_>, (vlan, group, source): Key, ports: Option<Box<PortSet>>) {
         let key = (vlan, group, source);
         if self.refused.remove(&key).is_some() {
             self.unsettled.insert((vlan, Family::of(group)));
         }
+        if let Some(ports) = ports.clone().filter(|_| source.is_none() && self.lacks_sources(vlan, group)) {
+            self.refuse(io, key, ports);
+            return;
+        }
         let change = MdbChange::Entry { vlan, group, source, ports: ports.clone() };
         let given = io.plane.multicast(&change);
         match (given, ports) {
-            (Ok(()), None) => self.retry(io, RETRIES),
-            (Ok(()), Some(_)) => self.reported_full = false,
+            (Ok(()), None) => {
+                self.took(key, None);
+                self.retry(io, RETRIES);
+            }
+            (Ok(()), ports) => {
+                self.took(key, ports);
+                // In a hash table with collisions an entry may have room after another one had none.
+                self.reported_full &= !self.refused.is_empty();
+            }
             // The next configuration removes the entry, or the watchdog ends it.
             (Err(_), None) => {}
             (Err(reason), Some(ports)) => {
-                self.refused.insert(key, ports);
-                self.unsettled.insert((vlan, Family::of(group)));
+                self.refuse(io, key, ports);
                 self.note(&reason);
                 if !self.growing && !std::mem::replace(&mut self.reported_full, true) {
                     io.reports.add(Report::Snooping(Event::Refused { vlan, group, reason }));
                 }
+            }
+        }
+    }
+
+    /// Notes the ports of an entry that the plane has.
+    fn took(&mut self, (vlan, group, source): Key, ports: Option<Box<PortSet>>) {
+        match ports {
+            _ if source.is_some() => {}
+            Some(ports) => _ = self.any.insert((vlan, group), ports),
+            None => _ = self.any.remove(&(vlan, group)),
+        }
+    }
+    /// True if a source of the group has no entry because it was refused.
+    fn lacks_sources(&self, vlan: VlanId, group: IpAddr) -> bool {
+        let first = (vlan, group, None);
+        let behind = (Bound::Excluded(first), Bound::Unbounded);
+        let next = self.refused.range::<Key, _>(behind).next();
+        next.is_some_and(|((of, refused, _), _)| (*of, *refused) == (vlan, group))
+    }
+    /// Keeps an entry that the plane does not have. Its whole group is flooded: without an entry for other sources a group is an
+    /// unregistered one, and these are flooded before that entry is removed.
+    fn refuse(&mut self, io: &mut Io<'_>, key: Key, ports: Box<PortSet>) {
+        let (vlan, group, _) = key;
+        self.refused.insert(key, ports);
+        self.unsettled.insert((vlan, Family::of(group)));
+        if let Some(ports) = self.any.remove(&(vlan, group)) {
+            self.settle(io);
+            self.refused.entry((vlan, group, None)).or_insert(ports);
+            // A plane that cannot remove it goes on with the members that it knows.
+            let _ = io.plane.multicast(&MdbChange::Entry { vlan, group, source: None, ports: None });
+        }
+    }
+    /// Takes back the entries that the plane has given up.
+    fn take_back(&mut self, io: &mut Io<'_>) {
+        for change in io.plane.multicast_lost() {
+            let MdbChange::Entry { vlan, group, source, ports: Some(ports) } = change else { continue };
+            self.took((vlan, group, source), None);
+            self.refused.entry((vlan, group, source)).or_insert(ports);
+            self.unsettled.insert((vlan, Family::of(group)));
+            if !std::mem::replace(&mut self.reported_full, true) {
+                let reason = PlaneError::Invalid("the chip that took over has less room".into());
+                io.reports.add(Report::Snooping(Event::Refused { vlan, group, reason }));
             }
         }
     }
@@ -157,10 +223,15 @@ impl Snooping {
             let next = self.retried.and_then(behind).or_else(|| self.refused.first_key_value());
             let Some((&key, ports)) = next else { return };
             let (vlan, group, source) = key;
-            let change = MdbChange::Entry { vlan, group, source, ports: Some(ports.clone()) };
+            let ports = ports.clone();
             self.retried = Some(key);
+            if source.is_none() && self.lacks_sources(vlan, group) {
+                continue;
+            }
+            let change = MdbChange::Entry { vlan, group, source, ports: Some(ports.clone()) };
             match io.plane.multicast(&change) {
                 Ok(()) => {
+                    self.took(key, Some(ports));
                     self.refused.remove(&key);
                     self.unsettled.insert((vlan, Family::of(group)));
                 }
@@ -224,6 +295,7 @@ impl Protocol for Snooping {
             self.machines.handle_timer(now);
         }
         self.watch(io);
+        self.take_back(io);
         while let Some(action) = self.machines.poll_action() {
             match action {
                 Action::Group { vlan, group, source, ports } => {
