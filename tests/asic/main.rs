@@ -11,6 +11,7 @@ mod harness;
 mod bridging;
 mod full;
 mod lists;
+mod multicast;
 mod panel;
 mod restarts;
 mod rig;

@@ -13,7 +13,7 @@ import sys
 
 ROOM = 512
 PAGE = 200
-VERSION = 1
+VERSION = 2
 
 
 class Malformed(Exception):
@@ -88,6 +88,14 @@ def operation(reader):
         reader.address()
         reader.address()
         key = reader.data[begin : reader.at]
+        if not gone:
+            reader.take(2 * reader.number("H"))
+    elif kind == 14:  # ports of multicast routers
+        key, count = reader.take(3), reader.number("H")
+        gone = count == 0
+        reader.take(2 * count)
+    elif kind == 15:  # which groups are flooded; 0 is none, the default
+        key, gone = reader.take(3), reader.number("B") == 0
     else:
         raise Malformed("no operation %d" % kind)
     return (kind, bytes(key)), gone, bytes(reader.data[start : reader.at])
@@ -193,6 +201,8 @@ def serve(device, stream):
         if kind == 9:  # a frame for a port has no answer
             for notice, body in device.notices(reader):
                 stream.sendall(message(notice, 0, body))
+            continue
+        if kind in (18, 19):  # nor have a frame that was diverted and one for the ports of a VLAN: none is sent here
             continue
         try:
             stream.sendall(reply(device, kind, number, reader))

@@ -3,7 +3,8 @@
 mod common;
 
 use common::{
-    APPLIANCE, SPECTRUM, UFT, bridge, frame, group, platform, port, prefix, route, router, station, vlan,
+    APPLIANCE, SPECTRUM, UFT, bridge, frame, group, platform, port, ports, prefix, route, router, station,
+    vlan,
 };
 use lanyard_asic::chip::device::{Device, Exit, SessionId, wants};
 use lanyard_asic::chip::segments::Offload;
@@ -67,7 +68,12 @@ fn what_is_read_back_makes_the_same_chip() {
         destination: PortRange { low: 1, high: 9 },
     };
     list.push(Operation::Rule(rule, true));
-    list.push(Operation::Multicast(vlan(10), "239.1.1.1".parse().expect("a group"), None, true));
+    list.push(Operation::Multicast(
+        vlan(10),
+        "239.1.1.1".parse().expect("a group"),
+        None,
+        Some(ports([1, 2])),
+    ));
     let first = chip(SPECTRUM, &list);
     let second = chip(SPECTRUM, &first.entries());
     assert_eq!(second.entries(), first.entries());

@@ -19,11 +19,12 @@ use lanyard_asic::platform::Platform;
 use lanyard_asic::sdk::message::{Answer, Event, Incoming, Request, announced};
 use lanyard_asic::sdk::{Operation, VERSION};
 use lanyard_asic::tables::ListSize;
-use lanyard_pipeline::generate::{MAX_GENERATED_PORTS, Rng, State, frame, routes};
+use lanyard_pipeline::generate::{MAX_GENERATED_PORTS, Rng, State, frame, mdb_change, routes};
 use lanyard_pipeline::route::RouteChange;
 use lanyard_pipeline::state::{AclBindings, PlaneState, PortKind};
 use lanyard_pipeline::tables::acls::Acls;
 use lanyard_pipeline::tables::fdb::{FdbEvent, FdbFilter};
+use lanyard_pipeline::tables::mdb::MdbChange;
 use lanyard_pipeline::trace::Verdict;
 use lanyard_pipeline::{Output, Pipeline, Timestamp};
 use lanyard_types::{AclId, DropReason, PortId, Stage, TrapReason};
@@ -149,6 +150,14 @@ impl Pair {
         assert_eq!(taken.is_ok(), wanted, "{what}: {change:?}: {taken:?}");
     }
 
+    /// The same change of multicast groups to both; there is room in both.
+    fn multicast(&mut self, change: &MdbChange, what: &str) {
+        self.pipeline.multicast(change).unwrap_or_else(|error| panic!("{what}: {change:?}: {error}"));
+        let list = over_the_wire(vec![Operation::from(change)]);
+        let taken = self.chip.commit(self.now, &list, &mut Effects::default());
+        assert!(taken.is_ok(), "{what}: {change:?}: {taken:?}");
+    }
+
     /// One frame through both; answers its verdict.
     fn frame(&mut self, port: PortId, bytes: &[u8], what: &str) -> Verdict {
         let mut want = Output::default();
@@ -210,11 +219,14 @@ impl Pair {
             all.sort();
             all
         };
+        let groups = |pipeline: &Pipeline| pipeline.tables().mdb.changes();
+        assert_eq!(groups(self.chip.pipeline()), groups(&self.pipeline), "{what}: groups");
         let known = entries(self.chip.pipeline());
         assert_eq!(known, entries(&self.pipeline), "{what}: FDB");
         let usage = self.chip.usage();
         let exact = usage.iter().find(|table| table.path == "uft/exact").expect("a table");
-        assert!(exact.used as usize >= known.len(), "{what}: every address has its entry");
+        let known = known.len() + self.pipeline.tables().mdb.occupancy().used;
+        assert!(exact.used as usize >= known, "{what}: every address and every group has its entry");
     }
 }
 
@@ -261,6 +273,9 @@ fn the_chip_is_a_third_implementation_of_the_pipeline() {
             let what = format!("seed {seed} frame {at} port {port}: {bytes:02x?}");
             if let Some(change) = rng.percent(5).then(|| routes::churn(&mut rng, &state)).flatten() {
                 pair.route(&change, &what);
+            }
+            if rng.percent(20) {
+                pair.multicast(&mdb_change(&mut rng, &state), &what);
             }
             match pair.frame(port, &bytes, &what) {
                 Verdict::Forwarded => forwarded += 1,

@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{bridge, group, port, prefix, route, router, station, vlan};
+use common::{bridge, group, port, ports, prefix, route, router, station, vlan};
 use lanyard_acl::key::Key;
-use lanyard_acl::{Condition, Family, FlatRule, PlaneList, Verdict};
+use lanyard_acl::{Condition, FlatRule, PlaneList, Verdict};
 use lanyard_asic::sdk::cpu::CpuHeader;
 use lanyard_asic::sdk::message::{
     Answer, Event, Frame, Incoming, LearnedEntry, Notice, Question, Request, Verdict as Judgement, announced,
@@ -13,7 +13,8 @@ use lanyard_asic::sdk::{self, HEADER, MAX_MESSAGE, Operation, VERSION};
 use lanyard_asic::tables::{AclRule, PortRange};
 use lanyard_pipeline::route::RouteTarget;
 use lanyard_pipeline::state::{FdbTarget, GlobalState};
-use lanyard_types::{AclId, InstanceId, RifId, StpState, TrapReason, VrfId};
+use lanyard_pipeline::tables::mdb::Flooded;
+use lanyard_types::{AclId, Family, InstanceId, RifId, StpState, TrapReason, VrfId};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -51,9 +52,13 @@ fn every_operation() -> Vec<Operation> {
             vlan(10),
             "239.1.1.1".parse().expect("a group"),
             Some("10.0.0.1".parse().expect("an address")),
-            true,
+            Some(ports([1, 7, 1023])),
         ),
-        Operation::Multicast(vlan(10), "ff05::1".parse().expect("a group"), None, false),
+        Operation::Multicast(vlan(10), "ff05::1".parse().expect("a group"), None, Some(ports([]))),
+        Operation::Multicast(vlan(10), "ff05::1".parse().expect("a group"), None, None),
+        Operation::Routers(vlan(10), Family::V4, ports([3, 4])),
+        Operation::Routers(vlan(10), Family::V6, ports([])),
+        Operation::Flood(vlan(10), Family::V6, Flooded::All),
         Operation::List(AclId::MAX, None),
         Operation::Divert(AclId::MAX, true),
         Operation::Divert(AclId::MAX, false),
@@ -76,7 +81,7 @@ fn access_list() -> PlaneList {
     let name = "access list web".to_owned();
     PlaneList {
         names: vec!["web".into()],
-        family: Family::Mac,
+        family: lanyard_acl::Family::Mac,
         rules: vec![rule],
         otherwise_permit: true,
         name,
@@ -114,6 +119,8 @@ fn requests_are_read_as_they_were_written() {
         Request::CpuNetdev("lycpu-chip".into()),
         Request::Speed(port(3), 25_000),
         Request::Matches(AclId::MAX, true),
+        Request::Relay(vlan(10), Some(port(3)), ports([1, 2, 3]), vec![4; 60]),
+        Request::Relay(vlan(4094), None, ports([]), Vec::new()),
         Request::Judged(diverted(), vec![judged(7, true), judged(8, false)]),
     ] {
         let message = request.encode(77);
@@ -182,7 +189,7 @@ fn notices_are_read_as_they_were_written() {
 
 proptest! {
     #[test]
-    fn no_bytes_do_harm(kind in prop::sample::select(vec![1_u16, 2, 4, 9, 12, 0x8001, 0x8003, 0x8004, 0x8006, 0x8008, 0xc001, 0xc002, 0xc003, 18]),
+    fn no_bytes_do_harm(kind in prop::sample::select(vec![1_u16, 2, 4, 9, 12, 0x8001, 0x8003, 0x8004, 0x8006, 0x8008, 0xc001, 0xc002, 0xc003, 18, 19]),
                         body in prop::collection::vec(any::<u8>(), 0..200)) {
         let mut message = ((HEADER + body.len()) as u32).to_be_bytes().to_vec();
         message.extend(kind.to_be_bytes());

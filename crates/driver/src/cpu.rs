@@ -173,6 +173,10 @@ impl Shared {
     pub(crate) fn ring(&self) {
         let _ = self.bell.write(1);
     }
+    /// Makes the protocols poll, although there may be no frame.
+    pub(crate) fn ring_protocols(&self) {
+        let _ = self.trap_bell.write(1);
+    }
     /// Adds an event for management.
     pub(crate) fn push(&self, event: PlaneEvent) {
         let mut inner = self.lock();

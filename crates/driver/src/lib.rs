@@ -1,7 +1,7 @@
 //! The switch's driver of a switch chip: [`AsicPlane`].
 //!
 //! Read docs/offload.md and docs/sdk.md first. [`plane`] is the plane; [`lower`] turns plane states into operations of the
-//! chip and back; [`routes`] hands routes to the resource manager; [`cpu`] carries frames between the chip's CPU port and
+//! chip and back; [`routes`] hands routes to the resource manager; [`groups`] keeps what multicast snooping has learned; [`cpu`] carries frames between the chip's CPU port and
 //! netdevs; [`front`] makes the netdevs of the front panel; [`splits`] says which ports it has;
 //! [`settings`] carries out what a chip is configured with, [`partitions`] sizes and alarms of its tables, [`policies`] what becomes of what does not fit; [`takeover`] decides who forwards when it has ended; [`chip`] starts or joins the chip's process.
 //!
@@ -13,6 +13,7 @@ pub mod chip;
 mod cpu;
 mod figures;
 mod front;
+mod groups;
 mod ids;
 mod kept;
 mod lower;

@@ -12,6 +12,7 @@ use crate::chip::{self, Place, Software};
 use crate::cpu::{Carrier, Outlet, Shared, entry_of};
 use crate::figures::{capabilities, check_len, counters, intern};
 use crate::front::Panel;
+use crate::groups::Groups;
 use crate::lower;
 use crate::protocols::{ChipProtocols, Endpoint, SharedEndpoint};
 use crate::routes::{Routing, error_of};
@@ -41,7 +42,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Hidden routes that are tried for a place in the chip each time that the daemon asks for the tables.
 const PROMOTED: usize = 1024;
@@ -164,7 +165,8 @@ impl AsicPlane {
         state.acls.iter().for_each(|(id, list)| shared.set_list(*id, Some(list.clone())));
         let trees = TreeStates { stp: state.stp.clone(), watched: BTreeSet::new() };
         let socket = options.place.socket.clone();
-        let endpoint = Arc::new(Mutex::new(Endpoint { socket, generation: 1, trees }));
+        let groups = Groups::of(&entries);
+        let endpoint = Arc::new(Mutex::new(Endpoint { socket, generation: 1, trees, groups }));
         let mac_table = platform.table_of(lanyard_asic::object::Object::Mac);
         let fdb = mac_table.map_or(0, |(_, table, width)| table.size / width.units().max(1));
         let mut plane = Self {
@@ -237,7 +239,7 @@ impl AsicPlane {
         Ok(())
     }
     fn socket(&self) -> PathBuf {
-        self.endpoint.lock().unwrap_or_else(PoisonError::into_inner).socket.clone()
+        self.endpoint().socket.clone()
     }
 
     /// Puts the pipeline's ends of VLAN interfaces and subinterfaces behind the CPU port.
@@ -345,6 +347,25 @@ impl AsicPlane {
         }
     }
 
+    /// The multicast groups, which take room in tables that have a row of their own.
+    fn group_usage(&self) -> Option<TableUsage> {
+        let (memory, table, width) = self.platform.table_of(lanyard_asic::object::Object::Ipv4Group)?;
+        let path = intern(&format!("{}/{}", memory.name, table.name));
+        let (used, high_water, refused) = self.endpoint().groups.figures();
+        Some(TableUsage {
+            name: "mdb",
+            size: (table.size / width.units().max(1)).into(),
+            used: used as u64,
+            high_water: high_water as u64,
+            refused,
+            bytes: 0,
+            shared_with: vec![path],
+        })
+    }
+    pub(crate) fn endpoint(&self) -> MutexGuard<'_, Endpoint> {
+        self.endpoint.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn learned(&mut self) -> Vec<LearnedEntry> {
         self.client.learned().unwrap_or_default()
     }
@@ -404,8 +425,7 @@ impl Plane for AsicPlane {
         self.claimed = true;
         let stp = std::mem::take(&mut self.state.stp);
         self.state.watched = BTreeSet::new();
-        self.endpoint.lock().unwrap_or_else(PoisonError::into_inner).trees =
-            TreeStates { stp, watched: BTreeSet::new() };
+        self.endpoint().trees = TreeStates { stp, watched: BTreeSet::new() };
         let mark = self.options.run.join("chip-mark");
         Ok(Box::new(ChipProtocols::new(self.shared.clone(), self.endpoint.clone(), &mark)))
     }
@@ -484,7 +504,9 @@ impl Plane for AsicPlane {
             bytes: 0,
             shared_with: resource.shared_with.iter().map(|name| intern(name)).collect(),
         };
-        self.manager.resources().into_iter().map(resource).collect()
+        let mut all: Vec<TableUsage> = self.manager.resources().into_iter().map(resource).collect();
+        all.extend(self.group_usage());
+        all
     }
     fn acl_matches(&mut self, id: AclId) -> Vec<u64> {
         // What the list has decided while it was diverted, and what the chip has decided by it.

@@ -5,26 +5,29 @@
 //! holds during a system call.
 
 use crate::cpu::Shared;
-use lanyard_asic::sdk::Client;
+use crate::groups::{self, Groups};
 use lanyard_asic::sdk::cpu::CpuHeader;
-use lanyard_asic::sdk::message::Request;
+use lanyard_asic::sdk::message::{Code, Request};
 use lanyard_asic::sdk::operation::Operation;
-use lanyard_plane::{FdbFilter, MAX_TRACE_FRAME, PlaneError, ProtocolPlane, Trapped, TreeStates};
-use lanyard_types::{PortId, StpState};
+use lanyard_asic::sdk::{Client, SdkError};
+use lanyard_plane::{FdbFilter, MAX_TRACE_FRAME, MdbChange, PlaneError, ProtocolPlane, Trapped, TreeStates};
+use lanyard_types::{PortId, PortSet, StpState, VlanId};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The most trapped frames that one call passes on.
 const TRAPS_A_POLL: usize = 256;
 /// How long the protocol thread waits for the chip: less than a hello time.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// Attempts at a change of multicast groups that the chip did not carry out, although it has room.
+const ATTEMPTS: usize = 3;
 
-/// The current chip and the states in its trees; shared with management.
+/// The current chip, the states in its trees and its multicast groups; shared with management.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     /// The SDK socket.
@@ -33,6 +36,8 @@ pub(crate) struct Endpoint {
     pub(crate) generation: u64,
     /// The states that protocols have set last.
     pub(crate) trees: TreeStates,
+    /// What multicast snooping has learned.
+    pub(crate) groups: Groups,
 }
 
 /// See [`Endpoint`].
@@ -44,6 +49,8 @@ pub(crate) struct ChipProtocols {
     shared: Arc<Shared>,
     endpoint: SharedEndpoint,
     connection: Option<(u64, Client)>,
+    /// The generation of a chip that does not answer: groups wait until the next chip, or the next sign of life of snooping.
+    stalled: Option<u64>,
     /// Stores the number of the last change for the next daemon: 8 bytes in a file of /run, which is in
     /// memory.
     mark: Option<File>,
@@ -52,31 +59,67 @@ pub(crate) struct ChipProtocols {
 impl ChipProtocols {
     pub(crate) fn new(shared: Arc<Shared>, endpoint: SharedEndpoint, mark: &Path) -> Self {
         let file = File::options().read(true).write(true).create(true).truncate(false).open(mark);
-        Self { shared, endpoint, connection: None, mark: file.ok() }
+        Self { shared, endpoint, connection: None, stalled: None, mark: file.ok() }
     }
 
     /// The connection to the current chip.
-    fn client(&mut self) -> Result<&mut Client, PlaneError> {
+    fn client(&mut self) -> Result<&mut Client, SdkError> {
         let (socket, generation) = {
-            let endpoint = self.endpoint.lock().unwrap_or_else(PoisonError::into_inner);
+            let endpoint = self.endpoint();
             (endpoint.socket.clone(), endpoint.generation)
         };
         if self.connection.as_ref().is_none_or(|(of, _)| *of != generation) {
-            let mut client = Client::connect(&socket, "protocols").map_err(gone)?;
+            let mut client = Client::connect(&socket, "protocols")?;
             client.set_patience(PATIENCE);
             self.connection = Some((generation, client));
         }
         match &mut self.connection {
             Some((_, client)) => Ok(client),
-            None => Err(gone("not connected")),
+            None => Err(SdkError::Protocol("no connection".into())),
+        }
+    }
+    fn endpoint(&self) -> MutexGuard<'_, Endpoint> {
+        self.endpoint.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Writes to the chip that is driven now, and returns the generation of that chip.
+    fn write<T>(&mut self, ask: impl Fn(&mut Client) -> Result<T, SdkError>) -> (u64, Result<T, SdkError>) {
+        let before = self.endpoint().generation;
+        if self.stalled == Some(before) {
+            return (before, Err(SdkError::Gone(std::io::ErrorKind::TimedOut.into())));
+        }
+        let outcome = self.client().and_then(ask);
+        match &outcome {
+            Ok(_) | Err(SdkError::Refused(_)) => {}
+            Err(error) => {
+                self.connection = None;
+                let late =
+                    matches!(error, SdkError::Gone(error) if error.kind() == std::io::ErrorKind::TimedOut);
+                self.stalled = late.then_some(before);
+            }
+        }
+        (before, outcome)
+    }
+    /// Writes what the chip has not taken yet. What it does not take now is tried again at the next call.
+    fn mend(&mut self) {
+        for _ in 0..ATTEMPTS {
+            let pending = self.endpoint().groups.pending();
+            if pending.is_empty() {
+                return;
+            }
+            let (of, outcome) = self.write(|client| groups::write(client, &pending));
+            let mut endpoint = self.endpoint();
+            if let Ok(lost) = outcome
+                && endpoint.generation == of
+            {
+                endpoint.groups.taken(&pending);
+                // Their changes were not carried out, and are replaced by others.
+                endpoint.groups.lose(&lost);
+            }
         }
     }
     /// Runs `ask` on the connection, and drops the connection if that fails.
-    fn with<T>(
-        &mut self,
-        ask: impl Fn(&mut Client) -> Result<T, lanyard_asic::sdk::SdkError>,
-    ) -> Result<T, PlaneError> {
-        let outcome = ask(self.client()?).map_err(gone);
+    fn with<T>(&mut self, ask: impl Fn(&mut Client) -> Result<T, SdkError>) -> Result<T, PlaneError> {
+        let outcome = self.client().and_then(ask).map_err(gone);
         if outcome.is_err() {
             self.connection = None;
         }
@@ -109,6 +152,7 @@ impl ProtocolPlane for ChipProtocols {
         self.shared.trap_bell.as_fd().as_raw_fd()
     }
     fn poll_traps(&mut self, handle: &mut dyn FnMut(Trapped)) -> usize {
+        self.mend();
         let frames = self.shared.traps(TRAPS_A_POLL);
         let count = frames.len();
         frames.into_iter().for_each(handle);
@@ -124,12 +168,53 @@ impl ProtocolPlane for ChipProtocols {
         let header = CpuHeader { to: Some(port), ..CpuHeader::default() };
         self.with(|client| client.packet(header, frame))
     }
+    fn relay(&mut self, vlan: VlanId, from: Option<PortId>, ports: &PortSet, frame: &[u8]) -> usize {
+        if frame.len() > MAX_TRACE_FRAME {
+            return 0;
+        }
+        let sent = self.with(|client| client.relay(vlan, from, ports, frame));
+        if sent.is_ok() { ports.len() } else { 0 }
+    }
+    fn multicast(&mut self, change: &MdbChange) -> Result<(), PlaneError> {
+        self.mend();
+        let operation = [Operation::from(change)];
+        for _ in 0..ATTEMPTS {
+            let (of, outcome) = self.write(|client| client.commit(&operation));
+            let mut endpoint = self.endpoint();
+            if endpoint.generation != of {
+                continue;
+            }
+            match outcome {
+                Ok(_) => return endpoint.groups.note(change, true),
+                Err(SdkError::Refused(refused)) if refused.code == Code::NoRoom => {
+                    return Err(endpoint.groups.refuse(&refused));
+                }
+                Err(SdkError::Refused(refused)) if refused.code == Code::Invalid => {
+                    return Err(PlaneError::Invalid(refused.text));
+                }
+                Err(_) => {}
+            }
+        }
+        // The chip has failed, or another one takes over: it is given the change later.
+        self.endpoint().groups.note(change, false)
+    }
+    fn multicast_held(&self) -> Vec<MdbChange> {
+        self.endpoint().groups.changes()
+    }
+    fn multicast_lost(&mut self) -> Vec<MdbChange> {
+        self.endpoint().groups.take_lost()
+    }
+    fn snooping_watchdog(&mut self, _after: Option<Duration>) -> Result<(), PlaneError> {
+        self.stalled = None;
+        self.mend();
+        Ok(())
+    }
     fn trees(&self) -> TreeStates {
-        self.endpoint.lock().unwrap_or_else(PoisonError::into_inner).trees.clone()
+        self.endpoint().trees.clone()
     }
     fn set_trees(&mut self, trees: &TreeStates) -> Result<(), PlaneError> {
         let (was, before) = {
-            let mut endpoint = self.endpoint.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut endpoint = self.endpoint();
             (std::mem::replace(&mut endpoint.trees, trees.clone()), endpoint.generation)
         };
         let steps = steps(&was, trees);
@@ -137,7 +222,7 @@ impl ProtocolPlane for ChipProtocols {
             return Ok(());
         }
         let outcome = self.with(|client| client.commit(&steps)).map(drop);
-        let now = self.endpoint.lock().unwrap_or_else(PoisonError::into_inner).generation;
+        let now = self.endpoint().generation;
         if now == before && outcome.is_err() {
             // The chip that replaces this one gets the states as they are stored here.
             return outcome;

@@ -1,9 +1,10 @@
 //! Forwarding passes from a chip that has ended to the software plane, and back when the chip answers again.
 //!
-//! Invariants: the one that forwards has the whole state, with the states of trees and the routes; a chip and the software plane
+//! Invariants: the one that forwards has the whole state, with the states of trees, the routes and the multicast groups as far as there is room; a chip and the software plane
 //! never use the same wires at one time.
 
 use crate::chip::{self, Software};
+use crate::groups;
 use crate::lower;
 use crate::partitions;
 use crate::plane::{AsicPlane, SETUP, connect, manager_at, plane_error, system};
@@ -16,10 +17,9 @@ use lanyard_asic::sdk::operation::Operation;
 use lanyard_offload::Manager;
 use lanyard_offload::live::Live;
 use lanyard_pipeline::state::PlaneState;
-use lanyard_plane::{ChipSettings, PlaneError, PlaneEvent, TreeStates, changes};
+use lanyard_plane::{ChipSettings, MdbChange, PlaneError, PlaneEvent, TreeStates, changes};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::PoisonError;
 
 impl AsicPlane {
     /// The chip has ended: the pipeline in this process takes its place at the same wires.
@@ -64,11 +64,18 @@ impl AsicPlane {
         let settings = self.settings.clone();
         self.set_speeds(&settings)?;
         self.push_trees()?;
+        let learned = self.endpoint().groups.changes();
+        let lost = groups::write(&mut self.client, &learned).map_err(plane_error)?;
         {
-            let mut endpoint = self.endpoint.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut endpoint = self.endpoint();
             endpoint.socket = socket;
             endpoint.generation += 1;
+            let is_lost = |change: &MdbChange| matches!(change, MdbChange::Entry { vlan, group, .. } if lost.contains(&(*vlan, *group)));
+            endpoint.groups.lose(&lost);
+            endpoint.groups.moved(&learned.into_iter().filter(|change| !is_lost(change)).collect::<Vec<_>>());
         }
+        // The protocol thread writes what it has learned meanwhile.
+        self.shared.ring_protocols();
         // The protocols may have changed states meanwhile, on the connection that has ended.
         self.push_trees()?;
         self.carry()
@@ -76,7 +83,7 @@ impl AsicPlane {
 
     fn push_trees(&mut self) -> Result<(), PlaneError> {
         let trees = match self.claimed {
-            true => self.endpoint.lock().unwrap_or_else(PoisonError::into_inner).trees.clone(),
+            true => self.endpoint().trees.clone(),
             false => TreeStates { stp: self.state.stp.clone(), watched: BTreeSet::new() },
         };
         let list = steps(&TreeStates::default(), &trees);

@@ -188,7 +188,12 @@ fn step(rng: &mut Rng) -> Write {
         _ => {
             let group = std::net::Ipv4Addr::from(0xef00_0000 | (number as u32 % 50_000));
             plain(
-                Operation::Multicast(vlan, group.into(), None, !number.is_multiple_of(7)),
+                Operation::Multicast(
+                    vlan,
+                    group.into(),
+                    None,
+                    (!number.is_multiple_of(7)).then(Box::default),
+                ),
                 vec![(Object::Ipv4Group, 1)],
             )
         }

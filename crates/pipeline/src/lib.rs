@@ -12,6 +12,7 @@ mod fuzz;
 pub mod generate;
 mod pipeline;
 pub mod qos;
+pub mod relay;
 pub mod route;
 mod sink;
 pub mod stages;

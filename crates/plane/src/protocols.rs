@@ -55,8 +55,8 @@ pub trait ProtocolPlane: Send {
     fn inject(&mut self, port: PortId, frame: &[u8]) -> Result<(), PlaneError>;
     /// Sends a control-plane frame in a VLAN, by those of `ports` that forward in it and are not `from`, the port that
     /// received it: tagged as each port sends the VLAN, and never from one protected port to another. `frame` has no tag
-    /// of the switch. Ports that refuse the frame are left out. Returns the number of ports that took it: none in a plane
-    /// without multicast snooping.
+    /// of the switch. Ports that refuse the frame are left out. Returns the number of ports that took it (in a plane that is not
+    /// waited for, that it was meant for): none in a plane without multicast snooping.
     fn relay(&mut self, _vlan: VlanId, _from: Option<PortId>, _ports: &PortSet, _frame: &[u8]) -> usize {
         0
     }
@@ -70,6 +70,11 @@ pub trait ProtocolPlane: Send {
     }
     /// The MDB and the ports of routers that the plane holds: after a restart, those that it was adopted with.
     fn multicast_held(&self) -> Vec<MdbChange> {
+        Vec::new()
+    }
+    /// The entries of whole groups that the plane has given up since the last call, because another device with less room took
+    /// over. Frames of these groups are flooded. They can be entered again when there is room.
+    fn multicast_lost(&mut self) -> Vec<MdbChange> {
         Vec::new()
     }
     /// Enters, replaces or (`None`) removes a binding of first-hop security. Frames that are judged meanwhile see either the

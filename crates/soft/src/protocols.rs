@@ -5,13 +5,12 @@
 
 use crate::link::vnet::Offload;
 use crate::worker::Shared;
-use lanyard_pipeline::state::Tpid;
+use lanyard_pipeline::relay;
 use lanyard_pipeline::tables::Tables;
 use lanyard_plane::{
     ChannelMembers, FdbFilter, MAX_TRACE_FRAME, MdbChange, PlaneError, ProtocolPlane, Trapped, TreeStates,
 };
 use lanyard_types::{Binding, BindingKey, ChannelId, MacAddr, PortId, PortSet, StpState, VlanId};
-use lanyard_wire::{Tag, push};
 use nix::sys::eventfd::EventFd;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsRawFd, RawFd};
@@ -60,25 +59,8 @@ impl ProtocolPlane for SoftProtocols {
             return 0;
         }
         let mut core = self.shared.control();
-        let tables = core.pipeline.tables();
-        let Some(state) = tables.vlans.get(vlan) else { return 0 };
-        let mut set = ports.intersection(tables.vlans.members(vlan)).intersection(&tables.ports.enabled);
-        set = set.difference(&tables.stp.blocked(state.instance));
-        if let Some(from) = from {
-            set.remove(from);
-            if tables.ports.isolated.contains(from) {
-                set = set.difference(&tables.ports.isolated);
-            }
-        }
         let mut sent = 0;
-        for port in set.iter() {
-            let tagged = core.pipeline.tables().ports.get(port).filter(|port| port.tagged.contains(vlan));
-            let tpid = tagged.map_or(Tpid::None, |port| port.tpid).ethertype();
-            let mut bytes = frame.to_vec();
-            let tag = Tag { vid: vlan.get(), ..Tag::default() };
-            if tpid.is_some_and(|tpid| push(&mut bytes, tpid, tag).is_err()) {
-                continue;
-            }
+        for (port, bytes) in relay::copies(core.pipeline.tables(), vlan, from, ports, frame) {
             let port = sender(core.pipeline.tables(), port);
             let taken = core.links[port.index()].send(&bytes, Offload::default());
             core.pipeline.count_injected(port, bytes.len(), taken);

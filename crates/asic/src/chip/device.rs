@@ -11,6 +11,7 @@
 //! session.
 
 mod diverted;
+mod relayed;
 
 use super::fabric::Fabric;
 use super::segments::{self, NOTHING, Offload};
@@ -244,6 +245,10 @@ impl Device {
             self.packet(now, *header, frame);
             return;
         }
+        if let Request::Relay(vlan, from, ports, frame) = &request {
+            self.relay(now, (*vlan, *from, ports), frame);
+            return;
+        }
         if let Request::Judged(frame, answers) = &request {
             self.judged(now, frame, answers);
             return;
@@ -407,7 +412,7 @@ impl Device {
                 Some(why) => Answer::Refused(refused(Code::Invalid, why)),
                 None => Answer::Done(u64::from(self.cpu_netdev)),
             },
-            Request::Packet(..) | Request::Judged(..) => Answer::Done(0),
+            Request::Packet(..) | Request::Judged(..) | Request::Relay(..) => Answer::Done(0),
         }
     }
 
@@ -477,6 +482,16 @@ impl Device {
     fn packet(&mut self, now: Timestamp, header: CpuHeader, frame: &[u8]) {
         self.cpu_buffer(now, header, &NOTHING, frame, None);
     }
+    /// Asks the fault plan about a frame from the CPU; false if it is lost.
+    fn takes_packet(&mut self) -> bool {
+        match self.faults.next(OperationKind::Packet).1 {
+            Some(Fault::Die) => self.dead = true,
+            // A frame that the chip does not take is lost, as on a wire.
+            Some(Fault::Fail | Fault::Cut) => return false,
+            Some(Fault::Slow(_)) | None => {}
+        }
+        !self.dead
+    }
     /// Handles a frame from the CPU with something pending on it. See [`Exit`] for `exit`.
     pub fn cpu_buffer(
         &mut self,
@@ -487,13 +502,7 @@ impl Device {
         exit: Option<&mut dyn Exit>,
     ) {
         let Some(to) = header.to else { return };
-        match self.faults.next(OperationKind::Packet).1 {
-            Some(Fault::Die) => self.dead = true,
-            // A frame that the chip does not take is lost, as on a wire.
-            Some(Fault::Fail | Fault::Cut) => return,
-            Some(Fault::Slow(_)) | None => {}
-        }
-        if self.dead {
+        if !self.takes_packet() {
             return;
         }
         let mut effects = Effects::default();
@@ -651,6 +660,7 @@ fn begin(faults: &mut FaultPlan, welcome: &Welcome, pending: &Pending, free: u64
         | Request::Faults(_)
         | Request::CpuNetdev(_)
         | Request::Packet(..)
+        | Request::Relay(..)
         | Request::Judged(..) => (true, 0),
     };
     let due = pending.arrived.max(free) + (cost + slow) * 1000;

@@ -25,11 +25,10 @@ use lanyard_pipeline::state::{PlaneState, PortKind};
 use lanyard_pipeline::tables::acls::{Answer, Question};
 use lanyard_pipeline::tables::fdb::{FdbEntry, FdbEvent, FdbFilter, FdbKind};
 use lanyard_pipeline::trace::Verdict;
-use lanyard_pipeline::{Pipeline, Sink, Timestamp};
-use lanyard_types::{AclId, PortId, Stage, TrapReason, VlanId, VrfId};
+use lanyard_pipeline::{Pipeline, Sink, Timestamp, relay};
+use lanyard_types::{AclId, PortId, PortSet, Stage, TrapReason, VlanId, VrfId};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
 /// The effects of frames and commands: sent frames, frames for the CPU, events. A frame that leaves as it arrived is borrowed:
 /// a buffer of segments has up to 64 KB, and a copy of it costs more than the rest of its way.
@@ -52,7 +51,6 @@ pub struct Chip {
     pipeline: Pipeline,
     state: PlaneState,
     rules: BTreeMap<(u32, u32), AclRule>,
-    multicast: BTreeSet<(VlanId, IpAddr, Option<IpAddr>)>,
     /// Lists that take no entries: the driver judges by them.
     diverted: BTreeSet<AclId>,
     /// The number of router interfaces and routes of each VRF. A VRF takes an entry while this is not 0.
@@ -74,7 +72,6 @@ impl Chip {
             pipeline,
             state,
             rules: BTreeMap::new(),
-            multicast: BTreeSet::new(),
             diverted: BTreeSet::new(),
             vrf_users: BTreeMap::new(),
             learn_refused: 0,
@@ -105,11 +102,7 @@ impl Chip {
             all.extend(ipv4.chain(ipv6).map(|(prefix, target)| Operation::Route(vrf, prefix, Some(target))));
         }
         all.extend(self.rules.values().map(|rule| Operation::Rule(rule.clone(), true)));
-        all.extend(
-            self.multicast
-                .iter()
-                .map(|(vlan, group, source)| Operation::Multicast(*vlan, *group, *source, true)),
-        );
+        all.extend(self.pipeline.tables().mdb.changes().iter().map(Operation::from));
         all
     }
 
@@ -240,6 +233,25 @@ impl Chip {
         verdict
     }
 
+    /// Sends a frame of the control plane in a VLAN: see [`relay::copies`]. Copies for interfaces go to the CPU.
+    pub fn relay(
+        &mut self,
+        vlan: VlanId,
+        from: Option<PortId>,
+        ports: &PortSet,
+        frame: &[u8],
+        effects: &mut Effects<'_>,
+    ) {
+        for (port, bytes) in relay::copies(self.pipeline.tables(), vlan, from, ports, frame) {
+            self.pipeline.count_injected(port, bytes.len(), true);
+            if is_interface(&self.state, port) {
+                let header = CpuHeader { port: from, to: Some(port), ..CpuHeader::default() };
+                effects.cpu.push((header, Cow::Owned(bytes)));
+            } else {
+                effects.sent.push((port, Cow::Owned(bytes)));
+            }
+        }
+    }
     /// Counts a frame that the CPU sends out of a port without the pipeline.
     pub fn count_injected(&mut self, port: PortId, len: usize, sent: bool) {
         self.pipeline.count_injected(port, len, sent);
@@ -311,12 +323,11 @@ impl<'a> Out<'_, 'a> {
 
 impl Sink for Out<'_, '_> {
     fn send(&mut self, port: PortId, frame: &[u8]) -> bool {
-        match self.to_cpu.ports.get(&port).map(|state| state.kind) {
-            Some(PortKind::Svi(_) | PortKind::Subinterface { .. }) => {
-                let header = CpuHeader { port: Some(self.from), to: Some(port), ..CpuHeader::default() };
-                self.effects.cpu.push((header, self.leaves(frame)));
-            }
-            _ => self.effects.sent.push((port, self.leaves(frame))),
+        if is_interface(self.to_cpu, port) {
+            let header = CpuHeader { port: Some(self.from), to: Some(port), ..CpuHeader::default() };
+            self.effects.cpu.push((header, self.leaves(frame)));
+        } else {
+            self.effects.sent.push((port, self.leaves(frame)));
         }
         true
     }
@@ -338,6 +349,12 @@ impl Sink for Out<'_, '_> {
     fn routed(&mut self, vrf: VrfId, prefix: IpNet) {
         self.routed = Some((vrf, prefix));
     }
+}
+
+/// True for a port whose frames go to the CPU: one of a VLAN interface or a subinterface.
+fn is_interface(state: &PlaneState, port: PortId) -> bool {
+    let kind = state.ports.get(&port).map(|state| state.kind);
+    matches!(kind, Some(PortKind::Svi(_) | PortKind::Subinterface { .. }))
 }
 
 fn learned(entry: &FdbEntry) -> Option<LearnedEntry> {

@@ -13,8 +13,9 @@ use lanyard_pipeline::Timestamp;
 use lanyard_pipeline::route::{RifState, RouteChange, VIRTUAL_MACS};
 use lanyard_pipeline::state::{PortState, StpState};
 use lanyard_pipeline::tables::routes::Refused as RouteRefused;
-use lanyard_types::{AclId, VrfId};
+use lanyard_types::{AclId, PortSet, VlanId, VrfId};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The most learned and configured addresses that the chip's software accepts, whatever the size of its
@@ -163,21 +164,18 @@ impl Chip {
             Operation::Rule(rule, present) => self.step_rule(rule, *present)?,
             Operation::List(id, new) => self.step_list(*id, new.as_ref())?,
             Operation::Divert(id, on) => self.step_divert(*id, *on)?,
-            Operation::Multicast(vlan, group, source, present) => {
-                let key = (*vlan, *group, *source);
-                let item = Item::Group(*vlan, *group, *source);
-                let had = self.multicast.contains(&key);
-                let writes = match (*present, had) {
-                    (true, false) => self.insert(&item)?,
-                    (false, true) => u32::from(self.tables.remove(&item)),
-                    _ => 1,
-                };
-                if *present {
-                    self.multicast.insert(key)
-                } else {
-                    self.multicast.remove(&key)
-                };
-                (writes, Operation::Multicast(*vlan, *group, *source, had))
+            Operation::Multicast(vlan, group, source, ports) => {
+                self.step_multicast(*vlan, *group, *source, ports.as_deref())?
+            }
+            Operation::Routers(vlan, family, _) => {
+                let old = Box::new(self.pipeline.tables().mdb.routers(*vlan, *family).clone());
+                self.multicast(operation)?;
+                (1, Operation::Routers(*vlan, *family, old))
+            }
+            Operation::Flood(vlan, family, _) => {
+                let old = self.pipeline.tables().mdb.flooded(*vlan, *family);
+                self.multicast(operation)?;
+                (1, Operation::Flood(*vlan, *family, old))
             }
         };
         Ok((writes, plain(inverse)))
@@ -339,6 +337,32 @@ impl Chip {
         self.note_diverted(id, on);
         Ok((writes, Operation::Divert(id, had)))
     }
+    fn step_multicast(
+        &mut self,
+        vlan: VlanId,
+        group: IpAddr,
+        source: Option<IpAddr>,
+        ports: Option<&PortSet>,
+    ) -> Result<(u32, Operation), Refused> {
+        let of = |ports: Option<PortSet>| Operation::Multicast(vlan, group, source, ports.map(Box::new));
+        let old = self.pipeline.tables().mdb.entry(vlan, group, source).cloned();
+        let item = Item::Group(vlan, group, source);
+        let mut writes = 1;
+        if ports.is_some() && old.is_none() {
+            writes = self.insert(&item)?;
+        }
+        // The tables are rolled back with the transaction.
+        self.multicast(&of(ports.cloned()))?;
+        if ports.is_none() && old.is_some() {
+            self.tables.remove(&item);
+        }
+        Ok((writes, of(old)))
+    }
+    fn multicast(&mut self, operation: &Operation) -> Result<(), Refused> {
+        let Some(change) = operation.mdb_change() else { return Ok(()) };
+        self.pipeline.multicast(&change).map_err(software_refusal)
+    }
+
     fn note_diverted(&mut self, id: AclId, on: bool) {
         if on {
             self.diverted.insert(id)
@@ -380,13 +404,9 @@ impl Chip {
             }
             Operation::List(id, old) => _ = set(&mut self.state.acls, id, old),
             Operation::Divert(id, on) => self.note_diverted(id, on),
-            Operation::Multicast(vlan, group, source, present) => {
-                let key = (vlan, group, source);
-                if present {
-                    self.multicast.insert(key)
-                } else {
-                    self.multicast.remove(&key)
-                };
+            // In reverse order there is room for the old entries.
+            Operation::Multicast(..) | Operation::Routers(..) | Operation::Flood(..) => {
+                _ = self.multicast(&step.inverse)
             }
         }
         match step.vrf {
@@ -400,11 +420,7 @@ impl Chip {
         self.tables.insert(item).map_err(refusal)
     }
     fn route(&mut self, change: &RouteChange) -> Result<(), Refused> {
-        self.pipeline.route(change).map_err(|refused| Refused {
-            code: if matches!(refused, RouteRefused::Full { .. }) { Code::NoRoom } else { Code::Invalid },
-            text: refused.to_string(),
-            ..blank()
-        })
+        self.pipeline.route(change).map_err(software_refusal)
     }
     /// Counts a user of a VRF; the first one takes the entry.
     fn use_vrf(&mut self, vrf: VrfId) -> Result<u32, Refused> {
@@ -475,6 +491,12 @@ fn blank() -> Refused {
 
 fn invalid<T>(text: String) -> Result<T, Refused> {
     Err(Refused { text, ..blank() })
+}
+
+/// A refusal by a table of the chip's software, which has no units.
+fn software_refusal(refused: RouteRefused) -> Refused {
+    let code = if matches!(refused, RouteRefused::Full { .. }) { Code::NoRoom } else { Code::Invalid };
+    Refused { code, text: refused.to_string(), ..blank() }
 }
 
 pub(super) fn refusal(refusal: Refusal) -> Refused {

@@ -7,6 +7,7 @@ use super::message::{Answer, Incoming, Notice, Refused, Request, Welcome, announ
 use super::operation::Operation;
 use super::{HEADER, MAX_MESSAGE, VERSION};
 use crate::tables::Usage;
+use lanyard_types::{PortId, PortSet, VlanId};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
 use std::collections::VecDeque;
@@ -297,6 +298,20 @@ impl Client {
     /// When the connection has ended.
     pub fn packet(&mut self, header: super::cpu::CpuHeader, frame: &[u8]) -> Result<(), SdkError> {
         self.sender.send(&Request::Packet(header, frame.to_vec()))?;
+        Ok(())
+    }
+    /// Sends a frame by ports of a VLAN: see [`Request::Relay`].
+    ///
+    /// # Errors
+    /// When the connection has ended.
+    pub fn relay(
+        &mut self,
+        vlan: VlanId,
+        from: Option<PortId>,
+        ports: &PortSet,
+        frame: &[u8],
+    ) -> Result<(), SdkError> {
+        self.sender.send(&Request::Relay(vlan, from, Box::new(ports.clone()), frame.to_vec()))?;
         Ok(())
     }
     /// Sends a request that is answered with a number: [`Request::Subscribe`], [`Request::Faults`] and others.

@@ -23,7 +23,7 @@ pub use message::{Answer, Code, Event, Incoming, Notice, PortInfo, Refused, Requ
 pub use operation::{Operation, OperationKind};
 
 /// The protocol's version. A chip refuses a client with another one.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// The first bytes of a client's hello.
 pub const MAGIC: u32 = 0x4c59_5344;
 /// Bytes of a message's header.

@@ -11,8 +11,10 @@ use ipnet::IpNet;
 use lanyard_acl::PlaneList;
 use lanyard_pipeline::route::{Adjacency, BUCKETS, RifState, RouteTarget};
 use lanyard_pipeline::state::{FdbTarget, GlobalState, PortState, VlanState};
+use lanyard_pipeline::tables::mdb::{Flooded, MdbChange, check};
 use lanyard_types::{
-    AclId, AdjacencyId, GroupId, InstanceId, MacAddr, PortId, RifId, StpState, TrapReason, VlanId, VrfId,
+    AclId, AdjacencyId, Family, GroupId, InstanceId, MAX_PORTS, MacAddr, PortId, PortSet, RifId, StpState,
+    TrapReason, VlanId, VrfId,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -44,9 +46,13 @@ pub enum Operation {
     /// A rule of a list that only takes its entries in the tables (true: present): no stage matches on it. The lists that
     /// frames are judged by are [`Operation::List`].
     Rule(AclRule, bool),
-    /// A multicast group of a VLAN, with its source where that matters (true: present). It takes entries in the tables,
-    /// but no stage matches on it yet.
-    Multicast(VlanId, IpAddr, Option<IpAddr>, bool),
+    /// The ports with members of a multicast group of a VLAN, for packets from one source or (`None`) from sources without an
+    /// entry of their own. It takes an entry in the tables, or is refused.
+    Multicast(VlanId, IpAddr, Option<IpAddr>, Option<Box<PortSet>>),
+    /// The ports of a VLAN that lead to multicast routers; an empty set removes.
+    Routers(VlanId, Family, Box<PortSet>),
+    /// The groups of a VLAN that are flooded although it is snooped; [`Flooded::Nothing`] removes.
+    Flood(VlanId, Family, Flooded),
     /// An access list, which ports and VLANs refer to. It takes the entries of all of its rules, or is refused.
     List(AclId, Option<Arc<PlaneList>>),
     /// True: a list, which need not exist yet, is diverted. It takes no entries, and the driver judges the frames that the chip
@@ -85,6 +91,10 @@ pub enum OperationKind {
     List = 12,
     /// [`Operation::Divert`].
     Divert = 13,
+    /// [`Operation::Routers`].
+    Routers = 14,
+    /// [`Operation::Flood`].
+    Flood = 15,
     /// A change of a table's size: the first that is no step of a transaction.
     Resize = 64,
     /// A query of any kind.
@@ -99,7 +109,7 @@ pub enum OperationKind {
 
 impl OperationKind {
     /// Every kind.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::Global,
         Self::Port,
         Self::Vlan,
@@ -113,6 +123,8 @@ impl OperationKind {
         Self::Multicast,
         Self::List,
         Self::Divert,
+        Self::Routers,
+        Self::Flood,
         Self::Resize,
         Self::Query,
         Self::Flush,
@@ -123,6 +135,12 @@ impl OperationKind {
     #[must_use]
     pub const fn is_step(self) -> bool {
         (self as u8) < Self::Resize as u8
+    }
+    /// True for a step that the protocols of the switch write, through a connection of their own: states of ports in trees, and
+    /// what multicast snooping has learned.
+    #[must_use]
+    pub const fn is_of_protocols(self) -> bool {
+        matches!(self, Self::Stp | Self::Multicast | Self::Routers | Self::Flood)
     }
     /// The name in fault plans.
     #[must_use]
@@ -141,6 +159,8 @@ impl OperationKind {
             Self::Multicast => "multicast",
             Self::List => "list",
             Self::Divert => "divert",
+            Self::Routers => "routers",
+            Self::Flood => "flood",
             Self::Resize => "resize",
             Self::Query => "query",
             Self::Flush => "flush",
@@ -168,6 +188,8 @@ impl Operation {
             Self::Multicast(..) => OperationKind::Multicast,
             Self::List(..) => OperationKind::List,
             Self::Divert(..) => OperationKind::Divert,
+            Self::Routers(..) => OperationKind::Routers,
+            Self::Flood(..) => OperationKind::Flood,
         }
     }
 
@@ -216,11 +238,22 @@ impl Operation {
                     into.u16(port);
                 }
             }
-            Self::Multicast(vlan, group, source, present) => {
-                into.u8(u8::from(*present));
+            Self::Multicast(vlan, group, source, ports) => {
+                into.u8(u8::from(ports.is_some()));
                 into.u16(vlan.get());
                 into.address(Some(*group));
                 into.address(*source);
+                ports.iter().for_each(|ports| write_ports(into, ports));
+            }
+            Self::Routers(vlan, family, ports) => {
+                into.u16(vlan.get());
+                into.u8(family_code(*family));
+                write_ports(into, ports);
+            }
+            Self::Flood(vlan, family, flooded) => {
+                into.u16(vlan.get());
+                into.u8(family_code(*family));
+                into.u8(*flooded as u8);
             }
             Self::List(id, rules) => {
                 into.u16(id.get());
@@ -257,17 +290,22 @@ impl Operation {
             OperationKind::Group => read_group(from)?,
             OperationKind::Route => read_route(from)?,
             OperationKind::Rule => read_rule(from)?,
-            OperationKind::Multicast => {
-                let present = from.flag()?;
-                let vlan = vlan(from)?;
-                let Some(group) = from.address()? else {
-                    return malformed("a multicast group without an address");
+            OperationKind::Multicast => read_multicast(from)?,
+            OperationKind::Routers => {
+                let (vlan, family) = (vlan(from)?, family(from)?);
+                Self::Routers(vlan, family, Box::new(read_ports(from)?))
+            }
+            OperationKind::Flood => {
+                let (vlan, family) = (vlan(from)?, family(from)?);
+                let flooded = match from.u8()? {
+                    0 => Flooded::Nothing,
+                    1 => Flooded::Unregistered,
+                    2 => Flooded::All,
+                    other => {
+                        return malformed(format!("{other} where 0, 1 or 2 says which groups are flooded"));
+                    }
                 };
-                let source = from.address()?;
-                if !group.is_multicast() || source.is_some_and(|source| source.is_ipv4() != group.is_ipv4()) {
-                    return malformed(format!("{group} from {source:?} is no multicast group"));
-                }
-                Self::Multicast(vlan, group, source, present)
+                Self::Flood(vlan, family, flooded)
             }
             OperationKind::Divert => Self::Divert(acl(from)?, from.flag()?),
             OperationKind::List => {
@@ -283,6 +321,31 @@ impl Operation {
                 return malformed(format!("{} is no step of a transaction", kind.name()));
             }
         })
+    }
+}
+
+impl From<&MdbChange> for Operation {
+    fn from(change: &MdbChange) -> Self {
+        match change.clone() {
+            MdbChange::Entry { vlan, group, source, ports } => Self::Multicast(vlan, group, source, ports),
+            MdbChange::Routers { vlan, family, ports } => Self::Routers(vlan, family, ports),
+            MdbChange::Flood { vlan, family, flooded } => Self::Flood(vlan, family, flooded),
+        }
+    }
+}
+
+impl Operation {
+    /// The change of the MDB that it is; `None` for other operations.
+    #[must_use]
+    pub fn mdb_change(&self) -> Option<MdbChange> {
+        match self.clone() {
+            Self::Multicast(vlan, group, source, ports) => {
+                Some(MdbChange::Entry { vlan, group, source, ports })
+            }
+            Self::Routers(vlan, family, ports) => Some(MdbChange::Routers { vlan, family, ports }),
+            Self::Flood(vlan, family, flooded) => Some(MdbChange::Flood { vlan, family, flooded }),
+            _ => None,
+        }
     }
 }
 
@@ -320,6 +383,54 @@ fn rif(from: &mut Reader<'_>) -> Result<RifId, Malformed> {
 fn adjacency(from: &mut Reader<'_>) -> Result<AdjacencyId, Malformed> {
     let number = from.u32()?;
     from.index("adjacency", number, AdjacencyId::new)
+}
+
+const fn family_code(family: Family) -> u8 {
+    match family {
+        Family::V4 => 4,
+        Family::V6 => 6,
+    }
+}
+fn family(from: &mut Reader<'_>) -> Result<Family, Malformed> {
+    match from.u8()? {
+        4 => Ok(Family::V4),
+        6 => Ok(Family::V6),
+        other => malformed(format!("address family {other} is not 4 or 6")),
+    }
+}
+
+/// A set of ports: their count, then their numbers, ascending.
+pub(super) fn write_ports(into: &mut Writer, ports: &PortSet) {
+    into.u16(ports.len() as u16);
+    ports.iter().for_each(|port| into.u16(port.get()));
+}
+pub(super) fn read_ports(from: &mut Reader<'_>) -> Result<PortSet, Malformed> {
+    let count = usize::from(from.u16()?);
+    if count >= MAX_PORTS {
+        return malformed(format!("a set of {count} ports; {} are the most", MAX_PORTS - 1));
+    }
+    let (mut set, mut last) = (PortSet::EMPTY, None);
+    for _ in 0..count {
+        let next = port(from)?;
+        if last >= Some(next) {
+            return malformed(format!("port {next} of a set of ports is not in ascending order"));
+        }
+        last = Some(next);
+        set.insert(next);
+    }
+    Ok(set)
+}
+
+fn read_multicast(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
+    let present = from.flag()?;
+    let vlan = vlan(from)?;
+    let Some(group) = from.address()? else {
+        return malformed("a multicast group without an address");
+    };
+    let source = from.address()?;
+    check(group, source).or_else(|why| malformed(why.to_string()))?;
+    let ports = if present { Some(Box::new(read_ports(from)?)) } else { None };
+    Ok(Operation::Multicast(vlan, group, source, ports))
 }
 
 fn read_stp(from: &mut Reader<'_>) -> Result<Operation, Malformed> {

@@ -7,7 +7,7 @@ use lanyard_asic::platform::Platform;
 use lanyard_asic::sdk::Operation;
 use lanyard_pipeline::route::{Adjacency, RifAttachment, RifState, RouteTarget, Urpf};
 use lanyard_pipeline::state::{PortKind, PortState, VlanState};
-use lanyard_types::{AdjacencyId, GroupId, MacAddr, PortId, RifId, VlanId, VrfId};
+use lanyard_types::{AdjacencyId, GroupId, MacAddr, PortId, PortSet, RifId, VlanId, VrfId};
 use std::collections::BTreeSet;
 
 pub const APPLIANCE: &str = include_str!("../../../../platforms/appliance.toml");
@@ -19,6 +19,9 @@ pub fn platform(text: &str) -> Platform {
 }
 pub fn port(number: u16) -> PortId {
     PortId::new(number).expect("a port")
+}
+pub fn ports(numbers: impl IntoIterator<Item = u16>) -> Box<PortSet> {
+    Box::new(numbers.into_iter().map(port).collect())
 }
 pub fn vlan(number: u16) -> VlanId {
     VlanId::new(number).expect("a VLAN")

@@ -11,6 +11,7 @@ use lanyard_asic::sdk::bytes::Writer;
 use lanyard_asic::sdk::message::{Answer, Code, Event, Request};
 use lanyard_asic::sdk::operation::{Operation, OperationKind};
 use lanyard_pipeline::route::{RouteChange, RouteTarget};
+use lanyard_pipeline::tables::mdb::Flooded;
 use lanyard_types::{AdjacencyId, GroupId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -68,7 +69,7 @@ impl<H: Hardware> Manager<H> {
         let actual = entries(&mut self.hardware)?;
         for operation in &actual {
             let change = match operation {
-                Operation::Stp(..) => continue,
+                of_protocols if of_protocols.kind().is_of_protocols() => continue,
                 Operation::Divert(id, _) => {
                     self.diverted.insert(*id);
                     continue;
@@ -102,7 +103,7 @@ impl<H: Hardware> Manager<H> {
     fn wanted(&self) -> Entries {
         let mut all = self.setup.clone();
         all.retain(|_, operation| removal(operation).is_none_or(|removal| removal != *operation));
-        all.retain(|_, operation| operation.kind() != OperationKind::Stp);
+        all.retain(|_, operation| !operation.kind().is_of_protocols());
         let routes = &self.routes;
         let mut add = |operation: Operation| _ = all.insert(key(&operation), operation);
         routes.adjacencies().for_each(|id| add(Operation::Adjacency(id, routes.adjacency(id))));
@@ -119,11 +120,11 @@ impl<H: Hardware> Manager<H> {
     /// Runs one pass; returns true when the chip's contents are as wanted.
     fn audit(&mut self) -> Result<bool, Failure> {
         let sized = self.restore_sizes()?;
-        // The states of ports in trees belong to the protocols, which write them through a connection of
-        // their own.
         let mut actual = entries(&mut self.hardware)?;
-        actual.retain(|operation| operation.kind() != OperationKind::Stp);
+        // Multicast groups take room, too.
         self.strategy.resync(&actual);
+        // The protocols write these through a connection of their own.
+        actual.retain(|operation| !operation.kind().is_of_protocols());
         let had: Entries = actual.iter().map(|operation| (key(operation), operation.clone())).collect();
         let steps = steps(&had, &self.wanted());
         if steps.is_empty() && sized {
@@ -332,7 +333,12 @@ pub(super) fn key(operation: &Operation) -> Vec<u8> {
             bytes.truncate(10);
             bytes[1] = 0;
         }
-        Operation::Multicast(..) => bytes[1] = 0,
+        Operation::Multicast(vlan, group, source, _) => {
+            let mut writer = Writer::default();
+            Operation::Multicast(*vlan, *group, *source, None).write(&mut writer);
+            bytes = writer.0;
+        }
+        Operation::Routers(..) | Operation::Flood(..) => bytes.truncate(4),
     }
     bytes
 }
@@ -353,7 +359,9 @@ pub fn removal(operation: &Operation) -> Option<Operation> {
         Operation::Group(id, _) => Operation::Group(*id, None),
         Operation::Route(vrf, prefix, _) => Operation::Route(*vrf, *prefix, None),
         Operation::Rule(rule, _) => Operation::Rule(rule.clone(), false),
-        Operation::Multicast(vlan, group, source, _) => Operation::Multicast(*vlan, *group, *source, false),
+        Operation::Multicast(vlan, group, source, _) => Operation::Multicast(*vlan, *group, *source, None),
+        Operation::Routers(vlan, family, _) => Operation::Routers(*vlan, *family, Box::default()),
+        Operation::Flood(vlan, family, _) => Operation::Flood(*vlan, *family, Flooded::Nothing),
         Operation::List(id, _) => Operation::List(*id, None),
         Operation::Divert(id, _) => Operation::Divert(*id, false),
     })

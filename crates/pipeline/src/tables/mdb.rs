@@ -153,12 +153,22 @@ impl Mdb {
         Ok(())
     }
 
-    fn entry(&self, vlan: VlanId, group: IpAddr, source: Option<IpAddr>) -> Option<&PortSet> {
+    /// The ports of an entry.
+    #[must_use]
+    pub fn entry(&self, vlan: VlanId, group: IpAddr, source: Option<IpAddr>) -> Option<&PortSet> {
         let group = self.groups.get(&(vlan, group))?;
         match source {
             None => group.any.as_ref(),
             Some(source) => group.sources.get(&source),
         }
+    }
+
+    /// The entries of a group, that for sources without an entry of their own first.
+    #[must_use]
+    pub fn entries(&self, vlan: VlanId, group: IpAddr) -> Vec<(Option<IpAddr>, PortSet)> {
+        let Some(group) = self.groups.get(&(vlan, group)) else { return Vec::new() };
+        let any = group.any.iter().map(|ports| (None, ports.clone()));
+        any.chain(group.sources.iter().map(|(source, ports)| (Some(*source), ports.clone()))).collect()
     }
 
     /// The ports with members of a group for packets from `source`; `None` when the group is unregistered.

@@ -18,12 +18,13 @@ use ipnet::IpNet;
 use lanyard_acl::key::{HALVES, Key};
 pub use lanyard_pipeline::tables::acls::{Answer as Verdict, Question};
 use lanyard_pipeline::tables::fdb::FdbFilter;
-use lanyard_types::{AclId, FrameCount, MacAddr, PortId, VlanId, VrfId};
+use lanyard_types::{AclId, FrameCount, MacAddr, PortId, PortSet, VlanId, VrfId};
 
 /// Greatest speed of a port in Mbit/s.
 const MAX_SPEED_MBPS: u32 = 1_600_000;
 
-/// A request of a driver. Each one except [`Request::Packet`] has one answer.
+/// A request of a driver. Each one has one answer, except [`Request::Packet`],
+/// [`Request::Judged`] and [`Request::Relay`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     /// The first message of a connection; the driver's version and name. Answered by [`Answer::Welcome`].
@@ -71,6 +72,9 @@ pub enum Request {
     /// Gives a diverted frame back with the judgements that [`Notice::Diverted`] asked for: the chip goes on with it. It does not
     /// wait for the bus and has no answer; counters show the result.
     Judged(Frame, Vec<Verdict>),
+    /// Sends a frame in a VLAN by those of the ports that forward in it and are not the one that received it, tagged as each of
+    /// them sends the VLAN. It does not wait for the bus and has no answer; counters show the result.
+    Relay(VlanId, Option<PortId>, Box<PortSet>, Vec<u8>),
 }
 
 /// A frame that the chip has diverted, on its way to the driver and back.

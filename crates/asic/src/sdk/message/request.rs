@@ -32,6 +32,7 @@ impl Request {
             Self::CpuNetdev(_) => 16,
             Self::Matches(..) => 17,
             Self::Judged(..) => 18,
+            Self::Relay(..) => 19,
         };
         close(kind, number, |body| match self {
             Self::Hello(version, name) => {
@@ -76,6 +77,12 @@ impl Request {
                 body.u16(answers.len() as u16);
                 answers.iter().for_each(|of| write_key(body, of.list, &of.key, of.permit));
                 frame.write(body);
+            }
+            Self::Relay(vlan, from, ports, frame) => {
+                body.u16(vlan.get());
+                body.u16(from.map_or(0, PortId::get));
+                operation::write_ports(body, ports);
+                body.raw(frame);
             }
         })
     }
@@ -126,6 +133,13 @@ impl Request {
             18 => {
                 let answers = read_keys(&mut body, |list, key, permit| Verdict { list, key, permit })?;
                 Self::Judged(Frame::read(&mut body)?, answers)
+            }
+            19 => {
+                let (vlan, from) = (body.u16()?, body.u16()?);
+                let vlan = body.index("VLAN", vlan, VlanId::new)?;
+                let from = if from == 0 { None } else { Some(body.index("port", from, PortId::new)?) };
+                let ports = Box::new(operation::read_ports(&mut body)?);
+                Self::Relay(vlan, from, ports, frame(&mut body)?)
             }
             other => return malformed(format!("{other} is no request")),
         };

@@ -1,0 +1,30 @@
+//! Frames from the CPU for the ports of a VLAN.
+//!
+//! Invariant: such a frame leaves by front-panel ports, or goes up to the CPU for an interface; it does not enter the pipeline.
+
+use super::super::Effects;
+use super::{Device, NOTHING};
+use lanyard_pipeline::Timestamp;
+use lanyard_types::{PortId, PortSet, VlanId};
+
+impl Device {
+    /// Handles a frame from the CPU for those of the ports that forward in a VLAN.
+    pub(super) fn relay(
+        &mut self,
+        now: Timestamp,
+        (vlan, from, ports): (VlanId, Option<PortId>, &PortSet),
+        frame: &[u8],
+    ) {
+        if !self.takes_packet() {
+            return;
+        }
+        let mut effects = Effects::default();
+        self.chip.relay(vlan, from, ports, frame, &mut effects);
+        effects.sent.retain(|(port, _)| self.speeds.contains_key(port));
+        // Copies wait at the slice of the port that received the frame; one that the switch has made has none, and begins at the
+        // first port by which it leaves.
+        let port = from.or_else(|| effects.sent.first().map(|(port, _)| *port));
+        let Some(port) = port.or_else(|| ports.iter().next()) else { return };
+        self.leave(now, port, effects, (&NOTHING, frame.len()), None);
+    }
+}

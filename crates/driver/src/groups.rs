@@ -1,0 +1,196 @@
+//! [`Groups`]: what multicast snooping has learned, and what of it a chip has not taken yet.
+//!
+//! The protocol thread writes each change to the chip and then notes it here, so that a chip, or the software plane, that takes the
+//! place of another gets all of it.
+//!
+//! Invariants: a change that was accepted is in `wanted`, and the chip holds it or its key is in `pending`. A group of which an entry
+//! has no room is not in `wanted` at all; it is flooded in its VLAN, and the protocols get its entries back.
+
+use crate::figures::intern;
+use lanyard_asic::sdk::message::Code;
+use lanyard_asic::sdk::operation::Operation;
+use lanyard_asic::sdk::{Client, Refused, SdkError};
+use lanyard_pipeline::tables::mdb::{Flooded, MDB_CAPACITY, Mdb, MdbChange};
+use lanyard_plane::PlaneError;
+use lanyard_types::{Family, VlanId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+/// Operations of a transaction that writes groups, at most, except for a group that has more entries.
+const PART: usize = 256;
+
+/// A group of a VLAN.
+pub(crate) type Group = (VlanId, IpAddr);
+
+/// What a change is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Key {
+    Routers(VlanId, Family),
+    Flood(VlanId, Family),
+    Entry(VlanId, IpAddr, Option<IpAddr>),
+}
+
+impl Key {
+    pub(crate) fn of(change: &MdbChange) -> Self {
+        match change {
+            MdbChange::Entry { vlan, group, source, .. } => Self::Entry(*vlan, *group, *source),
+            MdbChange::Routers { vlan, family, .. } => Self::Routers(*vlan, *family),
+            MdbChange::Flood { vlan, family, .. } => Self::Flood(*vlan, *family),
+        }
+    }
+}
+
+/// See the module comment.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    wanted: Mdb,
+    pending: BTreeSet<Key>,
+    /// Entries of groups for which a chip that took over had no room.
+    lost: Vec<MdbChange>,
+    refused: u64,
+}
+
+impl Groups {
+    /// Those that a chip holds.
+    pub(crate) fn of(entries: &[Operation]) -> Self {
+        let mut groups = Self::default();
+        for change in entries.iter().filter_map(Operation::mdb_change) {
+            // The chip has checked the entry and its number of entries by the same table.
+            let _ = groups.wanted.change(&change);
+        }
+        groups
+    }
+    /// The changes that lead to what is wanted from nothing.
+    pub(crate) fn changes(&self) -> Vec<MdbChange> {
+        self.wanted.changes()
+    }
+    /// The number of entries, the largest number so far, and the entries that a table of the chip has refused.
+    pub(crate) fn figures(&self) -> (usize, usize, u64) {
+        let occupancy = self.wanted.occupancy();
+        (occupancy.used, occupancy.high_water, self.refused)
+    }
+    /// Notes a change that the chip has taken, or (`taken` is false) of which this is not known.
+    pub(crate) fn note(&mut self, change: &MdbChange, taken: bool) -> Result<(), PlaneError> {
+        self.wanted.change(change)?;
+        let key = Key::of(change);
+        if taken {
+            self.pending.remove(&key);
+        } else {
+            self.pending.insert(key);
+        }
+        Ok(())
+    }
+    /// Counts an entry for which a table had no room; returns the error to report.
+    pub(crate) fn refuse(&mut self, refused: &Refused) -> PlaneError {
+        self.refused += 1;
+        match refused.table.as_str() {
+            "" => PlaneError::TableFull { table: "mdb", size: MDB_CAPACITY as u64 },
+            table => PlaneError::TableFull { table: intern(table), size: refused.units.1.into() },
+        }
+    }
+    /// The keys that the chip has not taken yet, with the changes that it has to be given.
+    pub(crate) fn pending(&self) -> Vec<MdbChange> {
+        self.pending.iter().map(|key| self.change(key)).collect()
+    }
+    /// Notes that the chip holds these changes. Those that have been replaced meanwhile stay pending.
+    pub(crate) fn taken(&mut self, changes: &[MdbChange]) {
+        for change in changes {
+            let key = Key::of(change);
+            if self.change(&key) == *change {
+                self.pending.remove(&key);
+            }
+        }
+    }
+    /// Notes that another chip holds these changes and nothing else.
+    pub(crate) fn moved(&mut self, held: &[MdbChange]) {
+        let of = |changes: &[MdbChange]| -> BTreeMap<Key, MdbChange> {
+            changes.iter().map(|change| (Key::of(change), change.clone())).collect()
+        };
+        let (held, wanted) = (of(held), of(&self.wanted.changes()));
+        let keys = held.keys().chain(wanted.keys());
+        self.pending = keys.filter(|key| held.get(key) != wanted.get(key)).copied().collect();
+    }
+    /// Gives up groups for which the chip has no room: their VLANs are flooded, and the entries go back to the protocols.
+    pub(crate) fn lose(&mut self, groups: &BTreeSet<Group>) {
+        for (vlan, group) in groups {
+            let family = Family::of(*group);
+            self.refused += 1;
+            if self.wanted.flooded(*vlan, family) == Flooded::Nothing {
+                let flood = MdbChange::Flood { vlan: *vlan, family, flooded: Flooded::Unregistered };
+                // Only an entry can be refused, and only when it is added.
+                let _ = self.note(&flood, false);
+            }
+            for (source, ports) in self.wanted.entries(*vlan, *group) {
+                let entry = |ports| MdbChange::Entry { vlan: *vlan, group: *group, source, ports };
+                let _ = self.note(&entry(None), false);
+                self.lost.push(entry(Some(Box::new(ports))));
+            }
+        }
+    }
+    /// Entries that have been given up since the last call.
+    pub(crate) fn take_lost(&mut self) -> Vec<MdbChange> {
+        std::mem::take(&mut self.lost)
+    }
+
+    /// The change that sets what is wanted now.
+    fn change(&self, key: &Key) -> MdbChange {
+        match *key {
+            Key::Entry(vlan, group, source) => {
+                let ports = self.wanted.entry(vlan, group, source).cloned().map(Box::new);
+                MdbChange::Entry { vlan, group, source, ports }
+            }
+            Key::Routers(vlan, family) => {
+                let ports = Box::new(self.wanted.routers(vlan, family).clone());
+                MdbChange::Routers { vlan, family, ports }
+            }
+            Key::Flood(vlan, family) => {
+                MdbChange::Flood { vlan, family, flooded: self.wanted.flooded(vlan, family) }
+            }
+        }
+    }
+}
+
+/// Gives a chip changes in the order of their keys. Returns the groups for which it had no room; of their changes none was
+/// carried out.
+pub(crate) fn write(client: &mut Client, changes: &[MdbChange]) -> Result<BTreeSet<Group>, SdkError> {
+    let group = |change: &MdbChange| match change {
+        MdbChange::Entry { vlan, group, .. } => Some((*vlan, *group)),
+        MdbChange::Routers { .. } | MdbChange::Flood { .. } => None,
+    };
+    let mut lost = BTreeSet::new();
+    for part in parts(changes, group) {
+        let mut part: Vec<&MdbChange> = part.iter().collect();
+        while !part.is_empty() {
+            let operations: Vec<Operation> = part.iter().map(|change| Operation::from(*change)).collect();
+            match client.commit(&operations) {
+                Ok(_) => break,
+                Err(SdkError::Refused(refused)) if refused.code == Code::NoRoom => {
+                    let at = usize::try_from(refused.at).ok().and_then(|at| part.get(at));
+                    let Some(without) = at.and_then(|change| group(change)) else {
+                        return Err(refused.into());
+                    };
+                    lost.insert(without);
+                    part.retain(|change| group(change) != Some(without));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(lost)
+}
+
+/// Divides changes into transactions; all changes of a group are in one.
+fn parts(changes: &[MdbChange], group: impl Fn(&MdbChange) -> Option<Group>) -> Vec<&[MdbChange]> {
+    let mut all = Vec::new();
+    let mut rest = changes;
+    while !rest.is_empty() {
+        let mut end = rest.len().min(PART);
+        while end < rest.len() && group(&rest[end]).is_some() && group(&rest[end]) == group(&rest[end - 1]) {
+            end += 1;
+        }
+        let (part, behind) = rest.split_at(end);
+        all.push(part);
+        rest = behind;
+    }
+    all
+}
