@@ -195,8 +195,7 @@ fn parse_line(
     let known = ConfigNames(config);
     let names = exists.unwrap_or(&known);
     let reader = Reader { line, words, names, authority: Authority::full(), exec: commands::TREES.exec };
-    let place = if matches!(mode, ConfigMode::Interface { .. }) { Place::Interface } else { Place::Global };
-    reader.parse(&commands::config_root(mode)).map_err(|failure| explain(failure, words, place))
+    reader.parse(&commands::config_root(mode)).map_err(|failure| explain(failure, words, Place::of(mode)))
 }
 
 /// Runs a parsed configuration line; returns its notices.

@@ -213,8 +213,7 @@ impl Session {
     ) -> Outcome {
         let place = match &self.state.mode {
             Mode::User | Mode::Privileged => Place::Exec,
-            Mode::Config { at: ConfigMode::Interface { .. }, .. } => Place::Interface,
-            Mode::Config { .. } => Place::Global,
+            Mode::Config { at, .. } => Place::of(at),
         };
         let outcome = self.refuse(line, &explain(failure, words, place), backend);
         if place == Place::Exec {

@@ -5,383 +5,37 @@
 
 use crate::feature::Feature;
 use crate::line::{Failure, Word};
+use crate::mode::ConfigMode;
+use std::sync::LazyLock;
 
-/// Exec commands.
-const EXEC: &[&str] = &[
-    "boot",
-    "cd",
-    "clock",
-    "connect",
-    "delete",
-    "dir",
-    "disconnect",
-    "format",
-    "license",
-    "login",
-    "mkdir",
-    "more",
-    "pwd",
-    "rename",
-    "renew",
-    "resume",
-    "rmdir",
-    "send",
-    "setup",
-    "ssh",
-    "telnet",
-    "test",
-    "tclsh",
-    "udld",
-    "undebug",
-    "upgrade",
-    "verify",
-    "vtp",
-    "where",
-    "clear ip bgp",
-    "clear ip dhcp binding",
-    "clear ip dhcp conflict",
-    "clear ip dhcp server",
-    "clear ip dhcp snooping database",
-    "clear ip arp inspection",
-    "clear ip ospf",
-    "show boot",
-    "show controllers",
-    "show crypto",
-    "show dtp",
-    "show env",
-    "show environment",
-    "show file",
-    "show flash",
-    "show flash:",
-    "show ip bgp",
-    "show ip dhcp binding",
-    "show ip dhcp snooping database",
-    "show ip arp inspection log",
-    "show ip eigrp",
-    "show ip igmp groups",
-    "show ip igmp interface",
-    "show ip igmp membership",
-    "show ip mroute",
-    "show ip nat",
-    "show ip ospf",
-    "show ip pim",
-    "show ip protocols",
-    "show ip rip",
-    "show ip ssh",
-    "show ipv6 mld groups",
-    "show ipv6 mld interface",
-    "show ipv6 ospf",
-    "show license",
-    "show memory",
-    "show mls qos interface",
-    "show mls qos maps",
-    "show mls qos queue-set",
-    "show mls rate-limit",
-    "show module",
-    "show pagp",
-    "show power",
-    "show processes cpu",
-    "show processes memory",
-    "show protocols",
-    "show route-map",
-    "show sdm",
-    "show snmp",
-    "show ssh",
-    "show stacks",
-    "show standby",
-    "show switch",
-    "show udld",
-    "show vtp",
-];
+/// A table: a command a line, between comments. `N` stands for a number, `*` for any value, and a keyword that ends in a
+/// colon for every name that begins with it.
+type Table = LazyLock<Vec<&'static str>>;
 
-/// Global configuration commands that lead to no mode.
-const GLOBAL: &[&str] = &[
-    "aaa accounting",
-    "aaa authentication enable",
-    "aaa authorization auth-proxy",
-    "aaa authorization commands",
-    "aaa authorization config-commands",
-    "aaa server radius",
-    "aaa session-id",
-    "alias",
-    "boot",
-    "buffers",
-    "call-home",
-    "dot1x critical",
-    "dot1x guest-vlan",
-    "dot1x logging",
-    "dot1x test",
-    "authentication",
-    "exception",
-    "file",
-    "ip as-path",
-    "ip community-list",
-    "ip default-gateway",
-    "ip default-network",
-    "ip dhcp excluded-address",
-    "ip dhcp snooping database",
-    "ip dhcp snooping detect",
-    "ip dhcp snooping glean",
-    "ip dhcp snooping information option format",
-    "ip dhcp snooping wireless",
-    "ip arp inspection filter",
-    "ip arp inspection log-buffer",
-    "ip domain-name",
-    "ip forward-protocol",
-    "clock summer-time",
-    "ip domain list",
-    "ip domain name",
-    "ip ftp",
-    "ip http authentication",
-    "ip http client",
-    "ip host",
-    "ip igmp filter",
-    "ip igmp profile",
-    "ip igmp ssm-map",
-    "ip igmp vrf",
-    "ip local",
-    "ip multicast-routing",
-    "ip name-server",
-    "ip nat",
-    "ip pim",
-    "ip prefix-list",
-    "ip scp",
-    "ip ssh authentication-retries",
-    "ip ssh source-interface",
-    "ip ssh time-out",
-    "ip tcp",
-    "ip tftp",
-    "ip telnet",
-    "ipv6 cef",
-    "ipv6 mld host-proxy",
-    "ipv6 mld ssm-map",
-    "ipv6 mld state-limit",
-    "ipv6 multicast-routing",
-    "ipv6 prefix-list",
-    "logging console",
-    "logging discriminator",
-    "logging facility",
-    "logging monitor",
-    "logging on",
-    "logging origin-id",
-    "logging source-interface",
-    "login",
-    "mls aclmerge",
-    "mls cef",
-    "mls ip",
-    "mls qos aggregate-policer",
-    "mls qos map cos-input-q",
-    "mls qos map cos-output-q",
-    "mls qos map dscp-cos",
-    "mls qos map dscp-mutation",
-    "mls qos map ip-prec-dscp",
-    "mls qos map policed-dscp",
-    "mls qos queue-set",
-    "mls qos rewrite",
-    "mls qos srr-queue",
-    "mls rate-limit",
-    "ntp access-group",
-    "ntp authenticate",
-    "ntp authentication-key",
-    "ntp logging",
-    "ntp master",
-    "ntp peer",
-    "ntp source",
-    "ntp trusted-key",
-    "ntp update-calendar",
-    "password",
-    "power",
-    "prompt",
-    "qos",
-    "scheduler",
-    "sdm",
-    "security",
-    "service call-home",
-    "service compress-config",
-    "service dhcp",
-    "service internal",
-    "service password-encryption",
-    "service sequence-numbers",
-    "service tcp-keepalives-in",
-    "service tcp-keepalives-out",
-    "service timestamps debug",
-    "service unsupported-transceiver",
-    "sntp",
-    "snmp",
-    "snmp-server",
-    "stack-mac",
-    "switch",
-    "system",
-    "send-nat-address",
-    "single-connection",
-    "tacacs-server administration",
-    "tacacs-server cache",
-    "tacacs-server directed-request",
-    "tacacs-server dns-alias-lookup",
-    "tacacs-server packet",
-    "radius-server accounting",
-    "radius-server dead-criteria",
-    "radius-server host",
-    "radius-server key",
-    "radius-server load-balance",
-    "tftp-server",
-    "udld",
-    "vtp",
-    "auto",
-    "memory",
-    "macro",
-    "define",
-    "device-sensor",
-    "diagnostic",
-    "process",
-    "energywise",
-    "mac-address-table",
-    "spanning-tree backbonefast",
-    "spanning-tree uplinkfast",
-    "spanning-tree etherchannel",
-    "errdisable detect",
-    "errdisable flap-setting",
-    "arp access-list",
-    // In a class map or a policy map.
-    "fair-queue",
-    "match class-map",
-    "match destination-address",
-    "match discard-class",
-    "match flow",
-    "match input-interface",
-    "match ip rtp",
-    "match mpls",
-    "match packet",
-    "match qos-group",
-    "match source-address",
-    "netflow-sampler",
-    "police aggregate",
-    "random-detect",
-    "set discard-class",
-    "set mpls",
-    "set qos-group",
-    "trust",
-];
+static EXEC: Table = LazyLock::new(|| entries(include_str!("unsupported/exec.txt")));
+static GLOBAL: Table = LazyLock::new(|| entries(include_str!("unsupported/global.txt")));
+static MODES: Table = LazyLock::new(|| entries(include_str!("unsupported/modes.txt")));
+static INTERFACE: Table = LazyLock::new(|| entries(include_str!("unsupported/interface.txt")));
+static VLAN: Table = LazyLock::new(|| entries(include_str!("unsupported/vlan.txt")));
+static LINE: Table = LazyLock::new(|| entries(include_str!("unsupported/line.txt")));
 
-/// Global configuration commands that lead to a mode: the lines under them are meant for that mode.
-const MODES: &[&str] = &[
-    "aaa group server",
-    "archive",
-    "class-map type control",
-    "class-map type inspect",
-    "class-map type traffic",
-    "control-plane",
-    "crypto",
-    "event manager",
-    "flow exporter",
-    "flow monitor",
-    "flow record",
-    "ip dhcp pool",
-    "ip sla",
-    "ip vrf",
-    "ipv6 dhcp guard policy",
-    "ipv6 dhcp pool",
-    "ipv6 nd inspection policy",
-    "ipv6 nd raguard policy",
-    "ipv6 router",
-    "ipv6 source-guard policy",
-    "key chain",
-    "policy-map type control",
-    "policy-map type inspect",
-    "redundancy",
-    "route-map",
-    "router",
-    "template",
-    "vlan configuration",
-];
+fn entries(text: &'static str) -> Vec<&'static str> {
+    text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
+}
 
-/// Interface configuration commands.
-const INTERFACE: &[&str] = &[
-    "access-session",
-    "authentication control-direction",
-    "authentication event linksec",
-    "authentication fallback",
-    "authentication host-mode multi-domain",
-    "authentication linksec",
-    "authentication open",
-    "authentication priority",
-    "authentication timer inactivity",
-    "authentication timer unauthorized",
-    "auto",
-    "bandwidth",
-    "carrier-delay",
-    "channel-protocol",
-    "delay",
-    "dot1x credentials",
-    "dot1x default",
-    "dot1x guest-vlan",
-    "dot1x supplicant",
-    "flowcontrol",
-    "hold-queue",
-    "ip address dhcp",
-    "ip bandwidth-percent",
-    "ip igmp access-group",
-    "ip igmp filter",
-    "ip igmp join-group",
-    "ip igmp query-interval",
-    "ip igmp static-group",
-    "ip igmp version",
-    "ip nat",
-    "ip ospf",
-    "ip pim",
-    "ip policy",
-    "ip rip",
-    "ip split-horizon",
-    "ip tcp",
-    "ip unnumbered",
-    "ip verify source tracking",
-    "ip verify source vlan",
-    "ipv6 dhcp guard attach-policy",
-    "ipv6 enable",
-    "ipv6 nd inspection attach-policy",
-    "ipv6 nd raguard attach-policy",
-    "ipv6 snooping",
-    "ipv6 source-guard attach-policy",
-    "ipv6 ospf",
-    "ipv6 mld access-group",
-    "ipv6 mld join-group",
-    "ipv6 mld query-interval",
-    "ipv6 mld static-group",
-    "keepalive",
-    "load-interval",
-    "macro",
-    "mls qos cos",
-    "mls qos dscp-mutation",
-    "mls qos ipe",
-    "mls qos trust device",
-    "mls qos trust ip-precedence",
-    "mls qos vlan-based",
-    "negotiation",
-    "ntp broadcast",
-    "ntp disable",
-    "ntp multicast",
-    "pagp",
-    "power",
-    "priority-queue",
-    "queue-set",
-    "rmon",
-    "service-policy type",
-    "snmp",
-    "spanning-tree stack-port",
-    "srr-queue",
-    "standby",
-    "switchport backup",
-    "switchport dot1q",
-    "switchport host",
-    "switchport mode dynamic",
-    "switchport priority",
-    "switchport mode private-vlan trunk",
-    "switchport private-vlan association",
-    "switchport private-vlan trunk",
-    "switchport trunk pruning",
-    "udld",
-    "vtp",
+/// Commands that are whole, although the tree has only longer ones, or has them behind `no` alone.
+const WHOLE: &[&str] = &[
+    "ip domain lookup",
+    "ip domain-lookup",
+    "ip http secure-server",
+    "ip http server",
+    "ip igmp snooping tcn flood",
+    "ip source-route",
+    "service config",
+    "service pad",
 ];
+/// The same under `line`.
+const WHOLE_OF_LINE: &[&str] = &["exec", "monitor"];
 
 /// Interface commands that protect the network, in addition to those of features: an interface that should have one must
 /// not forward without it.
@@ -433,21 +87,32 @@ const OWN_MODES: &[&str] = &[
 ];
 
 /// The number of words of the line that belong to the command, each in full or an abbreviation of at least
-/// three letters; `N` stands for a number.
+/// three letters.
 pub(crate) fn begins(command: &str, words: &[Word<'_>]) -> Option<usize> {
     let mut count = 0;
     for keyword in command.split(' ') {
         let word = words.get(count)?.text.to_ascii_lowercase();
-        if keyword == "N" && word.bytes().all(|byte| byte.is_ascii_digit()) {
-            count += 1;
-            continue;
-        }
-        if !keyword.starts_with(&word) || word.len() < keyword.len().min(3) {
+        let fits = match keyword {
+            "N" => word.bytes().all(|byte| byte.is_ascii_digit()),
+            "*" => word.bytes().any(|byte| byte.is_ascii_digit() || byte == b':'),
+            _ if keyword.ends_with(':') && word.starts_with(keyword) => true,
+            _ => keyword.starts_with(&word) && word.len() >= keyword.len().min(3),
+        };
+        if !fits {
             return None;
         }
         count += 1;
     }
     Some(count)
+}
+
+/// The command as the line has it: with the values in place of `N` and `*`.
+fn as_entered(command: &'static str, words: &[Word<'_>]) -> String {
+    let shown = |(keyword, word): (&'static str, &Word<'_>)| match keyword {
+        "N" | "*" => word.text.to_owned(),
+        _ => keyword.to_owned(),
+    };
+    command.split(' ').zip(words).map(shown).collect::<Vec<_>>().join(" ")
 }
 
 /// The line's words without `no` or `default` before them.
@@ -465,36 +130,85 @@ pub enum Place {
     Exec,
     /// An interface mode.
     Interface,
+    /// `vlan`.
+    Vlan,
+    /// `line`.
+    Line,
     /// Another configuration mode.
     Global,
 }
 
+impl Place {
+    /// The place of a configuration mode.
+    pub const fn of(mode: &ConfigMode) -> Self {
+        match mode {
+            ConfigMode::Interface { .. } => Self::Interface,
+            ConfigMode::Vlan(_) => Self::Vlan,
+            ConfigMode::Line(_) => Self::Line,
+            _ => Self::Global,
+        }
+    }
+    fn tables(self) -> Vec<&'static Table> {
+        match self {
+            Self::Exec => vec![&EXEC],
+            Self::Interface => vec![&INTERFACE, &GLOBAL, &MODES],
+            Self::Vlan => vec![&VLAN, &GLOBAL, &MODES],
+            Self::Line => vec![&LINE, &GLOBAL, &MODES],
+            Self::Global => vec![&GLOBAL, &MODES],
+        }
+    }
+    const fn whole(self) -> &'static [&'static str] {
+        match self {
+            Self::Exec => &[],
+            Self::Line => WHOLE_OF_LINE,
+            _ => WHOLE,
+        }
+    }
+}
+
 /// Replaces a failure by a better explanation if the command is one of IOS that Lanyard does not have.
 pub fn explain(failure: Failure, words: &[Word<'_>], place: Place) -> Failure {
-    let Failure::Invalid(at) = failure else { return failure };
     let words = plain(words);
-    let tables: &[&[&str]] = match place {
-        Place::Exec => &[EXEC],
-        Place::Interface => &[INTERFACE, GLOBAL, MODES],
-        Place::Global => &[GLOBAL, MODES],
+    let first = words.first().map_or(failure.at(), |word| word.at);
+    let known = match &failure {
+        Failure::Invalid(at) => missing(words, place, *at, begins),
+        // An abbreviation of several words of the tree may still be a word of IOS in full.
+        Failure::Ambiguous(at, _) => missing(words, place, *at, |command, words| {
+            let count = begins(command, words)?;
+            let full = |(keyword, word): (&str, &Word<'_>)| keyword == word.text.to_ascii_lowercase();
+            command.split(' ').zip(words).all(full).then_some(count)
+        }),
+        Failure::Incomplete(_) => {
+            let fits = |command: &&&str| begins(command, words) == Some(words.len());
+            place.whole().iter().find(fits).map(|command| (*command).to_owned())
+        }
+        Failure::Reason(..) => None,
     };
-    let known = tables.iter().copied().flatten().filter_map(|command| {
+    match known {
+        Some(command) => Failure::Reason(first, format!("{command} is not supported by Lanyard")),
+        None => failure,
+    }
+}
+
+/// The longest command of a place's tables that the line begins with. Words before `at`, which the tree has accepted, do not
+/// belong to a missing command.
+fn missing(
+    words: &[Word<'_>],
+    place: Place,
+    at: usize,
+    begins: impl Fn(&str, &[Word<'_>]) -> Option<usize>,
+) -> Option<String> {
+    let known = place.tables().into_iter().flat_map(|table| table.iter()).filter_map(|command| {
         let count = begins(command, words)?;
-        // Words that the tree has accepted do not belong to the missing command.
         (words.get(count - 1)?.at >= at).then_some((count, *command))
     });
-    match known.max_by_key(|(count, _)| *count) {
-        Some((_, command)) => {
-            let first = words.first().map_or(at, |word| word.at);
-            Failure::Reason(first, format!("{command} is not supported by Lanyard"))
-        }
-        None => Failure::Invalid(at),
-    }
+    let (_, command) = known.max_by_key(|(count, _)| *count)?;
+    Some(as_entered(command, words))
 }
 
 /// True for a line that leads to a mode, in Lanyard or in IOS: the lines under it are meant for that mode only.
 pub fn leads_to_mode(words: &[Word<'_>]) -> bool {
-    OWN_MODES.iter().chain(MODES).any(|command| begins(command, words).is_some())
+    OWN_MODES.iter().chain(MODES.iter()).any(|command| begins(command, words).is_some())
 }
 
 /// True for a plain line that protects the network from what is connected to an interface.
@@ -515,14 +229,16 @@ mod tests {
     fn the_tables_name_only_what_the_tree_lacks() {
         let trees = &commands::TREES;
         let roots = [
-            (EXEC, vec![trees.exec]),
-            (GLOBAL, vec![trees.global]),
-            (MODES, vec![trees.global]),
-            (INTERFACE, vec![trees.interface, trees.global]),
+            (&EXEC, vec![trees.exec]),
+            (&GLOBAL, vec![trees.global]),
+            (&MODES, vec![trees.global]),
+            (&INTERFACE, vec![trees.interface, trees.global]),
+            (&VLAN, vec![trees.vlan, trees.global]),
+            (&LINE, vec![trees.line, trees.global]),
         ];
         let mut known = Vec::new();
         for (table, root) in roots {
-            for command in table {
+            for command in table.iter() {
                 let list = words(command).expect("words");
                 let names = &crate::args::NoNames;
                 let reader = Reader {
