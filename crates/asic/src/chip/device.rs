@@ -11,22 +11,25 @@
 //! session.
 
 mod diverted;
+mod frames;
 mod relayed;
 
+pub use frames::Exit;
+
 use super::fabric::Fabric;
-use super::segments::{self, NOTHING, Offload};
+use super::segments::Offload;
 use super::{Chip, Effects};
 use crate::platform::Platform;
 use crate::sdk::cpu::CpuHeader;
 use crate::sdk::faults::{Fault, FaultPlan};
 use crate::sdk::message::{
-    Answer, Code, Event, Frame, LearnedEntry, Notice, PortCounts, PortInfo, Refused, Request, Welcome,
+    Answer, Code, Event, LearnedEntry, Notice, PortCounts, PortInfo, Refused, Request, Welcome,
 };
 use crate::sdk::operation::{Operation, OperationKind};
 use crate::sdk::{VERSION, message};
 use ipnet::IpNet;
 use lanyard_pipeline::Timestamp;
-use lanyard_types::{DropReason, PortId, Stage, VrfId};
+use lanyard_types::{DropReason, PortId, VrfId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The most waiting requests of a session.
@@ -82,15 +85,6 @@ struct Running {
     due: u64,
     refuse: Option<u32>,
     cut: bool,
-}
-
-/// Takes frames that leave while the frame from which they come is processed, without a copy of them. Without it
-/// they wait for [`Device::leaving`] and [`Device::cpu_frames`].
-pub trait Exit {
-    /// Sends a frame out of a port of the front panel; false when its wire did not take it.
-    fn front(&mut self, port: PortId, frame: &[u8], pending: &Offload) -> bool;
-    /// Sends a frame to the netdev of the CPU port.
-    fn cpu(&mut self, header: &CpuHeader, frame: &[u8], pending: &Offload);
 }
 
 /// See the module comment.
@@ -222,10 +216,6 @@ impl Device {
             Ok(on) => self.cpu_netdev = on,
             Err(why) => self.cpu_refusal = Some(why),
         }
-    }
-    /// Frames for the netdev of the CPU port.
-    pub fn cpu_frames(&mut self) -> Vec<(CpuHeader, Vec<u8>, Offload)> {
-        std::mem::take(&mut self.cpu_out)
     }
     /// Takes a request. Answers the frames to send for a [`Request::Packet`], which does not wait for the bus.
     pub fn request(&mut self, now: Timestamp, session: SessionId, number: u32, request: Request) {
@@ -457,150 +447,6 @@ impl Device {
         }
     }
 
-    /// Handles a frame received at a front-panel port.
-    pub fn frame(&mut self, now: Timestamp, port: PortId, frame: &[u8]) {
-        self.buffer(now, port, &NOTHING, frame, None);
-    }
-    /// Handles a frame with something pending on it, received at a front-panel port. See [`Exit`] for `exit`.
-    pub fn buffer(
-        &mut self,
-        now: Timestamp,
-        port: PortId,
-        pending: &Offload,
-        frame: &[u8],
-        exit: Option<&mut dyn Exit>,
-    ) {
-        if self.dead || !self.speeds.contains_key(&port) {
-            return;
-        }
-        let mut effects = Effects::default();
-        self.chip.segments(now, port, frame, segments::longest(pending, frame), &mut effects);
-        self.leave(now, port, effects, (pending, frame.len()), exit);
-    }
-
-    /// Handles a frame from the CPU: sends it out of a port unchanged, or through the pipeline.
-    fn packet(&mut self, now: Timestamp, header: CpuHeader, frame: &[u8]) {
-        self.cpu_buffer(now, header, &NOTHING, frame, None);
-    }
-    /// Asks the fault plan about a frame from the CPU; false if it is lost.
-    fn takes_packet(&mut self) -> bool {
-        match self.faults.next(OperationKind::Packet).1 {
-            Some(Fault::Die) => self.dead = true,
-            // A frame that the chip does not take is lost, as on a wire.
-            Some(Fault::Fail | Fault::Cut) => return false,
-            Some(Fault::Slow(_)) | None => {}
-        }
-        !self.dead
-    }
-    /// Handles a frame from the CPU with something pending on it. See [`Exit`] for `exit`.
-    pub fn cpu_buffer(
-        &mut self,
-        now: Timestamp,
-        header: CpuHeader,
-        pending: &Offload,
-        frame: &[u8],
-        exit: Option<&mut dyn Exit>,
-    ) {
-        let Some(to) = header.to else { return };
-        if !self.takes_packet() {
-            return;
-        }
-        let mut effects = Effects::default();
-        if header.pipeline {
-            self.chip.segments(now, to, frame, segments::longest(pending, frame), &mut effects);
-        } else {
-            let known = self.speeds.contains_key(&to);
-            self.chip.count_injected(to, frame.len(), known);
-            if known {
-                effects.sent.push((to, frame.into()));
-            }
-        }
-        self.leave(now, to, effects, (pending, frame.len()), exit);
-    }
-
-    /// Passes on the effects of a frame that came with something pending on it and had a length: copies to the ports of the front
-    /// panel, frames to the CPU, notices.
-    fn leave(
-        &mut self,
-        now: Timestamp,
-        from: PortId,
-        mut effects: Effects<'_>,
-        came: (&Offload, usize),
-        mut exit: Option<&mut dyn Exit>,
-    ) {
-        let sent = std::mem::take(&mut effects.sent);
-        if let (Some(exit), [(port, frame)]) = (exit.as_deref_mut(), sent.as_slice())
-            && self.fabric.pass(now, from, *port, frame.len())
-        {
-            if !exit.front(*port, frame, &still(came, frame)) {
-                self.chip.count_tail_drop(*port, frame.len());
-            }
-        } else {
-            let sent = sent.into_iter().map(|(port, frame)| {
-                let pending = still(came, &frame);
-                (port, frame.into_owned(), pending)
-            });
-            for (port, len) in self.fabric.enqueue_pending(now, from, sent.collect()) {
-                self.chip.count_tail_drop(port, len);
-            }
-        }
-        self.publish_pending(effects, came, exit);
-    }
-
-    /// The frames that leave the front panel until `now`.
-    pub fn departures(&mut self, now: Timestamp) -> Vec<(PortId, Vec<u8>)> {
-        self.leaving(now).into_iter().map(|(port, frame, _)| (port, frame)).collect()
-    }
-    /// As [`Device::departures`], with what is pending on each.
-    pub fn leaving(&mut self, now: Timestamp) -> Vec<(PortId, Vec<u8>, Offload)> {
-        if self.dead {
-            return Vec::new();
-        }
-        let sent = self.fabric.poll_pending(now).into_iter();
-        sent.map(|(_, port, frame, pending)| (port, frame, pending)).collect()
-    }
-
-    /// Counts a frame that its wire did not accept.
-    pub fn count_refused(&mut self, port: PortId, len: usize) {
-        self.chip.count_tail_drop(port, len);
-    }
-
-    fn publish(&mut self, effects: Effects<'_>) {
-        self.publish_pending(effects, (&NOTHING, 0), None);
-    }
-    fn publish_pending(
-        &mut self,
-        effects: Effects<'_>,
-        came: (&Offload, usize),
-        mut exit: Option<&mut dyn Exit>,
-    ) {
-        for event in effects.events {
-            let wanted = if matches!(event, Event::Link(..)) { wants::LINKS } else { wants::LEARNING };
-            self.notify(wanted, &Notice::Event(event));
-        }
-        for (port, questions, bytes) in effects.diverted {
-            self.divert(Frame { port, pending: *came.0, bytes }, questions);
-        }
-        for (header, frame) in effects.cpu {
-            let is_for_interface =
-                header.to.is_some() || header.reason.is_some_and(|reason| reason.stage() == Stage::Route);
-            if self.cpu_netdev && is_for_interface {
-                let pending = still(came, &frame);
-                match exit.as_deref_mut() {
-                    Some(exit) => exit.cpu(&header, &frame, &pending),
-                    None => self.cpu_out.push((header, frame.into_owned(), pending)),
-                }
-                continue;
-            }
-            // Drivers take whole frames.
-            for frame in segments::whole(&still(came, &frame), frame.into_owned()) {
-                if frame.len() <= crate::sdk::MAX_FRAME {
-                    self.notify(wants::PACKETS, &Notice::Packet(header, frame));
-                }
-            }
-        }
-    }
-
     fn notify(&mut self, wanted: u32, notice: &Notice) {
         let mut encoded = None;
         for session in
@@ -617,11 +463,6 @@ impl Device {
             session.out.extend(bytes.iter());
         }
     }
-}
-
-/// What is pending on a copy of a frame that came with something pending on it and had a length: tags may have come or gone.
-fn still((pending, length): (&Offload, usize), copy: &[u8]) -> Offload {
-    segments::moved(pending, copy.len() as isize - length as isize)
 }
 
 /// Asks the fault plan about a request that the bus begins with; `None`: the chip dies of it.

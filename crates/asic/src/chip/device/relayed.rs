@@ -3,7 +3,8 @@
 //! Invariant: such a frame leaves by front-panel ports, or goes up to the CPU for an interface; it does not enter the pipeline.
 
 use super::super::Effects;
-use super::{Device, NOTHING};
+use super::super::segments::NOTHING;
+use super::Device;
 use lanyard_pipeline::Timestamp;
 use lanyard_types::{PortId, PortSet, VlanId};
 
