@@ -7,7 +7,7 @@ use lanyard_asic::chip::device::wants;
 use lanyard_asic::chip::serve::{End, Options, Server, Stopper, Wire, listen};
 use lanyard_asic::sdk::faults::FaultPlan;
 use lanyard_asic::sdk::message::{Event, Notice, Request};
-use lanyard_asic::sdk::{Client, SdkError};
+use lanyard_asic::sdk::{Client, SdkError, VERSION};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -148,15 +148,23 @@ try:
 except PermissionError:
     sys.exit(print("refused"))
 try:
-    s.sendall(bytes.fromhex("0000001400010000000000014c59534400010000"))
+    s.sendall(bytes.fromhex("0000001400010000000000014c595344" + sys.argv[2] + "0000"))
     answer = s.recv(64)
 except OSError:
     answer = b""
 print("welcome" if answer[4:6] == bytes([0x80, 1]) else "closed")
 "#;
+    let version = format!("{VERSION:04x}");
     let ask = |uid: u32| {
         use std::os::unix::process::CommandExt;
-        let output = Command::new("python3").arg("-c").arg(script).arg(&socket).uid(uid).gid(uid).output();
+        let output = Command::new("python3")
+            .arg("-c")
+            .arg(script)
+            .arg(&socket)
+            .arg(&version)
+            .uid(uid)
+            .gid(uid)
+            .output();
         output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     let Ok(own) = ask(0) else {

@@ -52,8 +52,12 @@ fn check(list: &str, least: usize, before: &[&str], start: &str, prefixes: &[&st
         let Some(name) = missing(&text) else { continue };
         absent += 1;
         // The last word of the missing command without its last letters.
-        let count = usize::from(start == "do ") + name.split(' ').count();
+        let count = usize::from(start == "do " || command.starts_with("no ")) + name.split(' ').count();
         let last = name.split(' ').next_back().unwrap_or_default();
+        // `rout` and `dot1` are abbreviations of `route` and `dot1x`.
+        if ["router", "dot11"].contains(&last) {
+            continue;
+        }
         let short = last.get(..last.len().saturating_sub(2).max(4)).unwrap_or(last);
         let words = line.split(' ').enumerate();
         let short: Vec<&str> = words.map(|(at, word)| if at + 1 == count { short } else { word }).collect();

@@ -266,7 +266,9 @@ fn an_address_is_learned_and_defended() {
     core.tick();
     assert_eq!(neighbours(&mut core), ["fe80::5 eth1 nd REACHABLE"]);
     assert_eq!(logged(&core, "ENTRY_CREATED"), 1);
-    // The plane lets it pass; another host claims the address.
+    // The host's own detection of duplicates has ended. The plane lets it pass; another host claims the address.
+    bench.clock.set(1_100);
+    core.tick();
     receive(&bench, &mut core, "eth1", &solicitation(1, 5, false));
     assert_eq!(core.nd_inspection().forwarded, 1);
     for _ in 0..3 {

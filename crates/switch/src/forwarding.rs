@@ -142,8 +142,9 @@ pub fn agrees<'a>(forwarders: &Forwarders, rifs: impl IntoIterator<Item = &'a Ri
         .map(|((ipv6, name), _)| (*ipv6, name.to_string()))
         .collect();
     let kernel_routes = |ipv6: bool, rif: &RifState| by_kernel.contains(&(ipv6, rif.name.clone()));
-    rifs.into_iter()
-        .all(|rif| !(rif.ipv4 && kernel_routes(false, rif)) && !(rif.ipv6 && kernel_routes(true, rif)))
+    let disagrees =
+        |rif: &RifState| rif.ipv4 && kernel_routes(false, rif) || rif.ipv6 && kernel_routes(true, rif);
+    !rifs.into_iter().any(disagrees)
 }
 
 /// One message names at most this many interfaces.

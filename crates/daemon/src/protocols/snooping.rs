@@ -228,15 +228,28 @@ impl Snooping {
             if source.is_none() && self.lacks_sources(vlan, group) {
                 continue;
             }
-            let change = MdbChange::Entry { vlan, group, source, ports: Some(ports.clone()) };
-            match io.plane.multicast(&change) {
-                Ok(()) => {
-                    self.took(key, Some(ports));
-                    self.refused.remove(&key);
-                    self.unsettled.insert((vlan, Family::of(group)));
-                }
-                Err(reason) => self.note(&reason),
+            self.give(io, key, ports);
+            // The group is complete with its last source, so its flood can end.
+            let whole = (vlan, group, None);
+            if source.is_some()
+                && !self.lacks_sources(vlan, group)
+                && let Some(ports) = self.refused.get(&whole).cloned()
+            {
+                self.give(io, whole, ports);
             }
+        }
+    }
+    /// Gives the plane an entry again that it has refused.
+    fn give(&mut self, io: &mut Io<'_>, key: Key, ports: Box<PortSet>) {
+        let (vlan, group, source) = key;
+        let change = MdbChange::Entry { vlan, group, source, ports: Some(ports.clone()) };
+        match io.plane.multicast(&change) {
+            Ok(()) => {
+                self.took(key, Some(ports));
+                self.refused.remove(&key);
+                self.unsettled.insert((vlan, Family::of(group)));
+            }
+            Err(reason) => self.note(&reason),
         }
     }
 
