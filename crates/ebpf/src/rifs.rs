@@ -58,6 +58,8 @@ impl EbpfPlane {
         }
         let depend = self.state.rifs.iter().filter(|(_, rif)| rif.while_confirmed);
         depend.for_each(|(id, rif)| self.write_rif(*id, Some(rif)));
+        // The timer may have expired since it was started above, and be the expiry that has just been acknowledged.
+        watchdog::set(&self.programs.watchdog_set, abi::WATCHDOG_ROUTING, Some(hold))?;
         Ok(ended)
     }
 
