@@ -152,7 +152,8 @@ impl Pair {
 
     /// The same change of multicast groups to both; there is room in both.
     fn multicast(&mut self, change: &MdbChange, what: &str) {
-        self.pipeline.multicast(change).unwrap_or_else(|error| panic!("{what}: {change:?}: {error}"));
+        let done = self.pipeline.multicast(change);
+        assert!(done.is_ok(), "{what}: {change:?}: {done:?}");
         let list = over_the_wire(vec![Operation::from(change)]);
         let taken = self.chip.commit(self.now, &list, &mut Effects::default());
         assert!(taken.is_ok(), "{what}: {change:?}: {taken:?}");

@@ -169,7 +169,7 @@ impl Place {
 /// Replaces a failure by a better explanation if the command is one of IOS that Lanyard does not have.
 pub fn explain(failure: Failure, words: &[Word<'_>], place: Place) -> Failure {
     let (words, place) = match words.split_first() {
-        Some((first, rest)) if place != Place::Exec && first.text == "do" => (rest, Place::Exec),
+        Some((first, rest)) if place != Place::Exec && first.text == "do" => (plain(rest), Place::Exec),
         _ => (plain(words), place),
     };
     let first = words.first().map_or(failure.at(), |word| word.at);

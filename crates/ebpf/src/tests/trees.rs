@@ -282,7 +282,7 @@ fn routing_ends_that_is_not_confirmed() {
         assert_eq!(routes(&plane), ended);
         plane.apply(&state).expect("applied");
         assert_eq!(plane.confirm_routing(hour).expect("confirmed"), 2, "with the number that had ended");
-        assert_eq!(rows(&plane).map(|row| row.flags), whole.clone().map(|row| row.flags));
+        assert_eq!(rows(&plane).map(|row| row.flags), whole.map(|row| row.flags));
         assert_eq!(plane.confirm_routing(hour).expect("confirmed"), 0, "reported once");
     }
 }
