@@ -53,7 +53,8 @@ fn check(list: &str, least: usize, before: &[&str], start: &str, prefixes: &[&st
         let Some(name) = missing(&text) else { continue };
         absent += 1;
         // The last word of the missing command without its last letters.
-        let count = usize::from(start == "do " || command.starts_with("no ")) + name.split(' ').count();
+        let count =
+            usize::from(start == "do ") + usize::from(command.starts_with("no ")) + name.split(' ').count();
         let last = name.split(' ').next_back().unwrap_or_default();
         // `rout` and `dot1` are abbreviations of `route` and `dot1x`.
         if ["router", "dot11"].contains(&last) {
