@@ -113,32 +113,30 @@ static __always_inline void watchdog_done(struct ly_watchdog *dog, __u64 now, __
 	__sync_lock_test_and_set(&dog->phase, LY_WATCHDOG_EXPIRED);
 }
 
-/* Runs when the timer of spanning tree has expired. */
-static int watchdog_expire_trees(void *map, __u32 *key, struct ly_watchdog_timer *row)
+/* Expires, unless the timer has been restarted meanwhile: `end` ends what is wrong in each of the rows without the control plane. */
+static __always_inline int watchdog_expire(__u32 kind, __u32 rows, long (*end)(__u32, struct watchdog_walk *))
 {
-	struct ly_watchdog *dog = ROW(watchdog, LY_WATCHDOG_TREES);
+	struct ly_watchdog *dog = ROW(watchdog, kind);
 	struct watchdog_walk walk = {};
 	__u64 now = bpf_ktime_get_boot_ns();
 
 	if (watchdog_due(dog, now)) {
-		bpf_loop(LY_PORTS, watchdog_port, &walk, 0);
+		bpf_loop(rows, end, &walk, 0);
 		watchdog_done(dog, now, walk.blocked);
 	}
 	return 0;
 }
 
+/* Runs when the timer of spanning tree has expired. */
+static int watchdog_expire_trees(void *map, __u32 *key, struct ly_watchdog_timer *row)
+{
+	return watchdog_expire(LY_WATCHDOG_TREES, LY_PORTS, watchdog_port);
+}
+
 /* Runs when the timer of leases has expired. */
 static int watchdog_expire_leases(void *map, __u32 *key, struct ly_watchdog_timer *row)
 {
-	struct ly_watchdog *dog = ROW(watchdog, LY_WATCHDOG_LEASES);
-	struct watchdog_walk walk = {};
-	__u64 now = bpf_ktime_get_boot_ns();
-
-	if (watchdog_due(dog, now)) {
-		bpf_loop(LY_PORTS, watchdog_lease, &walk, 0);
-		watchdog_done(dog, now, walk.blocked);
-	}
-	return 0;
+	return watchdog_expire(LY_WATCHDOG_LEASES, LY_PORTS, watchdog_lease);
 }
 
 /* Runs when the timer of snooping has expired. */
@@ -173,15 +171,7 @@ static long watchdog_rif(__u32 rif, struct watchdog_walk *walk)
 /* Runs when the timer of routing has expired. */
 static int watchdog_expire_routing(void *map, __u32 *key, struct ly_watchdog_timer *row)
 {
-	struct ly_watchdog *dog = ROW(watchdog, LY_WATCHDOG_ROUTING);
-	struct watchdog_walk walk = {};
-	__u64 now = bpf_ktime_get_boot_ns();
-
-	if (watchdog_due(dog, now)) {
-		bpf_loop(LY_RIFS, watchdog_rif, &walk, 0);
-		watchdog_done(dog, now, walk.blocked);
-	}
-	return 0;
+	return watchdog_expire(LY_WATCHDOG_ROUTING, LY_RIFS, watchdog_rif);
 }
 
 /* Starts a watchdog again, or stops it. */

@@ -80,7 +80,7 @@ fn have(tool: &str) -> bool {
     found
 }
 
-/// Who routes a family, and why, as `show ip cef summary` reports it.
+/// The forwarder of a family and its reason, as `show ip cef summary` reports them.
 fn routed_by(bed: &Bed, family: &str) -> Value {
     bed.ask("show ip cef summary")[family].clone()
 }

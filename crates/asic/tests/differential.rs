@@ -108,7 +108,7 @@ fn operation(change: &RouteChange, pipeline: &Pipeline) -> Vec<Operation> {
     }]
 }
 
-/// What the bytes of a transaction are read as.
+/// A transaction after encoding and decoding.
 fn over_the_wire(list: Vec<Operation>) -> Vec<Operation> {
     match Request::decode(&Request::Commit(list).encode(1)) {
         Ok((1, Request::Commit(list))) => list,
@@ -364,7 +364,7 @@ fn a_device_sends_what_the_specification_sends() {
     assert!(sent > 500 && punted > 100, "{sent} {punted}");
 }
 
-/// What a session has received: answers, and the number of frames.
+/// The messages that a session has received: answers, and the number of frames.
 fn received(device: &mut Device, session: u64) -> (Vec<Answer>, usize) {
     let bytes: Vec<u8> = device.output(session).expect("a session").drain(..).collect();
     let (mut rest, mut answers, mut packets) = (&bytes[..], Vec::new(), 0);

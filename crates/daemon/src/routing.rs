@@ -5,8 +5,9 @@
 //!
 //! Invariants: a turn does a bounded amount of work, so timers run on time whatever the kernel's tables contain. An
 //! adopted plane uses the tables of the earlier run until everything has been listed once. Before a router interface is
-//! removed from the plane, no route refers to it any more. The plane is told that hooks are followed
-//! ([`Plane::confirm_routing`]) only after they have been, and while it routes nothing that a hook would see.
+//! removed from the plane, no route refers to it any more. This module confirms the plane's routing
+//! ([`Plane::confirm_routing`]) only after it has read the kernel's hooks, and only while the plane routes no packet that a
+//! hook would see.
 
 use crate::context::{Context, Module};
 use crate::follower::{Follow, TURN, Tally};
@@ -32,7 +33,7 @@ const USE_GAP_MS: u64 = 5000;
 /// The plane routes for this time after the kernel's hooks were last followed; then it leaves packets to the kernel. A daemon that
 /// starts again with 100,000 routes needs a few seconds before it follows them.
 const HOOKS_HOLD_MS: u64 = 10_000;
-/// How often the plane is told that they are followed.
+/// The interval at which this module confirms the plane's routing.
 const CONFIRM_GAP_MS: u64 = 1000;
 /// The followers of the kernel's routing.
 pub(crate) struct Following {
@@ -252,7 +253,7 @@ impl Following {
         self.mirror.overrun(id);
         self.busy = true;
         let mut follow = Follow::new(id, follower, watch);
-        // What router interfaces depend on is read at once, so that those of an adopted plane stay.
+        // The facts that router interfaces depend on are read at once, so that those of an adopted plane stay.
         let now_ms = ctx.clock.now_ms();
         while !follow.knows_routers() && follow.listing(&mut self.mirror, now_ms) {}
         self.follows.insert(name, follow);
@@ -308,13 +309,14 @@ impl Following {
         }
         self.forwarders = now;
     }
-    /// Ends a turn: confirms that the hooks are followed, and makes the plane use the new tables, once these are complete.
+    /// Ends a turn: confirms the plane's routing, and makes the plane use the new tables, once these are complete.
     pub(crate) fn end_turn(&mut self, ctx: &mut Context, turn: &Turn) {
         self.confirm(ctx);
         self.sync_once(ctx);
         self.busy |= turn.more;
     }
-    /// Lets the plane go on routing, unless it has refused to leave the packets to the kernel that a hook sees.
+    /// Confirms the plane's routing, unless the plane still routes packets that a hook of the kernel would see (it has refused the
+    /// change that leaves them to the kernel).
     fn confirm(&mut self, ctx: &mut Context) {
         let now_ms = ctx.clock.now_ms();
         if self.follows.is_empty() || now_ms < self.next_confirm_ms {

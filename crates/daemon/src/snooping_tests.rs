@@ -135,7 +135,7 @@ fn events_are_made_only_for_a_listener() {
     );
 }
 
-/// What the plane has: its entries, and what it floods in VLAN 1.
+/// The plane's entries, and the groups that it floods in VLAN 1.
 fn held(core: &Core) -> (usize, Flooded) {
     let changes = core.ctx.protocols.with(|engine| engine.snooping_and_io().1.plane.multicast_held());
     let entries = changes.iter().filter(|change| matches!(change, MdbChange::Entry { .. })).count();

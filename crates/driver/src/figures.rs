@@ -1,4 +1,4 @@
-//! What the plane reports, from what the chip says: capabilities, counters, names of tables.
+//! The plane's reports, from those of the chip: capabilities, counters, names of tables.
 
 use lanyard_asic::platform::Platform;
 use lanyard_asic::sdk::message::PortCounts;
@@ -7,7 +7,7 @@ use lanyard_types::{DropReason, FrameCount, MAX_PORTS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
-/// What a plane on this platform can do; `fdb` is the size of its table of addresses.
+/// The capabilities of a plane on this platform; `fdb` is the size of its table of addresses.
 pub(crate) fn capabilities(platform: &Platform, fdb: u32) -> Capabilities {
     Capabilities {
         name: "asic",

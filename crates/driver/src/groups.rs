@@ -22,7 +22,7 @@ const PART: usize = 256;
 /// A group of a VLAN.
 pub(crate) type Group = (VlanId, IpAddr);
 
-/// What a change is about.
+/// The subject of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     Routers(VlanId, Family),
@@ -150,15 +150,19 @@ impl Groups {
     }
 }
 
+/// The group that a change is an entry of.
+pub(crate) fn group(change: &MdbChange) -> Option<Group> {
+    match change {
+        MdbChange::Entry { vlan, group, .. } => Some((*vlan, *group)),
+        MdbChange::Routers { .. } | MdbChange::Flood { .. } => None,
+    }
+}
+
 /// Gives a chip changes in the order of their keys. Returns the groups for which it had no room; of their changes none was
 /// carried out.
 pub(crate) fn write(client: &mut Client, changes: &[MdbChange]) -> Result<BTreeSet<Group>, SdkError> {
-    let group = |change: &MdbChange| match change {
-        MdbChange::Entry { vlan, group, .. } => Some((*vlan, *group)),
-        MdbChange::Routers { .. } | MdbChange::Flood { .. } => None,
-    };
     let mut lost = BTreeSet::new();
-    for part in parts(changes, group) {
+    for part in parts(changes) {
         let mut part: Vec<&MdbChange> = part.iter().collect();
         while !part.is_empty() {
             let operations: Vec<Operation> = part.iter().map(|change| Operation::from(*change)).collect();
@@ -180,7 +184,7 @@ pub(crate) fn write(client: &mut Client, changes: &[MdbChange]) -> Result<BTreeS
 }
 
 /// Divides changes into transactions; all changes of a group are in one.
-fn parts(changes: &[MdbChange], group: impl Fn(&MdbChange) -> Option<Group>) -> Vec<&[MdbChange]> {
+fn parts(changes: &[MdbChange]) -> Vec<&[MdbChange]> {
     let mut all = Vec::new();
     let mut rest = changes;
     while !rest.is_empty() {

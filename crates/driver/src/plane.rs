@@ -74,7 +74,7 @@ pub struct AsicPlane {
     panel: Panel,
     /// The CPU port inside the kernel, when frames take that path.
     pub(crate) kernel: Option<CpuPort>,
-    /// What stands behind the CPU port inside the kernel besides the front panel.
+    /// The netdevs and programs behind the CPU port inside the kernel, besides the front panel.
     made: BTreeMap<PortId, u32>,
     pub(crate) settings: ChipSettings,
     pub(crate) manager: Manager<Live>,
@@ -509,7 +509,7 @@ impl Plane for AsicPlane {
         all
     }
     fn acl_matches(&mut self, id: AclId) -> Vec<u64> {
-        // What the list has decided while it was diverted, and what the chip has decided by it.
+        // The decisions of the list while it was diverted, and those that the chip has made by it.
         let judged = self.shared.matches(id, false);
         match self.client.ask(&Request::Matches(id, false)) {
             Ok(Answer::Matches(mut counts)) => {

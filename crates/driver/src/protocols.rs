@@ -36,7 +36,7 @@ pub(crate) struct Endpoint {
     pub(crate) generation: u64,
     /// The states that protocols have set last.
     pub(crate) trees: TreeStates,
-    /// What multicast snooping has learned.
+    /// The multicast groups that snooping has learned.
     pub(crate) groups: Groups,
 }
 

@@ -1,7 +1,7 @@
 //! Forwarding passes from a chip that has ended to the software plane, and back when the chip answers again.
 //!
-//! Invariants: the one that forwards has the whole state, with the states of trees, the routes and the multicast groups as far as there is room; a chip and the software plane
-//! never use the same wires at one time.
+//! Invariants: the one that forwards has the whole state, with the states of trees, the routes, and the multicast groups as far as
+//! there is room; a chip and the software plane never use the same wires at one time.
 
 use crate::chip::{self, Software};
 use crate::groups;
@@ -70,7 +70,8 @@ impl AsicPlane {
             let mut endpoint = self.endpoint();
             endpoint.socket = socket;
             endpoint.generation += 1;
-            let is_lost = |change: &MdbChange| matches!(change, MdbChange::Entry { vlan, group, .. } if lost.contains(&(*vlan, *group)));
+            let is_lost =
+                |change: &MdbChange| groups::group(change).is_some_and(|group| lost.contains(&group));
             endpoint.groups.lose(&lost);
             endpoint.groups.moved(&learned.into_iter().filter(|change| !is_lost(change)).collect::<Vec<_>>());
         }

@@ -45,7 +45,7 @@ pub struct RifState {
 /// The maximum number of virtual router addresses of one interface.
 pub const VIRTUAL_MACS: usize = 8;
 
-/// What a router interface is attached to.
+/// The attachment of a router interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RifAttachment {
     /// A VLAN. Routed frames are bridged in it; exceptions go to `up`, the pipeline's end of `vlanN`.
@@ -93,7 +93,7 @@ pub enum Urpf {
     Strict = 2,
 }
 
-/// What a route does with the packets that it matches.
+/// The action of a route for the packets that it matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum RouteTarget {
     /// Sends them to a next hop of a group.
@@ -137,7 +137,7 @@ pub enum RouteChange {
 /// The maximum number of buckets of a group.
 pub const BUCKETS: usize = 256;
 
-/// What the plane would do with a destination, for `show ip cef` and tests.
+/// The plane's decision about a destination, for `show ip cef` and tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteLookup {
     /// The target of the longest match; `None` means no route.

@@ -136,7 +136,7 @@ pub trait Plane {
     /// them away.
     ///
     /// # Errors
-    /// What the chip or the kernel refused. A plane without a chip refuses everything but thresholds.
+    /// The refusal of the chip or the kernel. A plane without a chip refuses everything but thresholds.
     fn configure_chip(
         &mut self,
         settings: &ChipSettings,
@@ -234,7 +234,7 @@ pub const SWEEP_WITHIN_S: u32 = 120;
 /// The longest frame that can be traced or injected, in bytes (a jumbo frame).
 pub const MAX_TRACE_FRAME: usize = 9_234;
 
-/// What a plane is and can do.
+/// A plane's name and capabilities.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {
     /// `ebpf`, `soft` or `asic`.
@@ -259,7 +259,7 @@ pub struct Capabilities {
     /// True when frames that it sends pass the queueing discipline of their port's netdev with the queue of their class
     /// (`QosClass::queue`).
     pub queues: bool,
-    /// What this plane cannot do on this machine and why, one line each, for `lanyard version` and `show
+    /// The limits of this plane on this machine with their reasons, one line each, for `lanyard version` and `show
     /// platform`.
     pub notes: Vec<String>,
 }
@@ -315,7 +315,7 @@ pub enum PlaneError {
     Unsupported {
         /// The plane.
         plane: &'static str,
-        /// What the plane cannot do, as the end of a sentence.
+        /// The missing capability, as the end of a sentence.
         what: String,
     },
     /// A port that is not in the state.
@@ -324,7 +324,7 @@ pub enum PlaneError {
     /// The operating system refused a call.
     #[error("{what}: {cause}")]
     System {
-        /// What the plane was doing, with the object concerned.
+        /// The failed operation, with the object concerned.
         what: String,
         /// The operating system's error.
         cause: String,
@@ -416,7 +416,7 @@ pub enum PlaneEvent {
     PortChanged {
         /// The port.
         port: PortId,
-        /// What has changed and why, as part of a sentence.
+        /// The change and its reason, as part of a sentence.
         what: String,
     },
     /// An access list moved between a chip and the software. The software judges by it when it is `diverted`.
@@ -430,7 +430,7 @@ pub enum PlaneEvent {
     Chip {
         /// True when the chip forwards.
         up: bool,
-        /// What has happened, as a sentence without its full stop.
+        /// The event, as a sentence without its full stop.
         what: String,
     },
     /// The number of events that were lost because the ring was full.

@@ -14,7 +14,7 @@ use lanyard_pipeline::route::RifState;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// What routes packets.
+/// The forwarder: the plane or the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Forwarder {
     /// Nothing, because the family is not routed here.
@@ -35,7 +35,7 @@ impl fmt::Display for Forwarder {
     }
 }
 
-/// What routes the packets of a family that are received at an interface. `None` asks for the VRF as a whole.
+/// The forwarder of the packets of a family that are received at an interface. `None` asks for the VRF as a whole.
 #[must_use]
 pub fn forwarder(
     config: &Config,
@@ -113,10 +113,10 @@ fn routed<'a>(
     })
 }
 
-/// What routes, by family (`true` is IPv6) and interface; the input of [`changes`].
+/// The forwarders by family (`true` is IPv6) and interface; the input of [`changes`].
 pub type Forwarders = BTreeMap<(bool, InterfaceName), Forwarder>;
 
-/// What routes the packets of every router interface, without families that are not routed.
+/// The forwarders of the packets of every router interface, without families that are not routed.
 #[must_use]
 pub fn forwarders(config: &Config, routers: &Routers) -> Forwarders {
     let mut all = Forwarders::new();

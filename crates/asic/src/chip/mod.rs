@@ -315,7 +315,7 @@ struct Out<'s, 'a> {
 }
 
 impl<'a> Out<'_, 'a> {
-    /// What leaves: the arrived frame itself if the pipeline has not changed it, otherwise a copy.
+    /// The leaving frame: the arrived one itself if the pipeline has not changed it, otherwise a copy.
     fn leaves(&self, frame: &[u8]) -> Cow<'a, [u8]> {
         if std::ptr::eq(frame, self.frame) { Cow::Borrowed(self.frame) } else { Cow::Owned(frame.to_vec()) }
     }

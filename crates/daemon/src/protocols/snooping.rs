@@ -46,7 +46,7 @@ pub(crate) struct Snooping {
     refused: BTreeMap<Key, Box<PortSet>>,
     /// The ports of groups for sources without an entry of their own, as far as the plane has them.
     any: BTreeMap<(VlanId, IpAddr), Box<PortSet>>,
-    /// What the machines flood.
+    /// The groups that the machines flood.
     flooded: BTreeMap<(VlanId, Family), Flood>,
     /// VLANs whose flooding the plane has not taken yet.
     unsettled: BTreeSet<(VlanId, Family)>,

@@ -1,4 +1,4 @@
-//! What others than `apply` write: the states of ports in trees, by the protocols and the watchdog, the ends of leases, and the
+//! Writes by others than `apply`: the states of ports in trees, by the protocols and the watchdog, the ends of leases, and the
 //! ends of routing.
 
 use super::private;

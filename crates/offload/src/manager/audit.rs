@@ -23,7 +23,7 @@ const ATTEMPTS: u32 = 24;
 #[error("the chip could not be brought in line with the configuration: {0}")]
 pub struct OutOfLine(pub String);
 
-/// What a chip holds, or should hold, by key.
+/// The entries that a chip holds, or should hold, by key.
 type Entries = BTreeMap<Vec<u8>, Operation>;
 
 impl<H: Hardware> Manager<H> {
@@ -99,7 +99,7 @@ impl<H: Hardware> Manager<H> {
         Ok(actual)
     }
 
-    /// What the chip should hold, by key.
+    /// The entries that the chip should hold, by key.
     fn wanted(&self) -> Entries {
         let mut all = self.setup.clone();
         all.retain(|_, operation| removal(operation).is_none_or(|removal| removal != *operation));
@@ -137,7 +137,7 @@ impl<H: Hardware> Manager<H> {
                 tickets.insert(self.hardware.send(Request::Commit(vec![step.clone()])), step);
             }
             if !self.take_steps(tickets)? {
-                // What did not fit is hidden, and its cover has to trap before anything else happens.
+                // An entry that did not fit is hidden, and its cover has to trap before anything else happens.
                 return Ok(false);
             }
         }

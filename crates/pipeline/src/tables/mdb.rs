@@ -51,13 +51,13 @@ pub enum MdbChange {
         /// The ports.
         ports: Box<PortSet>,
     },
-    /// What is flooded in a VLAN.
+    /// The groups that are flooded in a VLAN.
     Flood {
         /// The VLAN.
         vlan: VlanId,
         /// The family.
         family: Family,
-        /// What.
+        /// The groups.
         flooded: Flooded,
     },
 }
@@ -183,7 +183,7 @@ impl Mdb {
     pub fn routers(&self, vlan: VlanId, family: Family) -> &PortSet {
         self.routers.get(&(vlan, family)).unwrap_or(&PortSet::EMPTY)
     }
-    /// What is flooded.
+    /// The groups that are flooded.
     #[must_use]
     pub fn flooded(&self, vlan: VlanId, family: Family) -> Flooded {
         self.flooded.get(&(vlan, family)).copied().unwrap_or_default()

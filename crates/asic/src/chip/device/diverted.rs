@@ -5,9 +5,7 @@
 use super::super::Effects;
 use super::super::segments;
 use super::{Device, MAX_NOTICES, Session, wants};
-use crate::sdk::faults::Fault;
 use crate::sdk::message::{Frame, Notice, Question, Verdict};
-use crate::sdk::operation::OperationKind;
 use lanyard_pipeline::Timestamp;
 
 /// Beyond these bytes diverted frames are dropped, which leaves room for the frames of protocols.
@@ -16,13 +14,8 @@ const MAX_DIVERTED: usize = MAX_NOTICES / 2;
 impl Device {
     /// A diverted frame comes back.
     pub(super) fn judged(&mut self, now: Timestamp, frame: &Frame, answers: &[Verdict]) {
-        match self.faults.next(OperationKind::Packet).1 {
-            Some(Fault::Die) => self.dead = true,
-            Some(Fault::Fail | Fault::Cut) => return self.chip.count_unjudged(frame.port),
-            Some(Fault::Slow(_)) | None => {}
-        }
-        if self.dead {
-            return;
+        if !self.takes_packet() {
+            return self.chip.count_unjudged(frame.port);
         }
         let mut effects = Effects::default();
         let longest = segments::longest(&frame.pending, &frame.bytes);

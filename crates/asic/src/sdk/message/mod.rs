@@ -82,7 +82,7 @@ pub enum Request {
 pub struct Frame {
     /// The port where it came in.
     pub port: PortId,
-    /// What is pending on it.
+    /// The work that is pending on it.
     pub pending: Offload,
     /// Its bytes; a buffer of segments is one frame.
     pub bytes: Vec<u8>,
