@@ -3,7 +3,9 @@
 
 mod common;
 
+use common::protocols::{Protocols, numbered, random_group_change};
 use common::{APPLIANCE, acl, agree, bound, denied, group, list, manager, random_prefix, route};
+use ipnet::IpNet;
 use lanyard_asic::object::Object;
 use lanyard_asic::sdk::Operation;
 use lanyard_asic::sdk::faults::FaultPlan;
@@ -11,7 +13,9 @@ use lanyard_offload::simulated::Simulated;
 use lanyard_offload::strategy::NAMES;
 use lanyard_offload::{Manager, Place, Policy};
 use lanyard_pipeline::generate::Rng;
-use lanyard_types::{AdjacencyId, PortId};
+use lanyard_pipeline::state::{Unregistered, VlanState};
+use lanyard_types::{AdjacencyId, PortId, VlanId, VrfId};
+use std::net::IpAddr;
 
 /// Makes requests that add, change and remove, alone and in batches; returns how many were accepted.
 fn traffic(manager: &mut Manager<Simulated>, seed: u64, requests: u32) -> u32 {
@@ -158,4 +162,88 @@ fn after_a_fault_at_any_operation_each_list_judges_in_one_place() {
         }
     }
     println!("{diverted} lists diverted at the end");
+}
+
+/// A VLAN with these settings of multicast snooping.
+fn snooped(number: u16, unregistered: Option<Unregistered>) -> Operation {
+    let state = VlanState { snooping: [unregistered; 2], ..VlanState::default() };
+    Operation::Vlan(VlanId::new(number).expect("a VLAN"), Some(state))
+}
+
+/// The protocols change groups between requests of the manager, with a fault at each operation in turn: afterwards the chip has the
+/// groups, the VLANs with their snooping, and the routes.
+#[test]
+fn after_a_fault_at_any_operation_the_groups_are_those_of_the_protocols() {
+    for strategy in NAMES {
+        for fault in ["fail", "cut", "die"] {
+            for kind in ["multicast", "routers", "flood", "vlan", "operation"] {
+                for at in 1..=12 {
+                    let mut manager = manager(APPLIANCE, strategy, Policy::Hybrid);
+                    let mut protocols = Protocols::default();
+                    manager.drain();
+                    let plan = format!("{fault} {kind} at {at}");
+                    let what = format!("{strategy}, {plan}");
+                    manager.hardware().set_faults(FaultPlan::parse(&plan).expect("a plan"));
+                    let mut rng = Rng::new(at);
+                    let mut wanted = Vec::new();
+                    for round in 0..16 {
+                        for _ in 0..4 {
+                            protocols.change(manager.hardware(), &random_group_change(&mut rng));
+                        }
+                        let unregistered = [None, Some(Unregistered::Flood), Some(Unregistered::Routers)];
+                        let vlan =
+                            snooped(2 + round % 3, unregistered[usize::from(round % 2 + round % 3) % 3]);
+                        // A request that fails here is as if it had not been made.
+                        if manager.setup(std::slice::from_ref(&vlan)).is_ok() {
+                            wanted.retain(|other| !same_vlan(other, &vlan));
+                            wanted.push(vlan);
+                        }
+                        traffic(&mut manager, at + u64::from(round), 1);
+                    }
+                    manager.settle().unwrap_or_else(|error| unreachable!("{what}: {error}"));
+                    agree(&mut manager, at, &what);
+                    protocols.agree(manager.hardware(), &what);
+                    let truth = manager.hardware().truth();
+                    let vlans = truth.iter().filter(|entry| matches!(entry, Operation::Vlan(..))).count();
+                    assert_eq!(vlans, wanted.len(), "{what}");
+                    wanted.iter().for_each(|vlan| assert!(truth.contains(vlan), "{what}: {vlan:?}"));
+                }
+            }
+        }
+    }
+}
+fn same_vlan(one: &Operation, other: &Operation) -> bool {
+    matches!((one, other), (Operation::Vlan(one, _), Operation::Vlan(other, _)) if one == other)
+}
+
+/// Groups have filled the table that host routes take, too: with the policy `sync` an accepted route is in the chip.
+#[test]
+fn a_route_without_room_beside_groups_is_refused_at_once() {
+    for strategy in NAMES {
+        let mut manager = manager(APPLIANCE, strategy, Policy::Sync);
+        manager.drain();
+        manager.setup(&[snooped(2, Some(Unregistered::Flood))]).expect("a VLAN takes no entry");
+        let mut protocols = Protocols::default();
+        let mut number = 0;
+        while protocols.refused < 50 {
+            protocols.change(manager.hardware(), &numbered(number));
+            number += 1;
+        }
+        let (mut accepted, mut refused) = (Vec::new(), 0);
+        for number in 0..200_u8 {
+            let host = IpNet::from(IpAddr::from([10, 0, 0, number]));
+            match manager.request(&[route(host, Some(1))]) {
+                Ok(()) => accepted.push(host),
+                Err(_) => refused += 1,
+            }
+        }
+        manager.settle().expect("the chip works");
+        assert!(refused > 0, "{strategy}: groups have taken the room");
+        for host in accepted {
+            let place = manager.place(VrfId::DEFAULT, host);
+            assert_eq!(place, Some(Place::Offloaded), "{strategy}: {host} was accepted");
+        }
+        agree(&mut manager, 1, strategy);
+        protocols.agree(manager.hardware(), strategy);
+    }
 }

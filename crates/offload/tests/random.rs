@@ -1,5 +1,6 @@
 //! Random histories: requests, set-up, access lists, sizes and policies under several faults at once, a chip that is slow, hangs
 //! up, dies and comes back with another salt, or stays away for a while, and managers that are replaced while it forwards on.
+//! Meanwhile the protocols write multicast groups into the same tables through a session of their own.
 //!
 //! Beside the manager runs a model that takes exactly what was accepted. After every failure the three views are compared: model
 //! and configuration, configuration and manager, manager and chip; and every packet goes by its longest match or to the CPU.
@@ -8,6 +9,7 @@
 
 mod common;
 
+use common::protocols::{Protocols, random_group_change};
 use common::{APPLIANCE, SALT, acl, agree, bound, denied, hops, list, platform, ports, random_prefix};
 use ipnet::IpNet;
 use lanyard_asic::object::Object;
@@ -19,7 +21,7 @@ use lanyard_offload::strategy::{NAMES, Strategy, by_name};
 use lanyard_offload::{Manager, Place, Policy};
 use lanyard_pipeline::generate::Rng;
 use lanyard_pipeline::route::{Adjacency, RouteTarget};
-use lanyard_pipeline::state::VlanState;
+use lanyard_pipeline::state::{Unregistered, VlanState};
 use lanyard_types::{AdjacencyId, GroupId, MacAddr, PortId, RifId, VlanId, VrfId};
 use std::collections::BTreeMap;
 
@@ -34,6 +36,8 @@ struct Model {
     groups: BTreeMap<GroupId, Vec<AdjacencyId>>,
     adjacencies: BTreeMap<AdjacencyId, Adjacency>,
     setup: Vec<Operation>,
+    /// The VLANs with their settings of multicast snooping.
+    vlans: BTreeMap<VlanId, VlanState>,
     lists: BTreeMap<u16, Operation>,
     /// The list that port 1 refers to.
     bound: Option<u16>,
@@ -86,6 +90,7 @@ struct History {
     strategy: &'static str,
     manager: Manager<Simulated>,
     model: Model,
+    protocols: Protocols,
     what: String,
     /// The events so far, for the message of a failure.
     log: Vec<String>,
@@ -109,7 +114,7 @@ impl History {
         model.take(&hops());
         model.policies = Object::ALL.iter().map(|object| (*object, policy)).collect();
         let what = format!("seed {seed}, {name}, {}", policy.name());
-        Self { rng, strategy: name, manager, model, what, log: Vec::new() }
+        Self { rng, strategy: name, manager, model, protocols: Protocols::default(), what, log: Vec::new() }
     }
 
     fn group(&mut self) -> Operation {
@@ -155,11 +160,21 @@ impl History {
 
     fn setup(&mut self) {
         let vlan = VlanId::new(2 + self.rng.below(5) as u16).expect("a VLAN");
-        let operation = Operation::Vlan(vlan, self.rng.percent(60).then(VlanState::default));
+        let mut snooping = || {
+            let choice = [None, Some(Unregistered::Flood), Some(Unregistered::Routers)];
+            self.rng.pick(&choice).expect("a choice")
+        };
+        let state = VlanState { snooping: [snooping(), snooping()], ..VlanState::default() };
+        let state = self.rng.percent(70).then_some(state);
+        let operation = Operation::Vlan(vlan, state.clone());
         let outcome = self.manager.setup(std::slice::from_ref(&operation));
         self.log.push(format!("VLAN {vlan}: {outcome:?}"));
         if outcome.is_ok() {
             self.model.setup.push(operation);
+            match state {
+                Some(state) => _ = self.model.vlans.insert(vlan, state),
+                None => _ = self.model.vlans.remove(&vlan),
+            }
         } else {
             self.settle();
         }
@@ -196,8 +211,31 @@ impl History {
         }
     }
 
+    /// What snooping learns: one message, or a report of many groups.
+    fn groups(&mut self) {
+        let count = 1 + self.rng.below(8);
+        for _ in 0..count {
+            let change = random_group_change(&mut self.rng);
+            self.protocols.change(self.manager.hardware(), &change);
+        }
+        self.log.push(format!("{count} changes of groups"));
+    }
+
     fn fault(&mut self) {
-        let kinds = ["operation", "route", "group", "adjacency", "list", "divert", "vlan", "query", "resize"];
+        let kinds = [
+            "operation",
+            "route",
+            "group",
+            "adjacency",
+            "list",
+            "divert",
+            "vlan",
+            "query",
+            "resize",
+            "multicast",
+            "routers",
+            "flood",
+        ];
         let plan: Vec<String> = (0..1 + self.rng.below(3))
             .map(|_| {
                 let kind = self.rng.pick(&kinds).expect("a kind");
@@ -235,7 +273,7 @@ impl History {
 
     /// A new manager on the same chip, with the configuration that was accepted.
     fn warm_boot(self) -> Self {
-        let Self { mut rng, strategy: name, manager, mut model, what, mut log } = self;
+        let Self { mut rng, strategy: name, manager, mut model, protocols, what, mut log } = self;
         log.push("warm boot".into());
         if rng.percent(50) {
             model.renumber(1 + rng.below(49) as u32);
@@ -259,7 +297,7 @@ impl History {
             manager.hardware().truth().into_iter().map(|entry| (format!("{entry:?}"), ())).collect();
         assert_eq!(before, after, "{what}: until it ends a warm boot changes nothing");
         manager.end_warm_boot().unwrap_or_else(|error| unreachable!("{what}: {error}: {log:#?}"));
-        Self { rng, strategy: name, manager, model, what, log }
+        Self { rng, strategy: name, manager, model, protocols, what, log }
     }
 
     /// Brings the views in line, with the faults if that is possible, and compares them.
@@ -288,7 +326,13 @@ impl History {
         if self.manager.is_down() {
             return;
         }
+        self.protocols.agree(self.manager.hardware(), &story);
         let truth = self.manager.hardware().truth();
+        let vlans = truth.iter().filter_map(|entry| match entry {
+            Operation::Vlan(vlan, Some(state)) => Some((*vlan, state.clone())),
+            _ => None,
+        });
+        assert_eq!(vlans.collect::<BTreeMap<_, _>>(), self.model.vlans, "{story}: VLANs and what they snoop");
         for (number, list) in &self.model.lists {
             assert!(truth.contains(list), "{story}: the chip has list {number} as it was set last");
             let place = self.manager.list_place(acl(*number));
@@ -317,7 +361,7 @@ impl History {
     }
 
     fn step(mut self) -> Self {
-        match self.rng.below(30) {
+        match self.rng.below(34) {
             0 | 1 => self.fault(),
             2 => self.repair(),
             3 => self.settle(),
@@ -358,6 +402,7 @@ impl History {
                 self.manager.hardware().restarts = true;
                 self.repair();
             }
+            11..15 => self.groups(),
             _ => self.request(),
         }
         self

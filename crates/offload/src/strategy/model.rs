@@ -2,9 +2,10 @@
 //!
 //! A driver sets the seed of a chip's hashes, so it can compute where every key collides. The twin receives the same
 //! operations as the chip in the same order, so it refuses exactly the entries that the chip will refuse, and no
-//! request waits for the bus. The twin cannot predict what the chip does by itself: addresses that it learns take room in a
-//! shared hash table. If a table is shared with these, or after a failure, when entries are in another order than the
-//! twin's, the chip verifies entries of hash tables and TCAMs. Counts of units remain reliable.
+//! request waits for the bus. The twin cannot predict what others write: addresses that the chip learns, and multicast groups,
+//! which the protocols write, take room in a shared hash table. If a table is shared with these, or after a failure, when
+//! entries are in another order than the twin's, the chip verifies entries of hash tables and TCAMs. Counts of units remain
+//! reliable.
 //!
 //! Hybrid is the same with transactions of up to 64 operations, so that a batch needs few messages.
 
@@ -16,7 +17,7 @@ use lanyard_asic::sdk::message::Event;
 use lanyard_asic::sdk::operation::Operation;
 use lanyard_asic::tables::Usage;
 use lanyard_pipeline::Timestamp;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// See the module comment.
 #[derive(Debug)]
@@ -29,9 +30,8 @@ pub(super) struct Model {
     sizes: BTreeMap<String, u32>,
     /// True if the twin's entries are in the same places as the chip's.
     exact: bool,
-    /// The table that contains learned addresses.
-    learned: usize,
-    has_learned: bool,
+    /// The tables in which others write entries, too.
+    shared: BTreeSet<usize>,
     chunk: usize,
 }
 
@@ -41,12 +41,11 @@ impl Model {
         Self {
             platform: platform.clone(),
             salt,
-            learned: layout.units(Object::Mac, 1).0,
             layout,
             twin: Chip::new(platform, salt),
             sizes: BTreeMap::new(),
             exact: true,
-            has_learned: false,
+            shared: BTreeSet::new(),
             chunk,
         }
     }
@@ -56,14 +55,25 @@ impl Model {
         if !self.exact && self.layout.must_verify(writes) {
             return true;
         }
-        self.has_learned
-            && writes
-                .iter()
-                .flat_map(|write| &write.adds)
-                .any(|(object, count)| self.layout.units(*object, *count).0 == self.learned)
+        let mut added = writes.iter().flat_map(|write| &write.adds);
+        added.any(|(object, count)| self.shared.contains(&self.layout.units(*object, *count).0))
+    }
+
+    /// Notes that others write entries of this object.
+    fn share(&mut self, object: Object) {
+        self.shared.insert(self.layout.units(object, 1).0);
     }
 
     fn send(&mut self, operations: &[Operation]) -> Result<(), lanyard_asic::sdk::Refused> {
+        // The protocols write groups in VLANs that are snooped, and nowhere else.
+        let snooped = |operation: &Operation| match operation {
+            Operation::Vlan(_, Some(state)) => state.snooping != [None; 2],
+            _ => false,
+        };
+        if operations.iter().any(snooped) {
+            self.share(Object::Ipv4Group);
+            self.share(Object::Ipv6Group);
+        }
         self.twin.commit(Timestamp::default(), operations, &mut Effects::default()).map(drop)
     }
 }
@@ -117,15 +127,17 @@ impl Strategy for Model {
         self.exact = entries.len() <= 1;
     }
     fn received(&mut self, event: &Event) {
-        self.has_learned |= matches!(event, Event::Learned(_) | Event::Lost(_));
+        if matches!(event, Event::Learned(_) | Event::Lost(_)) {
+            self.share(Object::Mac);
+        }
     }
     fn chunk(&self) -> usize {
         self.chunk
     }
     fn confidence(&self) -> f64 {
-        match (self.exact, self.has_learned) {
-            (true, false) => 1.0,
-            (true, true) => 0.95,
+        match (self.exact, self.shared.is_empty()) {
+            (true, true) => 1.0,
+            (true, false) => 0.95,
             (false, _) => 0.9,
         }
     }

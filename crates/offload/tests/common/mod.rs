@@ -3,6 +3,8 @@
 
 #![allow(dead_code)] // not every test uses all of it
 
+pub mod protocols;
+
 use ipnet::IpNet;
 use lanyard_acl::key::L4_DST;
 use lanyard_acl::{Condition, Family, FlatRule, PlaneList, Verdict};
