@@ -96,6 +96,12 @@ def operation(reader):
         reader.take(2 * count)
     elif kind == 15:  # which groups are flooded; 0 is none, the default
         key, gone = reader.take(3), reader.number("B") == 0
+    elif kind == 16:  # members in use of a port-channel
+        key, collecting = reader.take(1), reader.number("H")
+        reader.take(2 * collecting)
+        buckets = reader.number("H")
+        reader.take(2 * buckets)
+        gone = collecting == buckets == 0
     else:
         raise Malformed("no operation %d" % kind)
     return (kind, bytes(key)), gone, bytes(reader.data[start : reader.at])

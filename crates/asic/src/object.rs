@@ -48,11 +48,15 @@ pub enum Object {
     Rif,
     /// A routing table.
     Vrf,
+    /// A port-channel.
+    PortChannel,
+    /// A member of a port-channel.
+    PortChannelMember,
 }
 
 impl Object {
     /// Every kind.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Mac,
         Self::Ipv4Host,
         Self::Ipv6Host,
@@ -67,6 +71,8 @@ impl Object {
         Self::EcmpGroup,
         Self::Rif,
         Self::Vrf,
+        Self::PortChannel,
+        Self::PortChannelMember,
     ];
 
     /// The name in platform files, messages and the SDK.
@@ -87,6 +93,8 @@ impl Object {
             Self::EcmpGroup => "ecmp_group",
             Self::Rif => "rif",
             Self::Vrf => "vrf",
+            Self::PortChannel => "port_channel",
+            Self::PortChannelMember => "port_channel_member",
         }
     }
 
@@ -101,7 +109,12 @@ impl Object {
                 matches!(kind, TableKind::Lpm | TableKind::Tcam)
             }
             Self::AclIpv4 | Self::AclIpv6 => matches!(kind, TableKind::Tcam),
-            Self::EcmpMember | Self::EcmpGroup | Self::Rif | Self::Vrf => matches!(kind, TableKind::Index),
+            Self::EcmpMember
+            | Self::EcmpGroup
+            | Self::Rif
+            | Self::Vrf
+            | Self::PortChannel
+            | Self::PortChannelMember => matches!(kind, TableKind::Index),
         }
     }
 }

@@ -16,6 +16,7 @@ use lanyard_asic::chip::device::{Device, wants};
 use lanyard_asic::chip::{Chip, Effects};
 use lanyard_asic::object::Object;
 use lanyard_asic::platform::Platform;
+use lanyard_asic::sdk::cpu::CpuHeader;
 use lanyard_asic::sdk::message::{Answer, Event, Incoming, Request, announced};
 use lanyard_asic::sdk::{Operation, VERSION};
 use lanyard_asic::tables::ListSize;
@@ -61,6 +62,8 @@ fn operations(state: &PlaneState) -> Vec<Operation> {
     all.extend(state.vlans.iter().map(|(vlan, state)| Operation::Vlan(*vlan, Some(state.clone()))));
     let ports = state.ports.iter();
     all.extend(ports.map(|(port, state)| Operation::Port(*port, Some(Box::new(state.clone())))));
+    let channels = state.channels.iter();
+    all.extend(channels.map(|(id, members)| Operation::Channel(*id, Some(Box::new(members.clone())))));
     all.extend(state.stp.iter().map(|((tree, port), stp)| Operation::Stp(*tree, *port, *stp)));
     all.extend(state.fdb.iter().map(|((vlan, mac), target)| Operation::Fdb(*vlan, *mac, Some(*target))));
     all.extend(state.rifs.iter().map(|(rif, state)| Operation::Rif(*rif, Some(Box::new(state.clone())))));
@@ -184,24 +187,29 @@ impl Pair {
             want.sent.into_iter().partition(|(to, _)| self.hosts.contains(to));
         let to_wire: Vec<_> = to_wire.into_iter().map(|(to, bytes)| (to, bytes.into())).collect();
         assert_eq!(got.sent, to_wire, "{what}: egress");
-        let mut cpu: Vec<(Option<PortId>, Option<TrapReason>, Vec<u8>)> =
-            to_host.into_iter().map(|(to, bytes)| (Some(to), None, bytes)).collect();
+        // What is trapped for a port-channel names it, and everything else the port that has received it.
+        let mut cpu: Vec<(PortId, Option<PortId>, Option<TrapReason>, Vec<u8>)> =
+            to_host.into_iter().map(|(to, bytes)| (port, Some(to), None, bytes)).collect();
         // The chip sends no notes of access lists.
         let trapped = want.trapped.into_iter().filter(|(_, reason, _)| *reason != TrapReason::AclLog);
-        cpu.extend(trapped.map(|(_, reason, bytes)| (None, Some(reason), bytes)));
+        cpu.extend(trapped.map(|(from, reason, bytes)| (from, None, Some(reason), bytes)));
         if let Verdict::Trapped(reason) = verdict
             && reason.stage() == Stage::Route
             && cpu.is_empty()
         {
             // Up the stack of the netdev it came in at, which is the CPU's.
-            cpu.push((None, Some(reason), bytes.to_vec()));
+            cpu.push((port, None, Some(reason), bytes.to_vec()));
         }
-        let seen: Vec<_> =
-            got.cpu.iter().map(|(header, bytes)| (header.to, header.reason, bytes.to_vec())).collect();
+        let from = |header: &CpuHeader| header.port.expect("a port");
+        let seen: Vec<_> = got
+            .cpu
+            .iter()
+            .map(|(header, bytes)| (from(header), header.to, header.reason, bytes.to_vec()))
+            .collect();
         assert_eq!(seen, cpu, "{what}: CPU");
         let forwarded = !got.sent.is_empty();
         for (header, _) in &got.cpu {
-            assert_eq!((header.port, header.forwarded), (Some(port), forwarded), "{what}: CPU header");
+            assert_eq!(header.forwarded, forwarded, "{what}: CPU header");
         }
         events_agree(&got.events, &want.events, what);
         verdict
@@ -254,14 +262,10 @@ fn events_agree(got: &[Event], want: &[FdbEvent], what: &str) {
 #[test]
 fn the_chip_is_a_third_implementation_of_the_pipeline() {
     let (frames, seed) = (number("LANYARD_DIFF_FRAMES", 60_000), number("LANYARD_DIFF_SEED", 1));
-    let (mut forwarded, mut routed, mut dropped, mut judged) = (0_u64, 0_u64, 0_u64, 0_u64);
+    let [mut forwarded, mut routed, mut dropped, mut judged, mut bundled] = [0_u64; 5];
     for n in 0..frames.div_ceil(FRAMES_A_STATE) {
         let seed = seed + n;
-        let state = State::new(seed)
-            .without_channels()
-            .without_policies()
-            .without_monitor_sessions()
-            .without_sampling();
+        let state = State::new(seed).without_policies().without_monitor_sessions().without_sampling();
         let now = Timestamp::from_secs(1_000 * (1_000 + (seed % 1_000_000) as u32));
         let mut pair = Pair::new(&state, seed, now);
         for change in &state.routes {
@@ -286,13 +290,21 @@ fn the_chip_is_a_third_implementation_of_the_pipeline() {
         }
         pair.tables_agree(&format!("seed {seed}"));
         judged += pair.judged;
+        let channels = state.plane.ports.iter().filter(|(_, port)| port.aggregation.channel().is_some());
+        let counters = pair.chip.pipeline().counters();
+        bundled += channels.map(|(id, _)| counters.port(*id).tx.frames).sum::<u64>();
         routed += pair.chip.take_activity().iter().map(|(_, _, packets)| packets).sum::<u64>();
     }
     println!(
-        "{frames} frames agreed: {forwarded} forwarded, {routed} of them routed, {dropped} dropped; {judged} diverted"
+        "{frames} frames agreed: {forwarded} forwarded, {routed} of them routed, {dropped} dropped; {judged} diverted; {bundled} copies by port-channels"
     );
     assert!(
-        frames < 10_000 || routed > 0 && forwarded > routed && dropped > 0 && judged > frames / 100,
+        frames < 10_000
+            || routed > 0
+                && forwarded > routed
+                && dropped > 0
+                && judged > frames / 100
+                && bundled > frames / 100,
         "a kind of frames is missing"
     );
 }
@@ -304,7 +316,6 @@ fn a_device_sends_what_the_specification_sends() {
     let (mut sent, mut punted) = (0, 0);
     for seed in 1..=40 {
         let state = without_large_lists(State::new(seed))
-            .without_channels()
             .without_policies()
             .without_monitor_sessions()
             .without_sampling();
@@ -312,6 +323,8 @@ fn a_device_sends_what_the_specification_sends() {
         let mut pipeline = Pipeline::new(seed);
         pipeline.set_state(&state.plane, now, &mut |_| {});
         let mut device = Device::new(&large(), seed, 1);
+        let front: Vec<PortId> = device.fabric().ports().collect();
+        front.iter().for_each(|port| device.link(*port, true));
         let session = device.open();
         device.request(now, session, 1, Request::Hello(VERSION, "test".into()));
         device.request(now, session, 2, Request::Subscribe(wants::PACKETS));

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{bridge, group, port, ports, prefix, route, router, station, vlan};
+use common::{bridge, channel, group, port, ports, prefix, route, router, station, vlan};
 use lanyard_acl::key::Key;
 use lanyard_acl::{Condition, FlatRule, PlaneList, Verdict};
 use lanyard_asic::sdk::cpu::CpuHeader;
@@ -14,7 +14,7 @@ use lanyard_asic::tables::{AclRule, PortRange};
 use lanyard_pipeline::route::RouteTarget;
 use lanyard_pipeline::state::{FdbTarget, GlobalState};
 use lanyard_pipeline::tables::mdb::Flooded;
-use lanyard_types::{AclId, Family, InstanceId, RifId, StpState, TrapReason, VrfId};
+use lanyard_types::{AclId, ChannelId, Family, InstanceId, RifId, StpState, TrapReason, VrfId};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -61,6 +61,9 @@ fn every_operation() -> Vec<Operation> {
         Operation::Flood(vlan(10), Family::V6, Flooded::All),
         Operation::List(AclId::MAX, None),
         Operation::Divert(AclId::MAX, true),
+        Operation::Channel(ChannelId::MAX, None),
+        channel(2, &[1, 2], &[1, 2]),
+        channel(3, &[7], &[]),
         Operation::Divert(AclId::MAX, false),
         Operation::List(AclId::MAX, Some(Arc::new(access_list()))),
     ]);

@@ -80,7 +80,7 @@ fn front_port(port: ChipPort) -> view::FrontPort {
 const STAGES: &[(Stage, &str, &[&str], &[&str])] = &[
     (Stage::Parse, "lengths, source address, tags", &[], &[]),
     (Stage::Trap, "reserved destinations, EtherType, reason's rate", &[], &[]),
-    (Stage::Port, "ingress port", &[], &["ports"]),
+    (Stage::Port, "ingress port", &["port_channel", "port_channel_member"], &["ports", "port_channels"]),
     (Stage::VlanIngress, "ingress port, VLAN, tree state", &[], &["vlans"]),
     (Stage::Learn, "VLAN, source address", &["mac"], &["fdb"]),
     (
@@ -101,7 +101,7 @@ const STAGES: &[(Stage, &str, &[&str], &[&str])] = &[
     ),
     (Stage::Bridge, "VLAN, destination address", &["mac"], &["fdb"]),
     (Stage::VlanEgress, "egress port, VLAN, tree state, MTU", &[], &["vlans"]),
-    (Stage::Replicate, "egress ports, tag form", &[], &[]),
+    (Stage::Replicate, "egress ports, tag form, bucket", &["port_channel_member"], &["port_channels"]),
     (Stage::Count, "port, VLAN, drop reason", &[], &[]),
 ];
 

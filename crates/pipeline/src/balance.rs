@@ -1,14 +1,17 @@
 //! The hash by which a frame's member of a port-channel is chosen (IEEE 802.1AX-2014, 6.2.4: frames of one conversation
-//! must not be reordered, so the choice depends only on fields that its frames share).
+//! must not be reordered, so the choice depends only on fields that its frames share), and how the buckets of the hash are
+//! assigned to the members.
 //!
-//! Invariant: `bpf/balance.h` computes the same number for every frame. The checks are those that reading the fields needs:
+//! Invariants: the buckets of a member stay with it until it leaves, or until another one has fewer. `bpf/balance.h` computes
+//! the same hash for every frame. The checks are those that reading the fields needs:
 //! a header that no router would forward is hashed nevertheless.
 
 use crate::route::{FLOW_HASH, flow_mix};
 use crate::state::CHANNEL_BUCKETS;
-use lanyard_types::{BalanceFields, LoadBalance, MacAddr};
+use lanyard_types::{BalanceFields, LoadBalance, MacAddr, PortId, PortSet};
 use lanyard_wire::HEADER_LEN;
 use lanyard_wire::ip::{IPV4, IPV6, ports};
+use std::collections::BTreeMap;
 
 /// The hash input of one side of a conversation.
 #[derive(Debug, Clone, Copy, Default)]
@@ -89,6 +92,42 @@ fn sides(bytes: &[u8], has_tag: bool) -> Option<(Side, Side)> {
     };
     let ports = l4.and_then(|l4| packet.get(l4..)).map_or(0, |payload| ports(protocol, payload));
     Some((Side { port: (ports >> 16) as u16, ..source }, Side { port: ports as u16, ..destination }))
+}
+
+/// Assigns the buckets of a port-channel to `members`, from the assignment `now`: a member keeps its buckets unless there are
+/// too many. The numbers of buckets of two members differ by one at most. Empty without members.
+#[must_use]
+pub fn spread(now: &[PortId], members: &PortSet) -> Vec<PortId> {
+    let list: Vec<PortId> = members.iter().take(CHANNEL_BUCKETS).collect();
+    if list.is_empty() {
+        return Vec::new();
+    }
+    let count = |member: &PortId| now.iter().filter(|held| *held == member).count();
+    let mut order: Vec<(usize, PortId)> = list.iter().map(|member| (count(member), *member)).collect();
+    // Those with the most keep one more, so that as few buckets as possible move.
+    order.sort_by_key(|(held, member)| (std::cmp::Reverse(*held), *member));
+    let (share, more) = (CHANNEL_BUCKETS / list.len(), CHANNEL_BUCKETS % list.len());
+    let quota = order.iter().enumerate().map(|(at, (_, member))| (*member, share + usize::from(at < more)));
+    let mut room: BTreeMap<PortId, usize> = quota.collect();
+    let mut buckets: Vec<Option<PortId>> = vec![None; CHANNEL_BUCKETS];
+    for (bucket, held) in buckets.iter_mut().zip(now) {
+        if let Some(room) = room.get_mut(held).filter(|room| **room > 0) {
+            *room -= 1;
+            *bucket = Some(*held);
+        }
+    }
+    // Free buckets go to the members in turn, so that neighbouring buckets do not all move to one member.
+    let mut turn = 0;
+    for bucket in buckets.iter_mut().filter(|bucket| bucket.is_none()) {
+        let next = (turn..turn + list.len()).find(|at| room[&list[at % list.len()]] > 0).unwrap_or(turn);
+        let member = list[next % list.len()];
+        if let Some(room) = room.get_mut(&member) {
+            *room = room.saturating_sub(1);
+        }
+        *bucket = Some(member);
+        turn = next + 1;
+    }
+    buckets.into_iter().flatten().collect()
 }
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
-//! Connects link aggregation to the switch: what LACP is configured with, which links its ports have, and how the buckets
-//! of a port-channel are assigned to its members.
+//! Connects link aggregation to the switch: what LACP is configured with, and which links its ports have.
 //!
 //! Invariants: the port of a port-channel is part of the plane state while its interface is configured, with the layer-2 settings
-//! of that interface, or with a VLAN to itself if it is routed; its members have no VLAN. The buckets of a member stay with it
-//! until it leaves, or until another one has fewer.
+//! of that interface, or with a VLAN to itself if it is routed; its members have no VLAN.
 
 use crate::facts::{Facts, LinkFacts};
 use crate::identity::Identity;
@@ -11,8 +9,9 @@ use crate::names::members;
 use crate::ports::PortIds;
 use lanyard_config::{Config, Interface, InterfaceName, Role, Switchport};
 use lanyard_lacp::{ChannelConfig, Mode, PortConfig};
-use lanyard_pipeline::state::{Aggregation, CHANNEL_BUCKETS, GlobalState, PortState, ReservedAction};
-use lanyard_types::{ChannelId, LoadBalance, MacAddr, PortId, PortSet, VlanSet};
+pub use lanyard_pipeline::balance::spread;
+use lanyard_pipeline::state::{Aggregation, GlobalState, PortState, ReservedAction};
+use lanyard_types::{ChannelId, LoadBalance, MacAddr, PortId, VlanSet};
 use std::collections::BTreeMap;
 
 /// The nibble of the slow protocols' address among the reserved ones.
@@ -134,42 +133,6 @@ pub(crate) fn member_port(of: PortId, channel: ChannelId, port: PortState) -> Po
         aggregation: Aggregation::Member { of, channel },
         ..port
     }
-}
-
-/// Assigns the buckets of a port-channel to `members`, from the assignment `now`: a member keeps its buckets unless there are
-/// too many. The numbers of buckets of two members differ by one at most. Empty without members.
-#[must_use]
-pub fn spread(now: &[PortId], members: &PortSet) -> Vec<PortId> {
-    let list: Vec<PortId> = members.iter().take(CHANNEL_BUCKETS).collect();
-    if list.is_empty() {
-        return Vec::new();
-    }
-    let count = |member: &PortId| now.iter().filter(|held| *held == member).count();
-    let mut order: Vec<(usize, PortId)> = list.iter().map(|member| (count(member), *member)).collect();
-    // Those with the most keep one more, so that as few buckets as possible move.
-    order.sort_by_key(|(held, member)| (std::cmp::Reverse(*held), *member));
-    let (share, more) = (CHANNEL_BUCKETS / list.len(), CHANNEL_BUCKETS % list.len());
-    let quota = order.iter().enumerate().map(|(at, (_, member))| (*member, share + usize::from(at < more)));
-    let mut room: BTreeMap<PortId, usize> = quota.collect();
-    let mut buckets: Vec<Option<PortId>> = vec![None; CHANNEL_BUCKETS];
-    for (bucket, held) in buckets.iter_mut().zip(now) {
-        if let Some(room) = room.get_mut(held).filter(|room| **room > 0) {
-            *room -= 1;
-            *bucket = Some(*held);
-        }
-    }
-    // Free buckets go to the members in turn, so that neighbouring buckets do not all move to one member.
-    let mut turn = 0;
-    for bucket in buckets.iter_mut().filter(|bucket| bucket.is_none()) {
-        let next = (turn..turn + list.len()).find(|at| room[&list[at % list.len()]] > 0).unwrap_or(turn);
-        let member = list[next % list.len()];
-        if let Some(room) = room.get_mut(&member) {
-            *room = room.saturating_sub(1);
-        }
-        *bucket = Some(member);
-        turn = next + 1;
-    }
-    buckets.into_iter().flatten().collect()
 }
 
 #[cfg(test)]

@@ -130,11 +130,14 @@ impl Device {
         let speed = |row: &crate::platform::FrontPort| row.speeds.iter().copied().max().unwrap_or(0);
         let speeds = platform.ports().filter_map(|(number, row)| Some((PortId::new(number)?, speed(row))));
         let speeds = speeds.chain(platform.parts().map(|(_, part)| (part.id, part.speed_mbps)));
+        let speeds: BTreeMap<PortId, u32> = speeds.collect();
+        let mut chip = Chip::new(platform, salt);
+        speeds.keys().for_each(|port| chip.set_link(*port, false));
         Self {
-            chip: Chip::new(platform, salt),
+            chip,
             fabric: Fabric::new(platform),
             welcome,
-            speeds: speeds.collect(),
+            speeds,
             up: BTreeSet::new(),
             sessions: BTreeMap::new(),
             next_session: 1,
@@ -443,6 +446,7 @@ impl Device {
     pub fn link(&mut self, port: PortId, up: bool) {
         let news = if up { self.up.insert(port) } else { self.up.remove(&port) };
         if news {
+            self.chip.set_link(port, up);
             self.publish(Effects { events: vec![Event::Link(port, up)], ..Effects::default() });
         }
     }

@@ -30,7 +30,7 @@ const ADDRESSES: usize = 12;
 impl CpuWire {
     pub(super) fn open(name: &str) -> io::Result<Self> {
         match Wire::plug(name)? {
-            Wire::Netdev { ifindex, socket } => Ok(Self { ifindex, socket }),
+            Wire::Netdev { ifindex, socket, .. } => Ok(Self { ifindex, socket }),
             Wire::Datagram(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
@@ -79,6 +79,8 @@ fn untag(frame: &mut [u8]) -> Option<(CpuHeader, &[u8])> {
 pub enum Wire {
     /// A netdev of the network namespace in which the chip was started.
     Netdev {
+        /// Its name.
+        name: String,
         /// Its index.
         ifindex: u32,
         /// Its socket.
@@ -97,7 +99,7 @@ impl Wire {
         let wrong = |error: &dyn std::fmt::Display| io::Error::other(format!("{name}: {error}"));
         let link = Netdev::open()?.link(name).map_err(|error| wrong(&error))?;
         let socket = PacketSocket::open_pending(link.ifindex).map_err(|error| wrong(&error))?;
-        Ok(Self::Netdev { ifindex: link.ifindex, socket })
+        Ok(Self::Netdev { name: name.to_owned(), ifindex: link.ifindex, socket })
     }
     /// Connects to a netdev that serves only as a wire: it is set up, and the host's own IP stack is kept off it.
     ///
@@ -171,12 +173,20 @@ impl Wire {
             Self::Datagram(_) => false,
         }
     }
-    /// True while the wire has a link.
+    /// The name of the netdev.
+    pub(super) fn name(&self) -> Option<&str> {
+        match self {
+            Self::Netdev { name, .. } => Some(name),
+            Self::Datagram(_) => None,
+        }
+    }
+    /// True while the wire has a link: as the netdev's driver says, which knows it before the kernel's list of links does.
     pub(super) fn is_up(&self, netdev: Option<&Netdev>) -> bool {
         match self {
-            Self::Netdev { ifindex, .. } => {
-                netdev.and_then(|netdev| netdev.link_by_index(*ifindex).ok()).is_some_and(|link| link.link_up)
-            }
+            Self::Netdev { name, ifindex, .. } => netdev.is_some_and(|netdev| {
+                let listed = || netdev.link_by_index(*ifindex).is_ok_and(|link| link.link_up);
+                netdev.has_link(name).unwrap_or_else(|_| listed())
+            }),
             Self::Datagram(_) => true,
         }
     }

@@ -8,12 +8,14 @@
 //! an entry in the tables, so an entry for which there is no room is in neither. If there is no room for an address it
 //! is not learned, and frames to it are flooded.
 
+mod channels;
 pub mod device;
 pub mod fabric;
 mod links;
 pub mod segments;
 pub mod serve;
 mod transaction;
+mod watch;
 
 use crate::platform::Platform;
 use crate::sdk::cpu::CpuHeader;
@@ -53,6 +55,10 @@ pub struct Chip {
     rules: BTreeMap<(u32, u32), AclRule>,
     /// Lists that take no entries: the driver judges by them.
     diverted: BTreeSet<AclId>,
+    /// Ports without a link, by which no port-channel sends.
+    down: PortSet,
+    /// See [`Chip::distributing`].
+    distributing: PortSet,
     /// The number of router interfaces and routes of each VRF. A VRF takes an entry while this is not 0.
     vrf_users: BTreeMap<VrfId, u32>,
     learn_refused: u64,
@@ -73,6 +79,8 @@ impl Chip {
             state,
             rules: BTreeMap::new(),
             diverted: BTreeSet::new(),
+            down: PortSet::EMPTY,
+            distributing: PortSet::EMPTY,
             vrf_users: BTreeMap::new(),
             learn_refused: 0,
             activity: BTreeMap::new(),
@@ -88,9 +96,11 @@ impl Chip {
         all.extend(self.diverted.iter().map(|id| Operation::Divert(*id, true)));
         all.extend(state.acls.iter().map(|(id, list)| Operation::List(*id, Some(list.clone()))));
         all.extend(state.vlans.iter().map(|(vlan, state)| Operation::Vlan(*vlan, Some(state.clone()))));
-        all.extend(
-            state.ports.iter().map(|(port, state)| Operation::Port(*port, Some(Box::new(state.clone())))),
-        );
+        // Members refer to the ports of their port-channels.
+        let (channels, others): (Vec<_>, Vec<_>) =
+            state.ports.iter().partition(|(_, state)| state.aggregation.channel().is_some());
+        let ports = channels.into_iter().chain(others);
+        all.extend(ports.map(|(port, state)| Operation::Port(*port, Some(Box::new(state.clone())))));
         all.extend(state.stp.iter().map(|((instance, port), stp)| Operation::Stp(*instance, *port, *stp)));
         all.extend(state.fdb.iter().map(|((vlan, mac), target)| Operation::Fdb(*vlan, *mac, Some(*target))));
         all.extend(state.rifs.iter().map(|(rif, state)| Operation::Rif(*rif, Some(Box::new(state.clone())))));
@@ -103,6 +113,8 @@ impl Chip {
         }
         all.extend(self.rules.values().map(|rule| Operation::Rule(rule.clone(), true)));
         all.extend(self.pipeline.tables().mdb.changes().iter().map(Operation::from));
+        let channels = state.channels.iter();
+        all.extend(channels.map(|(id, members)| Operation::Channel(*id, Some(Box::new(members.clone())))));
         all
     }
 
@@ -243,6 +255,7 @@ impl Chip {
         effects: &mut Effects<'_>,
     ) {
         for (port, bytes) in relay::copies(self.pipeline.tables(), vlan, from, ports, frame) {
+            let port = self.sender(port);
             self.pipeline.count_injected(port, bytes.len(), true);
             if is_interface(&self.state, port) {
                 let header = CpuHeader { port: from, to: Some(port), ..CpuHeader::default() };

@@ -7,6 +7,7 @@
 pub use super::links::Wire;
 
 use super::links::{self, CpuWire};
+use super::watch::Watch;
 
 use super::device::{Device, Exit, SessionId};
 use super::segments::Offload;
@@ -17,7 +18,7 @@ use crate::sdk::faults::FaultPlan;
 use crate::sdk::message::{Request, announced};
 use lanyard_netdev::Netdev;
 use lanyard_pipeline::Timestamp;
-use lanyard_types::PortId;
+use lanyard_types::{PortId, PortSet};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
@@ -97,6 +98,10 @@ pub struct Server {
     origin: Instant,
     links_due: u64,
     netdev: Option<Netdev>,
+    /// Looks at the links of members of port-channels; started with the first one.
+    watch: Option<Watch>,
+    /// The ports that it looks at.
+    watched: PortSet,
     bell: Arc<EventFd>,
 }
 
@@ -116,6 +121,11 @@ impl Exit for Outside<'_> {
             cpu.send(header, frame, pending);
         }
     }
+}
+
+/// An eventfd that is not waited for.
+pub(super) fn bell() -> io::Result<EventFd> {
+    Ok(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?)
 }
 
 /// The time that has passed.
@@ -162,7 +172,7 @@ impl Server {
             return Err(io::Error::other(format!("platform {} has no port {stray}", options.platform.name)));
         }
         listener.set_nonblocking(true)?;
-        let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        let bell = bell()?;
         Ok(Self {
             device,
             listener,
@@ -176,6 +186,8 @@ impl Server {
             peers: BTreeMap::new(),
             origin: Instant::now(),
             links_due: 0,
+            watch: None,
+            watched: PortSet::EMPTY,
             bell: Arc::new(bell),
         })
     }
@@ -202,6 +214,9 @@ impl Server {
             self.device.advance(now);
             if self.device.is_dead() {
                 return Ok(End::Died);
+            }
+            if *self.device.chip().distributing() != self.watched {
+                self.watch_members();
             }
             self.send(now);
             // Requests that were read but could not be taken yet.
@@ -240,6 +255,19 @@ impl Server {
             }
         }
         self.wires.iter().for_each(|(port, wire)| self.device.link(*port, wire.is_up(netdev)));
+        self.watch_members();
+    }
+
+    /// Has the links of the members by which port-channels send now watched.
+    fn watch_members(&mut self) {
+        self.watched = self.device.chip().distributing().clone();
+        if self.watch.is_none() && !self.watched.is_empty() && self.netdev.is_some() {
+            // Without a thread the chip looks at these links as at all others.
+            self.watch = Watch::start().ok();
+        }
+        if let Some(watch) = &self.watch {
+            watch.set(self.watched.iter().filter_map(|port| Some((port, self.wires.get(&port)?))));
+        }
     }
 
     fn now(&self) -> Timestamp {
@@ -297,6 +325,7 @@ impl Server {
         if let Some(cpu) = &self.cpu {
             fds.push(PollFd::new(cpu.fd(), PollFlags::POLLIN));
         }
+        fds.extend(self.watch.iter().map(|watch| PollFd::new(watch.bell().as_fd(), PollFlags::POLLIN)));
         match ppoll(&mut fds, Some(TimeSpec::from_duration(wait)), None) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
@@ -312,6 +341,15 @@ impl Server {
         }
         for (id, _) in ids.iter().zip(&ready[2..]).filter(|(_, ready)| **ready) {
             self.read(*id);
+        }
+        let links = 2 + ids.len() + ports.len() + usize::from(self.cpu.is_some());
+        if let (Some(watch), Some(true)) = (&self.watch, ready.get(links)) {
+            for (port, up) in watch.changes() {
+                // A wire that has been unplugged meanwhile has no link any more.
+                if self.wires.contains_key(&port) {
+                    self.device.link(port, up);
+                }
+            }
         }
         // Each frame has its own time: a port may have become free since the one before.
         let origin = self.origin;

@@ -11,9 +11,9 @@ use ipnet::IpNet;
 use lanyard_acl::PlaneList;
 use lanyard_pipeline::Timestamp;
 use lanyard_pipeline::route::{RifState, RouteChange, VIRTUAL_MACS};
-use lanyard_pipeline::state::{PortState, StpState};
+use lanyard_pipeline::state::{Aggregation, ChannelMembers, PortState, StpState};
 use lanyard_pipeline::tables::routes::Refused as RouteRefused;
-use lanyard_types::{AclId, PortSet, VlanId, VrfId};
+use lanyard_types::{AclId, PortId, PortSet, VlanId, VrfId};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -57,7 +57,11 @@ impl Chip {
         let refers = |operation: &Operation| {
             matches!(
                 operation,
-                Operation::Port(..) | Operation::Rif(..) | Operation::Vlan(..) | Operation::List(..)
+                Operation::Port(..)
+                    | Operation::Rif(..)
+                    | Operation::Vlan(..)
+                    | Operation::List(..)
+                    | Operation::Channel(..)
             )
         };
         let checked = list.iter().rposition(refers);
@@ -99,6 +103,7 @@ impl Chip {
                     let target = self.state.fdb.get(&(*vlan, *mac)).copied();
                     self.pipeline.set_fdb(*vlan, *mac, target, now, &mut on);
                 }
+                Operation::Channel(id, _) => self.refresh_channel(*id),
                 Operation::Divert(id, _) => self.pipeline.divert_acl(*id, self.diverted.contains(id)),
                 // That it can be compiled has been checked.
                 Operation::List(id, _) => _ = self.pipeline.set_acl(*id, self.state.acls.get(id).cloned()),
@@ -125,8 +130,9 @@ impl Chip {
                     }
                     None => {}
                 }
+                let writes = self.enter_aggregation(*port, new.as_deref())?;
                 let old = set(&mut self.state.ports, *port, new.as_deref().cloned());
-                (1, Operation::Port(*port, old.map(Box::new)))
+                (writes, Operation::Port(*port, old.map(Box::new)))
             }
             Operation::Vlan(vlan, new) => {
                 (1, Operation::Vlan(*vlan, set(&mut self.state.vlans, *vlan, new.clone())))
@@ -176,6 +182,11 @@ impl Chip {
                 let old = self.pipeline.tables().mdb.flooded(*vlan, *family);
                 self.multicast(operation)?;
                 (1, Operation::Flood(*vlan, *family, old))
+            }
+            Operation::Channel(id, new) => {
+                let new = new.as_deref().filter(|new| **new != ChannelMembers::default()).cloned();
+                let old = set(&mut self.state.channels, *id, new);
+                (1, Operation::Channel(*id, old.map(Box::new)))
             }
         };
         Ok((writes, plain(inverse)))
@@ -337,6 +348,20 @@ impl Chip {
         self.note_diverted(id, on);
         Ok((writes, Operation::Divert(id, had)))
     }
+    /// Puts the entry of a port-channel, or of a member of one, into the tables, and removes the one of the port before.
+    fn enter_aggregation(&mut self, port: PortId, new: Option<&PortState>) -> Result<u32, Refused> {
+        let item = |state: Option<&PortState>| match state?.aggregation {
+            Aggregation::None => None,
+            Aggregation::Channel(_) => Some(Item::Channel(port)),
+            Aggregation::Member { .. } => Some(Item::Member(port)),
+        };
+        let (old, new) = (item(self.state.ports.get(&port)), item(new));
+        if old == new {
+            return Ok(1);
+        }
+        old.iter().for_each(|old| _ = self.tables.remove(old));
+        new.map_or(Ok(1), |new| self.insert(&new))
+    }
     fn step_multicast(
         &mut self,
         vlan: VlanId,
@@ -404,6 +429,7 @@ impl Chip {
             }
             Operation::List(id, old) => _ = set(&mut self.state.acls, id, old),
             Operation::Divert(id, on) => self.note_diverted(id, on),
+            Operation::Channel(id, old) => _ = set(&mut self.state.channels, id, old.map(|old| *old)),
             // In reverse order there is room for the old entries.
             Operation::Multicast(..) | Operation::Routers(..) | Operation::Flood(..) => {
                 _ = self.multicast(&step.inverse)

@@ -10,11 +10,13 @@ use crate::tables::{AclRule, PortRange};
 use ipnet::IpNet;
 use lanyard_acl::PlaneList;
 use lanyard_pipeline::route::{Adjacency, BUCKETS, RifState, RouteTarget};
-use lanyard_pipeline::state::{FdbTarget, GlobalState, PortState, VlanState};
+use lanyard_pipeline::state::{
+    CHANNEL_BUCKETS, ChannelMembers, FdbTarget, GlobalState, PortState, VlanState,
+};
 use lanyard_pipeline::tables::mdb::{Flooded, MdbChange, check};
 use lanyard_types::{
-    AclId, AdjacencyId, Family, GroupId, InstanceId, MAX_PORTS, MacAddr, PortId, PortSet, RifId, StpState,
-    TrapReason, VlanId, VrfId,
+    AclId, AdjacencyId, ChannelId, Family, GroupId, InstanceId, MAX_PORTS, MacAddr, PortId, PortSet, RifId,
+    StpState, TrapReason, VlanId, VrfId,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -59,6 +61,9 @@ pub enum Operation {
     /// would judge by it ([`Notice::Diverted`](super::message::Notice::Diverted)). False: it takes its entries, or the operation
     /// is refused.
     Divert(AclId, bool),
+    /// The members in use of a port-channel, which need not exist yet. Which ports are its members at all is in their settings
+    /// ([`Operation::Port`]), and what is hashed in those of the chip.
+    Channel(ChannelId, Option<Box<ChannelMembers>>),
 }
 
 /// The kind of an operation or of another request to the chip, as named in a fault plan.
@@ -95,6 +100,8 @@ pub enum OperationKind {
     Routers = 14,
     /// [`Operation::Flood`].
     Flood = 15,
+    /// [`Operation::Channel`].
+    Channel = 16,
     /// A change of a table's size: the first that is no step of a transaction.
     Resize = 64,
     /// A query of any kind.
@@ -109,7 +116,7 @@ pub enum OperationKind {
 
 impl OperationKind {
     /// Every kind.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Global,
         Self::Port,
         Self::Vlan,
@@ -125,6 +132,7 @@ impl OperationKind {
         Self::Divert,
         Self::Routers,
         Self::Flood,
+        Self::Channel,
         Self::Resize,
         Self::Query,
         Self::Flush,
@@ -136,11 +144,11 @@ impl OperationKind {
     pub const fn is_step(self) -> bool {
         (self as u8) < Self::Resize as u8
     }
-    /// True for a step that the protocols of the switch write, through a connection of their own: states of ports in trees, and
-    /// what multicast snooping has learned.
+    /// True for a step that the protocols of the switch write, through a connection of their own: states of ports in trees, what
+    /// multicast snooping has learned, and the members in use of port-channels.
     #[must_use]
     pub const fn is_of_protocols(self) -> bool {
-        matches!(self, Self::Stp | Self::Multicast | Self::Routers | Self::Flood)
+        matches!(self, Self::Stp | Self::Multicast | Self::Routers | Self::Flood | Self::Channel)
     }
     /// The name in fault plans.
     #[must_use]
@@ -161,6 +169,7 @@ impl OperationKind {
             Self::Divert => "divert",
             Self::Routers => "routers",
             Self::Flood => "flood",
+            Self::Channel => "channel",
             Self::Resize => "resize",
             Self::Query => "query",
             Self::Flush => "flush",
@@ -190,6 +199,7 @@ impl Operation {
             Self::Divert(..) => OperationKind::Divert,
             Self::Routers(..) => OperationKind::Routers,
             Self::Flood(..) => OperationKind::Flood,
+            Self::Channel(..) => OperationKind::Channel,
         }
     }
 
@@ -264,6 +274,7 @@ impl Operation {
                 into.u16(id.get());
                 into.u8(u8::from(*on));
             }
+            Self::Channel(id, members) => write_channel(into, *id, members.as_deref()),
         }
     }
 
@@ -308,6 +319,7 @@ impl Operation {
                 Self::Flood(vlan, family, flooded)
             }
             OperationKind::Divert => Self::Divert(acl(from)?, from.flag()?),
+            OperationKind::Channel => read_channel(from)?,
             OperationKind::List => {
                 let id = acl(from)?;
                 let present = from.flag()?;
@@ -419,6 +431,29 @@ pub(super) fn read_ports(from: &mut Reader<'_>) -> Result<PortSet, Malformed> {
         set.insert(next);
     }
     Ok(set)
+}
+
+/// The collecting members, the number of buckets, and the member of each bucket. No member in use is the same as none at all.
+fn write_channel(into: &mut Writer, id: ChannelId, members: Option<&ChannelMembers>) {
+    into.u8(id.get());
+    let collecting = members.map(|members| members.collecting.iter().copied().collect());
+    write_ports(into, &collecting.unwrap_or_default());
+    let buckets = members.map_or(&[][..], |members| &members.buckets);
+    into.u16(buckets.len() as u16);
+    buckets.iter().for_each(|member| into.u16(member.get()));
+}
+
+fn read_channel(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
+    let number = from.u8()?;
+    let id = from.index("port-channel", number, ChannelId::new)?;
+    let collecting = read_ports(from)?.iter().collect();
+    let count = usize::from(from.u16()?);
+    if count != 0 && count != CHANNEL_BUCKETS {
+        return malformed(format!("{count} buckets of port-channel {id}, not 0 or {CHANNEL_BUCKETS}"));
+    }
+    let buckets = (0..count).map(|_| port(from)).collect::<Result<_, _>>()?;
+    let members = ChannelMembers { collecting, buckets };
+    Ok(Operation::Channel(id, (members != ChannelMembers::default()).then(|| Box::new(members))))
 }
 
 fn read_multicast(from: &mut Reader<'_>) -> Result<Operation, Malformed> {

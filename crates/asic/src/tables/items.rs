@@ -7,7 +7,7 @@ use crate::object::Object;
 use ipnet::IpNet;
 use lanyard_acl::key::TRANSPORT;
 use lanyard_acl::{Condition, Family, FlatRule, PlaneList, Verdict};
-use lanyard_types::{AclId, GroupId, MacAddr, RifId, VlanId, VrfId};
+use lanyard_types::{AclId, GroupId, MacAddr, PortId, RifId, VlanId, VrfId};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -103,6 +103,10 @@ pub enum Item {
     Rif(RifId),
     /// A routing table.
     Vrf(VrfId),
+    /// A port-channel, by its port.
+    Channel(PortId),
+    /// A port that is a member of a port-channel.
+    Member(PortId),
 }
 
 /// The key of an entry in a hash table.
@@ -208,6 +212,8 @@ impl Item {
             }
             Self::Rif(_) => vec![Held::Run(Object::Rif, 0, 1)],
             Self::Vrf(_) => vec![Held::Run(Object::Vrf, 0, 1)],
+            Self::Channel(_) => vec![Held::Run(Object::PortChannel, 0, 1)],
+            Self::Member(_) => vec![Held::Run(Object::PortChannelMember, 0, 1)],
         }
     }
 }
@@ -250,6 +256,8 @@ impl fmt::Display for Item {
             Self::NextHops(group, members) => write!(f, "next-hop group {group} with {members} members"),
             Self::Rif(rif) => write!(f, "router interface {rif}"),
             Self::Vrf(vrf) => write!(f, "VRF {vrf}"),
+            Self::Channel(port) => write!(f, "port-channel at port {port}"),
+            Self::Member(port) => write!(f, "member {port} of a port-channel"),
         }
     }
 }

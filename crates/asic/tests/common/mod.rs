@@ -5,9 +5,10 @@
 use ipnet::IpNet;
 use lanyard_asic::platform::Platform;
 use lanyard_asic::sdk::Operation;
+use lanyard_pipeline::balance::spread;
 use lanyard_pipeline::route::{Adjacency, RifAttachment, RifState, RouteTarget, Urpf};
-use lanyard_pipeline::state::{PortKind, PortState, VlanState};
-use lanyard_types::{AdjacencyId, GroupId, MacAddr, PortId, PortSet, RifId, VlanId, VrfId};
+use lanyard_pipeline::state::{Aggregation, ChannelMembers, PortKind, PortState, VlanState};
+use lanyard_types::{AdjacencyId, ChannelId, GroupId, MacAddr, PortId, PortSet, RifId, VlanId, VrfId};
 use std::collections::BTreeSet;
 
 pub const APPLIANCE: &str = include_str!("../../../../platforms/appliance.toml");
@@ -36,6 +37,31 @@ pub fn bridge(ports: u16) -> Vec<Operation> {
     list.extend((1..=ports).map(|number| {
         let state = PortState::access(&format!("swp{number}"), 0, vlan(10));
         Operation::Port(port(number), Some(Box::new(state)))
+    }));
+    list
+}
+
+/// The members in use of a port-channel: those that collect, and those that distribute, with equal shares.
+pub fn channel(number: u8, collecting: &[u16], distributing: &[u16]) -> Operation {
+    let collecting = collecting.iter().map(|number| port(*number)).collect();
+    let buckets = spread(&[], &ports(distributing.iter().copied()));
+    let members = ChannelMembers { collecting, buckets };
+    Operation::Channel(channel_id(number), Some(Box::new(members)))
+}
+pub fn channel_id(number: u8) -> ChannelId {
+    ChannelId::new(number).expect("a port-channel")
+}
+/// The port of port-channel `number`, 100 + `number`, as an access port of VLAN 10, and its members.
+pub fn bundle(number: u8, members: &[u16]) -> Vec<Operation> {
+    let of = port(100 + u16::from(number));
+    let aggregation = Aggregation::Channel(channel_id(number));
+    let state = PortState { aggregation, ..PortState::access(&format!("port-channel{number}"), 0, vlan(10)) };
+    let mut list = vec![Operation::Port(of, Some(Box::new(state)))];
+    list.extend(members.iter().map(|member| {
+        let aggregation = Aggregation::Member { of, channel: channel_id(number) };
+        let state =
+            PortState { aggregation, pvid: Some(vlan(10)), ..PortState::new(&format!("swp{member}"), 0) };
+        Operation::Port(port(*member), Some(Box::new(state)))
     }));
     list
 }

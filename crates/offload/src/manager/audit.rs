@@ -245,13 +245,20 @@ fn steps(had: &Entries, wanted: &Entries) -> Vec<(u8, Operation)> {
                 OperationKind::Route | OperationKind::Rule => 1,
                 OperationKind::Group => 10,
                 OperationKind::Adjacency => 11,
+                _ if is_channel(operation) => 13,
                 _ => 12,
             };
             steps.push((rank, removal));
         }
     }
-    steps.sort_by_key(|(rank, _)| *rank);
+    // Members refer to the ports of their port-channels, which are there before the members and go after them.
+    steps.sort_by_key(|(rank, operation)| (*rank, !is_channel(operation)));
     steps
+}
+
+/// True for the port of a port-channel.
+fn is_channel(operation: &Operation) -> bool {
+    matches!(operation, Operation::Port(_, Some(port)) if port.aggregation.channel().is_some())
 }
 
 /// Routes that would lead to a wrong next hop between two steps, because what they point at changes first, and what they are to do
@@ -339,6 +346,7 @@ pub(super) fn key(operation: &Operation) -> Vec<u8> {
             bytes = writer.0;
         }
         Operation::Routers(..) | Operation::Flood(..) => bytes.truncate(4),
+        Operation::Channel(..) => bytes.truncate(2),
     }
     bytes
 }
@@ -364,5 +372,6 @@ pub fn removal(operation: &Operation) -> Option<Operation> {
         Operation::Flood(vlan, family, _) => Operation::Flood(*vlan, *family, Flooded::Nothing),
         Operation::List(id, _) => Operation::List(*id, None),
         Operation::Divert(id, _) => Operation::Divert(*id, false),
+        Operation::Channel(id, _) => Operation::Channel(*id, None),
     })
 }

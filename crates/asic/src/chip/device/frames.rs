@@ -41,7 +41,8 @@ impl Device {
         self.leave(now, port, effects, (pending, frame.len()), exit);
     }
 
-    /// Handles a frame from the CPU: sends it out of a port unchanged, or through the pipeline.
+    /// Handles a frame from the CPU: sends it out of a port, or out of one member of a port-channel, unchanged, or through the
+    /// pipeline.
     pub(super) fn packet(&mut self, now: Timestamp, header: CpuHeader, frame: &[u8]) {
         self.cpu_buffer(now, header, &NOTHING, frame, None);
     }
@@ -72,10 +73,11 @@ impl Device {
         if header.pipeline {
             self.chip.segments(now, to, frame, segments::longest(pending, frame), &mut effects);
         } else {
-            let known = self.speeds.contains_key(&to);
-            self.chip.count_injected(to, frame.len(), known);
+            let by = self.chip.sender(to);
+            let known = self.speeds.contains_key(&by);
+            self.chip.count_injected(by, frame.len(), known);
             if known {
-                effects.sent.push((to, frame.into()));
+                effects.sent.push((by, frame.into()));
             }
         }
         self.leave(now, to, effects, (pending, frame.len()), exit);
