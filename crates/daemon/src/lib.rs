@@ -9,6 +9,7 @@
 //! Another thread runs the protocols (`protocols`). It never waits for the first thread, for a disk or for the
 //! kernel's configuration.
 
+mod accepted;
 mod access_control;
 mod access_control_views;
 mod access_flows;

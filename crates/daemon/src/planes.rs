@@ -1,5 +1,6 @@
 //! Chooses and opens the plane: the one named by `--plane`, or the best one available.
 
+use crate::accepted;
 use crate::files::FileError;
 use crate::paths::Paths;
 use lanyard_driver::AsicPlane;
@@ -115,8 +116,8 @@ pub fn open(choice: Choice, chip: Option<&Chip>, instance: &str, paths: &Paths) 
         Choice::Soft if was_live => twice("soft", "eBPF"),
         Choice::Soft => soft().map(opened).map_err(unavailable("soft")),
         Choice::Asic => Err(OpenError::NoPlatform),
-        Choice::Auto => match ebpf() {
-            Ok(plane) => Ok(opened(plane)),
+        Choice::Auto => match accepted::open(&options, paths) {
+            Ok(plane) => Ok(opened(Box::new(plane))),
             Err(cause) if was_live => Err(OpenError::Live { instance: instance.to_owned(), cause }),
             Err(ebpf) => match soft() {
                 Ok(plane) => Ok(Opened { plane, reason: Some(ebpf), was_live }),

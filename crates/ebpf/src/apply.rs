@@ -12,6 +12,7 @@ use crate::error::{Result, system, unsupported};
 use crate::hurry::Hurry;
 use crate::lower::{self, PortFacts, VlanView};
 use crate::mdb;
+use crate::object::Deferred;
 use crate::pairs::Step;
 use crate::plane::{EbpfPlane, Kept};
 use crate::qos;
@@ -44,6 +45,7 @@ impl EbpfPlane {
             return Ok(());
         }
         self.check(next)?;
+        self.load_router(next)?;
         let before = self.state.clone();
         self.prepare_save(next)?;
         let _hurry = Hurry::for_changes(self.hook_changes(next));
@@ -72,6 +74,16 @@ impl EbpfPlane {
                 Err(error)
             }
         }
+    }
+
+    /// Loads the router if frames may reach it in the state `next`.
+    fn load_router(&self, next: &PlaneState) -> Result<()> {
+        let layer3 = |port: &PortState| matches!(port.kind, PortKind::Routed | PortKind::Subinterface { .. });
+        if next.rifs.is_empty() && !next.ports.values().any(layer3) {
+            return Ok(());
+        }
+        let pins = self.kept.as_ref().map(|kept| &kept.pins);
+        self.programs.load(Deferred::Router, &self.tables, pins).map(drop)
     }
 
     /// Checks everything that can be checked without a request to the kernel.
@@ -200,6 +212,7 @@ impl EbpfPlane {
             }
         }
         self.capabilities.notes.append(&mut notes);
+        self.load_router(&state)?;
         self.writing(true);
         self.write_all(&state)?;
         self.leaving.clear();

@@ -9,7 +9,7 @@
 use crate::bpffs::Pins;
 use crate::error::{Doing, Result, check, system, unsupported};
 use crate::facts::{self, GRO, Kind, MERGING, Seen, TAG_PARSING, Tags, XdpForm};
-use crate::object::{self, Programs, XDP_BOUND};
+use crate::object::{self, Deferred, Programs, XDP_BOUND};
 use crate::tables::Tables;
 use crate::tc::{self, clsact};
 use lanyard_netdev::{Link, Netdev};
@@ -97,9 +97,9 @@ impl Hooks {
             };
             if update {
                 let program = self.program(with, form, ifindex)?;
-                let fd = program.as_ref().map_or_else(|| with.programs.tc.as_raw_fd(), AsRawFd::as_raw_fd);
+                let (link, program) = (link.as_raw_fd(), program.as_raw_fd());
                 // SAFETY: two live descriptors and no options.
-                let answer = unsafe { libbpf_sys::bpf_link_update(link.as_raw_fd(), fd, std::ptr::null()) };
+                let answer = unsafe { libbpf_sys::bpf_link_update(link, program, std::ptr::null()) };
                 check(answer).doing(|| format!("updating the program of {name}"))?;
             }
             let held = self.held.entry(ifindex).or_default();
@@ -301,32 +301,31 @@ impl Hooks {
                 })?;
             }
         }
-        let bound = self.program(with, Some(form), link.ifindex).map_err(|why| match form {
+        let program = self.program(with, Some(form), link.ifindex).map_err(|why| match form {
             XdpForm::Plain => why,
             XdpForm::Bound => unsupported(format!(
                 "run XDP on {}: tags its frames carry out of band would be invisible, and this kernel cannot show them ({why})",
                 link.name
             )),
         })?;
-        let program = bound.as_ref().unwrap_or(&with.programs.xdp);
         let flags = libbpf_sys::XDP_FLAGS_DRV_MODE;
-        self.attach_link(form.prefix(), program, link.ifindex, libbpf_sys::BPF_XDP, flags)
-            .map_err(|error| xdp_refusal(link, program, error))
+        self.attach_link(form.prefix(), &program, link.ifindex, libbpf_sys::BPF_XDP, flags)
+            .map_err(|error| xdp_refusal(link, &program, error))
             .doing(doing)
     }
 
-    /// The program for a hook: a new one if it has to be bound to the device, `None` for one of the
-    /// plane's.
-    fn program(&self, with: &Attaching<'_>, form: Option<XdpForm>, ifindex: u32) -> Result<Option<OwnedFd>> {
-        match form {
-            None => Ok(None),
-            Some(XdpForm::Plain) => {
-                with.programs.xdp.try_clone().map(Some).doing(|| "copying a descriptor".into())
-            }
+    /// The program for a hook: one of the plane's, or a new one if it has to be bound to the device.
+    fn program(&self, with: &Attaching<'_>, form: Option<XdpForm>, ifindex: u32) -> Result<OwnedFd> {
+        let shared = match form {
+            None => &with.programs.tc,
+            Some(XdpForm::Plain) => with.programs.load(Deferred::Xdp, with.tables, Some(&self.pins))?,
             Some(XdpForm::Bound) => {
-                Ok(object::load_over(with.tables, &[XDP_BOUND], Some(ifindex))?.into_iter().next())
+                let loaded = object::load_over(with.tables, &[XDP_BOUND], Some(ifindex))?.into_iter().next();
+                return loaded
+                    .ok_or_else(|| system(format!("loading the program {XDP_BOUND}"), "there is none"));
             }
-        }
+        };
+        shared.try_clone().doing(|| "copying a descriptor".into())
     }
 
     fn attach_link(

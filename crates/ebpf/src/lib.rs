@@ -72,6 +72,7 @@ mod words;
 
 pub use cpuport::{Behind, CpuPort, Passed};
 pub use dry::{DryMode, DryRun, EmissionKind};
+pub use object::fingerprint;
 pub use open::Options;
 pub use plane::EbpfPlane;
 pub use probe::{available, support};

@@ -6,6 +6,7 @@
 
 use crate::abi;
 use crate::bound::stays_in_place;
+use crate::bpffs::Pins;
 use crate::clock::tick_ns;
 use crate::embedded::LANYARD;
 use crate::error::{Doing, Result, check, system};
@@ -14,19 +15,18 @@ use crate::refusal::Messages;
 use crate::tables::{self, META, Meta, STEPS, Tables};
 use libbpf_rs::{AsRawLibbpf, MapCore, MapFlags, MapHandle, MapType, ObjectBuilder, OpenObject};
 use std::ffi::{CStr, CString, OsStr};
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::OnceLock;
+use std::{fs, io};
 
 /// The programs that others jump to, in the order of `enum ly_step`.
 const JUMPED_TO: [&str; abi::STEPS] = ["lanyard_router", "lanyard_flood"];
-/// The programs a plane runs on, by their names in `bpf/`, in the order of [`Programs`].
-pub(crate) const PROGRAMS: [&str; 11] = [
+/// The programs that every plane runs on, by their names in `bpf/`, in the order of [`Programs`].
+pub(crate) const PROGRAMS: [&str; 9] = [
     "lanyard_tc",
-    "lanyard_router",
     "lanyard_flood",
-    "lanyard_xdp",
     "lanyard_xdp_copy",
     "fdb_set",
     "fdb_delete",
@@ -37,15 +37,37 @@ pub(crate) const PROGRAMS: [&str; 11] = [
 ];
 /// The XDP program for a device whose driver reports out-of-band tags.
 pub(crate) const XDP_BOUND: &str = "lanyard_xdp_bound";
+/// The programs of a dry run.
+const DRY: [&str; 4] = ["lanyard_tc", "lanyard_router", "lanyard_flood", "lanyard_xdp"];
+
+/// The programs that a plane loads when it first needs them. The kernel's verification of these two takes longer than that
+/// of all others together, and a switch that only bridges at TC needs neither.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deferred {
+    /// Routes at TC: an entry of the map `steps` refers to it.
+    Router,
+    /// Forwards at XDP.
+    Xdp,
+}
+
+impl Deferred {
+    pub(crate) const ALL: [Self; 2] = [Self::Router, Self::Xdp];
+
+    /// The program's name in `bpf/`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Router => "lanyard_router",
+            Self::Xdp => "lanyard_xdp",
+        }
+    }
+}
 
 /// A plane's programs.
 #[derive(Debug)]
 pub(crate) struct Programs {
     pub tc: OwnedFd,
-    /// Entries of the map `steps` refer to these two.
-    pub router: OwnedFd,
+    /// An entry of the map `steps` refers to it.
     pub flood: OwnedFd,
-    pub xdp: OwnedFd,
     /// Finishes the copies of a flood from XDP: entries of the map `xdp_flood` refer to it.
     pub xdp_copy: OwnedFd,
     pub fdb_set: OwnedFd,
@@ -56,30 +78,20 @@ pub(crate) struct Programs {
     pub clock_read: OwnedFd,
     /// Starts and stops the watchdog.
     pub watchdog_set: OwnedFd,
+    /// Those of [`Deferred::ALL`] that have been loaded.
+    deferred: [OnceLock<OwnedFd>; 2],
 }
 
 impl Programs {
     /// Takes one descriptor for each of [`PROGRAMS`], in that order.
     pub(crate) fn new(programs: Vec<OwnedFd>) -> Result<Self> {
-        let [
-            tc,
-            router,
-            flood,
-            xdp,
-            xdp_copy,
-            fdb_set,
-            fdb_delete,
-            fdb_scan,
-            fdb_migrate,
-            clock_read,
-            watchdog_set,
-        ] = <[OwnedFd; 11]>::try_from(programs)
-            .map_err(|_| system("loading the eBPF programs", "one of them is missing"))?;
+        let [tc, flood, xdp_copy, fdb_set, fdb_delete, fdb_scan, fdb_migrate, clock_read, watchdog_set] =
+            <[OwnedFd; 9]>::try_from(programs)
+                .map_err(|_| system("loading the eBPF programs", "one of them is missing"))?;
+        let deferred = Default::default();
         Ok(Self {
             tc,
-            router,
             flood,
-            xdp,
             xdp_copy,
             fdb_set,
             fdb_delete,
@@ -87,15 +99,43 @@ impl Programs {
             fdb_migrate,
             clock_read,
             watchdog_set,
+            deferred,
         })
     }
-    /// Name and descriptor of each.
-    pub(crate) fn each(&self) -> [(&'static str, &OwnedFd); 11] {
+
+    /// Stores a program that has been loaded already. Nothing changes if there is one.
+    pub(crate) fn put(&self, which: Deferred, program: OwnedFd) {
+        let _ = self.deferred[which as usize].set(program);
+    }
+
+    /// The program, if it has been loaded.
+    pub(crate) fn get(&self, which: Deferred) -> Option<&OwnedFd> {
+        self.deferred[which as usize].get()
+    }
+
+    /// The program, which is loaded with the maps of `tables`, and pinned, when it is first needed.
+    ///
+    /// # Errors
+    /// When the kernel refuses the program, or its pin.
+    pub(crate) fn load(&self, which: Deferred, tables: &Tables, pins: Option<&Pins>) -> Result<&OwnedFd> {
+        if self.get(which).is_none() {
+            let name = which.name();
+            let loaded = load_over(tables, &[name], None)?.into_iter().next();
+            let program =
+                loaded.ok_or_else(|| system(format!("loading the program {name}"), "there is none"))?;
+            if let Some(pins) = pins {
+                pin_program(pins, name, &program)?;
+            }
+            self.put(which, program);
+        }
+        self.get(which).ok_or_else(|| system("loading the eBPF programs", "one of them is missing"))
+    }
+
+    /// Name and descriptor of each that has been loaded.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&'static str, &OwnedFd)> {
         let programs = [
             &self.tc,
-            &self.router,
             &self.flood,
-            &self.xdp,
             &self.xdp_copy,
             &self.fdb_set,
             &self.fdb_delete,
@@ -104,12 +144,14 @@ impl Programs {
             &self.clock_read,
             &self.watchdog_set,
         ];
-        std::array::from_fn(|n| (PROGRAMS[n], programs[n]))
+        let deferred = Deferred::ALL.into_iter().filter_map(|which| Some((which.name(), self.get(which)?)));
+        PROGRAMS.into_iter().zip(programs).chain(deferred)
     }
 }
 
-/// A fingerprint of the embedded object: FNV-1a.
-pub(crate) fn fingerprint() -> u64 {
+/// A fingerprint (FNV-1a) of the embedded programs.
+#[must_use]
+pub fn fingerprint() -> u64 {
     LANYARD
         .compressed()
         .iter()
@@ -125,27 +167,47 @@ pub(crate) struct Constants {
 }
 
 /// [`PROGRAMS`] in groups that are loaded beside each other: almost all the time of a load is the kernel's verification, which uses
-/// one processor for each load. The second and the third group take about as long; the first takes little.
+/// one processor for each load. The second and the third group take the longest; the first takes little.
 const LOADS: [&[&str]; 3] = [
     &["lanyard_xdp_copy", "fdb_set", "fdb_delete", "fdb_scan", "fdb_migrate", "clock_read", "watchdog_set"],
-    &["lanyard_tc", "lanyard_router"],
-    &["lanyard_xdp", "lanyard_flood"],
+    &["lanyard_tc"],
+    &["lanyard_flood"],
 ];
 
-/// Creates the maps and loads the programs.
-pub(crate) fn create(buckets: u32, salt: u64) -> Result<(Tables, Programs)> {
+/// Creates the maps and loads [`PROGRAMS`]. With `whole` it also loads those of [`Deferred`], which shows that the kernel accepts
+/// every program.
+pub(crate) fn create(buckets: u32, salt: u64, whole: bool) -> Result<(Tables, Programs)> {
     let constants = Constants { buckets, salt, dry: false };
-    let mut loaded = load(LOADS[0], constants, None, None)?;
-    loaded.maps.push(create_meta()?);
-    let tables = Tables::new(loaded.maps)?;
-    let others = load_beside(&LOADS[1..], constants, &tables)?;
-    let programs = in_order(std::iter::once(loaded.programs).chain(others));
-    Ok((tables, Programs::new(programs)?))
+    let mut first = load(LOADS[0], constants, None, None)?;
+    first.maps.push(create_meta()?);
+    let tables = Tables::new(first.maps)?;
+    let deferred = if whole { Deferred::ALL.to_vec() } else { Vec::new() };
+    let programs = load_groups(&tables, constants, &LOADS[1..], &deferred, vec![first.programs])?;
+    Ok((tables, programs))
 }
 
-/// Loads the programs with the maps of `tables`.
-pub(crate) fn load_programs(tables: &Tables) -> Result<Programs> {
-    Programs::new(in_order(load_beside(&LOADS, constants_of(tables), tables)?))
+/// Loads [`PROGRAMS`], and those of `deferred`, with the maps of `tables`.
+pub(crate) fn load_programs(tables: &Tables, deferred: &[Deferred]) -> Result<Programs> {
+    load_groups(tables, constants_of(tables), &LOADS, deferred, Vec::new())
+}
+
+/// Loads the last groups of [`LOADS`], and those of `deferred`; `loaded` has the programs of the groups before them.
+fn load_groups(
+    tables: &Tables,
+    constants: Constants,
+    groups: &[&[&str]],
+    deferred: &[Deferred],
+    mut loaded: Vec<Vec<OwnedFd>>,
+) -> Result<Programs> {
+    let alone: Vec<[&str; 1]> = deferred.iter().map(|which| [which.name()]).collect();
+    let groups: Vec<&[&str]> = groups.iter().copied().chain(alone.iter().map(|name| &name[..])).collect();
+    loaded.extend(load_beside(&groups, constants, tables)?);
+    let last = loaded.split_off(LOADS.len());
+    let programs = Programs::new(in_order(loaded))?;
+    for (which, program) in deferred.iter().zip(last.into_iter().flatten()) {
+        programs.put(*which, program);
+    }
+    Ok(programs)
 }
 
 /// Loads each group with the maps of `tables`, on a thread of its own.
@@ -185,11 +247,10 @@ pub(crate) fn load_over(tables: &Tables, names: &[&str], ifindex: Option<u32>) -
     load(names, constants_of(tables), Some(tables), ifindex).map(|loaded| loaded.programs)
 }
 
-/// Loads the TC programs, in the order of [`PROGRAMS`], and the XDP program for dry runs with the
-/// maps of `tables`. Returns also the map by which they jump, which is emptied when it is dropped.
+/// Loads the programs of [`DRY`], in that order, for dry runs with the maps of `tables`. Returns also the map by which they jump, which is emptied when it is dropped.
 pub(crate) fn load_dry(tables: &Tables) -> Result<(Vec<OwnedFd>, MapHandle)> {
     let constants = Constants { dry: true, ..constants_of(tables) };
-    let loaded = load(&PROGRAMS[..4], constants, Some(tables), None)?;
+    let loaded = load(&DRY, constants, Some(tables), None)?;
     Ok((loaded.programs, loaded.steps))
 }
 
@@ -362,6 +423,15 @@ fn create_meta() -> Result<MapHandle> {
     };
     MapHandle::create(MapType::Array, Some(META), 4, size_of::<Meta>() as u32, 1, &opts)
         .doing(|| format!("making the map {META}"))
+}
+
+/// Pins a program by its name, in the place of one that is pinned there.
+pub(crate) fn pin_program(pins: &Pins, name: &str, program: &OwnedFd) -> Result<()> {
+    let (path, next) = (pins.program(name), pins.program(&format!("{name}-next")));
+    let doing = || format!("pinning {}", path.display());
+    let _ = fs::remove_file(&next);
+    pin(program, &next).doing(doing)?;
+    fs::rename(&next, &path).doing(doing)
 }
 
 /// Pins an object.

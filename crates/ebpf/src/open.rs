@@ -16,7 +16,7 @@ use crate::events::Events;
 use crate::follow::{Follower, vouch};
 use crate::hurry::{self, Hurry};
 use crate::mdb::Mdb;
-use crate::object::{self, PROGRAMS, Programs};
+use crate::object::{self, Deferred, PROGRAMS, Programs};
 use crate::pairs::Pairs;
 use crate::plane::{EbpfPlane, Kept};
 use crate::qos::Policies;
@@ -52,6 +52,9 @@ pub struct Options {
     pub fdb_capacity: u32,
     /// False attaches with clsact filters even where the kernel has TCX.
     pub tcx: bool,
+    /// True also loads the programs that would be loaded when they are first needed, if a plane is created. Opening it then
+    /// fails where the kernel refuses any of them.
+    pub whole: bool,
 }
 
 impl Options {
@@ -64,6 +67,7 @@ impl Options {
             bpffs: None,
             fdb_capacity: FDB_LIMIT_DEFAULT,
             tcx: true,
+            whole: false,
         }
     }
 }
@@ -107,7 +111,7 @@ impl EbpfPlane {
             Adopted::Yes(found) => *found,
             Adopted::No(why) => {
                 notes.extend(why);
-                create(&pins, &file, options.fdb_capacity, netns)?
+                create(&pins, &file, options, netns)?
             }
         };
         notes.append(&mut found.notes);
@@ -143,7 +147,7 @@ impl EbpfPlane {
     /// When the kernel refuses the programs or rights are missing.
     pub fn open_private(options: &Options) -> Result<Self> {
         probe::rights()?;
-        let (tables, programs) = fresh(options.fdb_capacity, 0)?;
+        let (tables, programs) = fresh(options, 0)?;
         let mut plane = Self::build(tables, programs, None, Vec::new())?;
         plane.take_over(None, false)?;
         Ok(plane)
@@ -166,6 +170,12 @@ impl EbpfPlane {
         detached?;
         StateFile::new(&options.state_dir).remove().doing(|| "removing the state file".into())?;
         Ok(found)
+    }
+
+    /// True if every program has been loaded, also those that other planes load when they need them.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        Deferred::ALL.iter().all(|which| self.programs.get(*which).is_some())
     }
 
     fn build(tables: Tables, programs: Programs, kept: Option<Kept>, mut notes: Vec<String>) -> Result<Self> {
@@ -324,12 +334,17 @@ fn adopt(pins: &Pins, file: &StateFile, netns: u64) -> Result<Adopted> {
     }
     let mut notes = Vec::new();
     let current = meta.object == object::fingerprint();
-    let pinned: Vec<_> =
-        PROGRAMS.iter().filter_map(|name| object::pinned(&pins.program(name)).ok()).collect();
+    let program = |name: &str| object::pinned(&pins.program(name)).ok();
+    let pinned: Vec<_> = PROGRAMS.iter().filter_map(|name| program(name)).collect();
+    let deferred: Vec<_> =
+        Deferred::ALL.into_iter().filter_map(|which| Some((which, program(which.name())?))).collect();
     let (programs, update) = if current && pinned.len() == PROGRAMS.len() {
-        (Programs::new(pinned)?, false)
+        let programs = Programs::new(pinned)?;
+        deferred.into_iter().for_each(|(which, program)| programs.put(which, program));
+        (programs, false)
     } else {
-        let programs = object::load_programs(&tables)?;
+        let loaded: Vec<_> = deferred.into_iter().map(|(which, _)| which).collect();
+        let programs = object::load_programs(&tables, &loaded)?;
         notes.push("the programs were replaced by this version's over the tables as they were".into());
         pin_programs(pins, &programs)?;
         tables.meta.u64(0, offset_of!(Meta, object)).store(object::fingerprint(), Relaxed);
@@ -340,21 +355,14 @@ fn adopt(pins: &Pins, file: &StateFile, netns: u64) -> Result<Adopted> {
 
 /// Replaces the pinned programs.
 fn pin_programs(pins: &Pins, programs: &Programs) -> Result<()> {
-    for (name, fd) in programs.each() {
-        let (path, next) = (pins.program(name), pins.program(&format!("{name}-next")));
-        let doing = || format!("pinning {}", path.display());
-        let _ = fs::remove_file(&next);
-        object::pin(fd, &next).doing(doing)?;
-        fs::rename(&next, &path).doing(doing)?;
-    }
-    Ok(())
+    programs.each().try_for_each(|(name, program)| object::pin_program(pins, name, program))
 }
 
-fn create(pins: &Pins, file: &StateFile, capacity: u32, netns: u64) -> Result<Found> {
+fn create(pins: &Pins, file: &StateFile, options: &Options, netns: u64) -> Result<Found> {
     let doing = || format!("pinning below {}", pins.dir().display());
     // Pins of another layout may belong to a plane that is forwarding. They are removed only when
     // another plane can take over; a kernel that refuses the new programs keeps the old ones.
-    let (tables, programs) = fresh(capacity, netns)?;
+    let (tables, programs) = fresh(options, netns)?;
     pins.remove().doing(doing)?;
     file.remove().doing(|| "removing the old state file".into())?;
     pins.make().doing(doing)?;
@@ -366,13 +374,13 @@ fn create(pins: &Pins, file: &StateFile, capacity: u32, netns: u64) -> Result<Fo
     Ok(Found { tables, programs, update: false, saved: None, notes: Vec::new() })
 }
 
-fn fresh(capacity: u32, netns: u64) -> Result<(Tables, Programs)> {
+fn fresh(options: &Options, netns: u64) -> Result<(Tables, Programs)> {
     let mut salt = [0; 8];
     fs::File::open("/dev/urandom")
         .and_then(|mut f| f.read_exact(&mut salt))
         .doing(|| "reading /dev/urandom".into())?;
-    let (buckets, salt) = (object::buckets_for(capacity), u64::from_ne_bytes(salt));
-    let (tables, programs) = object::create(buckets, salt)?;
+    let (buckets, salt) = (object::buckets_for(options.fdb_capacity), u64::from_ne_bytes(salt));
+    let (tables, programs) = object::create(buckets, salt, options.whole)?;
     let object = object::fingerprint();
     tables.meta.set(0, &Meta { abi: abi::ABI, buckets, salt, object, netns, ..Meta::default() });
     tables.set_fdb_near();

@@ -39,7 +39,8 @@ pub(crate) fn rights() -> Result<()> {
 pub fn available() -> Result<(), String> {
     static LOADS: OnceLock<Result<(), String>> = OnceLock::new();
     rights().map_err(|error| error.to_string())?;
-    let load = || object::create(object::buckets_for(1), 0).map(drop).map_err(|error| error.to_string());
+    let load =
+        || object::create(object::buckets_for(1), 0, true).map(drop).map_err(|error| error.to_string());
     LOADS.get_or_init(load).clone()
 }
 
@@ -68,7 +69,7 @@ mod tests {
 
     #[test]
     fn availability_is_what_opening_a_plane_answers() {
-        let options = crate::Options { fdb_capacity: 1, ..crate::Options::new("probe") };
+        let options = crate::Options { fdb_capacity: 1, whole: true, ..crate::Options::new("probe") };
         let opened = crate::EbpfPlane::open_private(&options).map(drop).map_err(|error| error.to_string());
         assert_eq!(available(), opened);
     }

@@ -3,11 +3,12 @@
 use super::{assert_same, dump, one_port, pinned};
 use crate::abi;
 use crate::fib::Array;
-use crate::object;
+use crate::object::{self, Deferred};
 use crate::plane::EbpfPlane;
 use crate::tables::Meta;
 use ipnet::Ipv4Net;
 use lanyard_pipeline::route::{Adjacency, RouteChange, RouteTarget};
+use lanyard_pipeline::state::{PortKind, PortState};
 use lanyard_plane::{Plane, PlaneState};
 use lanyard_types::{AdjacencyId, GroupId, MacAddr, PortId, RifId, TrapReason, VrfId};
 use libbpf_rs::{MapCore, MapFlags};
@@ -84,6 +85,46 @@ fn pins_of_another_layout_stay_when_the_new_programs_do_not_load() {
         drop(plane);
         EbpfPlane::discard(options).expect("discarded");
         assert!(!EbpfPlane::is_live(options));
+    });
+}
+
+/// A switch that only bridges loads no router. One that routes keeps it across restarts and changes of version.
+#[test]
+fn the_router_is_loaded_before_a_port_is_routed() {
+    const ROUTER: u32 = 0;
+    pinned(|options| {
+        let bridged = one_port();
+        let mut routed = bridged.clone();
+        for port in routed.ports.values_mut() {
+            *port = PortState { kind: PortKind::Routed, ..PortState::new(&port.name, port.ifindex) };
+        }
+        let loaded = |plane: &EbpfPlane| {
+            let steps = plane.tables.map("steps");
+            let entry = steps.lookup(&ROUTER.to_ne_bytes(), MapFlags::ANY).expect("a map of programs");
+            assert_eq!(
+                plane.programs.get(Deferred::Router).is_some(),
+                entry.is_some(),
+                "the entry of `steps`"
+            );
+            entry.is_some()
+        };
+        let mut plane = EbpfPlane::open(options).expect("opened");
+        plane.apply(&bridged).expect("applied");
+        assert!(!loaded(&plane) && !plane.is_whole());
+        object::REFUSED.set(true);
+        let refused = plane.apply(&routed).expect_err("no router").to_string();
+        object::REFUSED.set(false);
+        assert!(refused.contains("refused by a test"), "{refused}");
+        assert_eq!(plane.state(), &bridged);
+        plane.apply(&routed).expect("applied");
+        assert!(loaded(&plane));
+        for object in [object::fingerprint(), 1] {
+            plane.tables.meta.u64(0, offset_of!(Meta, object)).store(object, Relaxed);
+            drop(plane);
+            plane = EbpfPlane::open(options).expect("adopted");
+            assert!(loaded(&plane), "after a restart from the programs {object:x}");
+            assert_eq!(plane.state(), &routed);
+        }
     });
 }
 
