@@ -9,6 +9,7 @@
 mod harness;
 
 mod bridging;
+mod channels;
 mod full;
 mod lists;
 mod multicast;

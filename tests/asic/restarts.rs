@@ -8,11 +8,11 @@ use nix::unistd::Pid;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Pings a host 1,000 times while `meanwhile` runs; answers how many answers came.
-fn answers_during(rig: &mut Rig, meanwhile: impl FnOnce(&mut Rig)) -> u32 {
+/// Has a host ping an address 1,000 times while `meanwhile` runs; answers how many answers came.
+pub fn answers_during(rig: &mut Rig, host: usize, address: &str, meanwhile: impl FnOnce(&mut Rig)) -> u32 {
     let mut command = Command::new("ping");
-    command.args(["-n", "-q", "-i", "0.003", "-c", "1000", "-W", "2", "10.0.0.2"]).stdout(Stdio::piped());
-    let ping = rig.hosts[0].spawn(&mut command);
+    command.args(["-n", "-q", "-i", "0.003", "-c", "1000", "-W", "2", address]).stdout(Stdio::piped());
+    let ping = rig.hosts[host - 1].spawn(&mut command);
     meanwhile(rig);
     let output = ping.wait_with_output().expect("ping ends");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -26,7 +26,7 @@ fn a_daemon_that_is_killed_leaves_the_chip_forwarding() {
         let mut rig = Rig::new(2, BRIDGE);
         rig.reaches(1, "10.0.0.2");
         let chip = rig.chip();
-        let answers = answers_during(&mut rig, |rig| {
+        let answers = answers_during(&mut rig, 1, "10.0.0.2", |rig| {
             rig.kill_daemon();
             rig.start();
             rig.kill_daemon();
@@ -48,11 +48,7 @@ fn the_software_plane_takes_over_when_the_chip_is_killed() {
         rig.reaches(1, "10.0.0.2");
         assert_eq!(rig.show("show mac address-table dynamic")["total"], 2);
         // A chip that is started again is used again.
-        let run = format!("/run/lanyard/{}", rig.instance);
-        let mut command = Command::new(crate::harness::daemon::LANYARD);
-        command.args(["asic", "--platform"]).arg(crate::rig::platform("appliance.toml"));
-        command.arg("--socket").arg(format!("{run}/asic.sock")).stderr(Stdio::null());
-        let mut chip = rig.net.spawn(&mut command);
+        let mut chip = rig.start_chip();
         let back =
             wait_until(Duration::from_secs(20), || rig.printed().contains("%PLANE-5-CHIPUP").then_some(()));
         if back.is_some() {

@@ -7,7 +7,7 @@ use crate::harness::daemon::{Daemon, LANYARD, cli, lanyard};
 use crate::harness::{Net, wait_for};
 use serde_json::Value;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// See the module.
@@ -49,6 +49,22 @@ impl Rig {
         self.net.ip(&format!("link add swp{n}-wire type veth peer name eth0 netns {}", host.path()));
         host.ip(&format!("address add 10.0.0.{n}/24 dev eth0\nlink set eth0 up"));
         self.hosts.push(host);
+    }
+    /// A new host with several wires: `eth0` at the first of these ports, `eth1` at the second.
+    pub fn plug_together(&mut self, ports: &[u8]) {
+        let host = Net::new(false);
+        for (n, port) in ports.iter().enumerate() {
+            self.net.ip(&format!("link add swp{port}-wire type veth peer name eth{n} netns {}", host.path()));
+            host.ip(&format!("link set eth{n} up"));
+        }
+        self.hosts.push(host);
+    }
+    /// Starts a chip in place of one that has ended.
+    pub fn start_chip(&self) -> Child {
+        let mut command = Command::new(LANYARD);
+        command.args(["asic", "--platform"]).arg(&self.platform);
+        let socket = format!("/run/lanyard/{}/asic.sock", self.instance);
+        self.net.spawn(command.arg("--socket").arg(socket).stderr(Stdio::null()))
     }
     /// Starts the daemon and waits until it is ready.
     pub fn start(&mut self) {

@@ -2,12 +2,13 @@
 
 mod common;
 
-use common::{APPLIANCE, bridge, frame, platform, port, route, router, station};
+use common::{APPLIANCE, bridge, bundle, channel, frame, platform, port, route, router, station};
 use lanyard_asic::chip::device::wants;
 use lanyard_asic::chip::serve::{End, Options, Server, Stopper, Wire, listen};
 use lanyard_asic::sdk::faults::FaultPlan;
 use lanyard_asic::sdk::message::{Event, Notice, Request};
 use lanyard_asic::sdk::{Client, SdkError, VERSION};
+use lanyard_netdev::Netdev;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -253,18 +254,18 @@ fn many_requests_under_way_are_all_answered_in_order() {
     writer.join().expect("no panic");
 }
 
-#[test]
-fn frames_pass_between_netdevs_and_links_are_followed() {
+/// A chip with ports 1 and 2 in VLAN 10, at netdevs of a namespace: runs `test` with the indices of their other ends, which are down,
+/// and a driver that is told of links.
+fn with_wires(test: impl FnOnce(&Netdev, [u32; 2], &mut Client) + Send) {
     let outcome = lanyard_netdev::netns::run_in_new(|| {
         lanyard_netdev::sysctl::set_disable_ipv6("default", true).expect("IPv6 off");
-        let netdev = lanyard_netdev::Netdev::open().expect("netlink");
-        let mut ends = Vec::new();
-        for (name, peer) in [("p1", "q1"), ("p2", "q2")] {
+        let netdev = Netdev::open().expect("netlink");
+        let ends = [("p1", "q1"), ("p2", "q2")].map(|(name, peer)| {
             netdev.create_veth(&lanyard_netdev::Veth { name, peer, ..Default::default() }).expect("a wire");
             let [near, far] = [name, peer].map(|name| netdev.link(name).expect("its end").ifindex);
             netdev.set_up(near, true).expect("up");
-            ends.push(far);
-        }
+            far
+        });
         let dir = tempfile::tempdir().expect("a directory");
         let listener = listen(&dir.path().join("sdk.sock")).expect("a socket");
         let wires = [(port(1), "p1"), (port(2), "p2")]
@@ -283,24 +284,7 @@ fn frames_pass_between_netdevs_and_links_are_followed() {
         let mut client = Client::connect(&dir.path().join("sdk.sock"), "test").expect("a chip");
         client.number(&Request::Subscribe(wants::LINKS)).expect("a chip");
         client.commit(&bridge(2)).expect("room");
-        ends.iter().for_each(|end| netdev.set_up(*end, true).expect("up"));
-        for _ in 0..2 {
-            let up = client.notice(PATIENCE).expect("a chip");
-            assert!(matches!(up, Some(Notice::Event(Event::Link(_, true)))), "{up:?}");
-        }
-        let [from, to] =
-            [ends[0], ends[1]].map(|end| lanyard_netdev::PacketSocket::open(end).expect("a socket"));
-        let bytes = frame(station(2), station(1));
-        from.send(&bytes).expect("sent");
-        let start = Instant::now();
-        loop {
-            match to.receive().expect("up") {
-                Some(packet) if packet.frame == bytes => break,
-                Some(_) => {}
-                None => assert!(start.elapsed() < PATIENCE, "no frame"),
-            }
-            std::thread::yield_now();
-        }
+        test(&netdev, ends, &mut client);
         stopper.stop();
         assert_eq!(thread.join().expect("no panic"), End::Stopped);
     });
@@ -315,6 +299,61 @@ fn frames_pass_between_netdevs_and_links_are_followed() {
         }
         outcome => outcome.expect("a namespace"),
     }
+}
+/// Brings both links up.
+fn link_up(netdev: &Netdev, ends: [u32; 2], client: &mut Client) {
+    ends.iter().for_each(|end| netdev.set_up(*end, true).expect("up"));
+    for _ in 0..2 {
+        let up = client.notice(PATIENCE).expect("a chip");
+        assert!(matches!(up, Some(Notice::Event(Event::Link(_, true)))), "{up:?}");
+    }
+}
+
+#[test]
+fn frames_pass_between_netdevs_and_links_are_followed() {
+    with_wires(|netdev, ends, client| {
+        link_up(netdev, ends, client);
+        let [from, to] = ends.map(|end| lanyard_netdev::PacketSocket::open(end).expect("a socket"));
+        let bytes = frame(station(2), station(1));
+        from.send(&bytes).expect("sent");
+        let start = Instant::now();
+        loop {
+            match to.receive().expect("up") {
+                Some(packet) if packet.frame == bytes => break,
+                Some(_) => {}
+                None => assert!(start.elapsed() < PATIENCE, "no frame"),
+            }
+            std::thread::yield_now();
+        }
+    });
+}
+
+/// The links of members of a port-channel are looked at all the time: docs/etherchannel.md, "Times".
+#[test]
+fn a_lost_link_of_a_member_is_noticed_at_once() {
+    with_wires(|netdev, ends, client| {
+        link_up(netdev, ends, client);
+        client.commit(&bundle(1, &[1, 2])).expect("room");
+        client.commit(&[channel(1, &[1, 2], &[1, 2])]).expect("taken");
+        let mut times = Vec::new();
+        for round in 0..9 {
+            let (end, member) = (ends[round % 2], port(1 + (round % 2) as u16));
+            for up in [false, true] {
+                let start = Instant::now();
+                netdev.set_up(end, up).expect("set");
+                assert_eq!(
+                    client.notice(PATIENCE).expect("a chip"),
+                    Some(Notice::Event(Event::Link(member, up)))
+                );
+                if !up {
+                    times.push(start.elapsed());
+                }
+            }
+        }
+        times.sort_unstable();
+        println!("a lost link is noticed after {:?} (median), {times:?}", times[4]);
+        assert!(times[4] < Duration::from_millis(20), "{times:?}");
+    });
 }
 
 /// A device in another language, written from docs/sdk.md: tests/sdk/device.py.
@@ -343,7 +382,8 @@ fn drive(socket: &std::path::Path) {
     client.number(&Request::Subscribe(wants::LINKS)).expect("a device");
     let routes: Vec<_> =
         (0..600).map(|n| route(&format!("10.{}.{}.0/24", n / 250, n % 250), Some(1))).collect();
-    let setup = [bridge(2), router()[4..].to_vec(), router()[..4].to_vec()].concat();
+    let members = vec![channel(1, &[1, 2], &[1, 2])];
+    let setup = [bridge(2), router()[4..].to_vec(), router()[..4].to_vec(), members].concat();
     client.commit(&setup).expect("room");
     client.commit(&routes[..500]).expect("room");
     // The device has room for 512 routes: a batch that is too large changes nothing.

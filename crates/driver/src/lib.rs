@@ -11,6 +11,7 @@
 //! cannot carry out is refused with a reason. When the chip ends, the pipeline in this process takes over at the same
 //! wires.
 
+mod channels;
 pub mod chip;
 mod cpu;
 mod figures;

@@ -7,19 +7,21 @@ use lanyard_asic::sdk::MAX_MESSAGE;
 use lanyard_asic::sdk::bytes::Writer;
 use lanyard_asic::sdk::operation::Operation;
 use lanyard_pipeline::qos::PortQos;
-use lanyard_pipeline::state::{Aggregation, Delivery, HookChoice, PlaneState, PortKind, PortState};
+use lanyard_pipeline::state::{Delivery, HookChoice, PlaneState, PortKind, PortState};
 use lanyard_plane::{Change, PlaneError};
 use lanyard_types::{PortId, PortLock, PortMirror};
 use std::collections::BTreeSet;
 
-/// The operations that carry out changes, in their order. Those of spanning tree are separate, because protocols write
-/// them.
+/// The operations that carry out changes, in their order. Those of spanning tree and of link aggregation are separate, because
+/// protocols write them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lowered {
     /// The operations that the resource manager writes.
     pub(crate) setup: Vec<Operation>,
     /// States of ports in trees.
     pub(crate) trees: Vec<Operation>,
+    /// Members in use of port-channels.
+    pub(crate) channels: Vec<Operation>,
 }
 
 /// Converts a list of changes to operations.
@@ -44,12 +46,27 @@ pub(crate) fn operations(changes: Vec<Change>) -> Lowered {
                 continue;
             }
             Change::Acl { id, new, .. } => Operation::List(id, new),
-            // The chip has no watchdog, and `check` refuses port-channels.
-            Change::Watched { .. } | Change::Channel { .. } => continue,
+            Change::Channel { channel, new, .. } => {
+                lowered.channels.push(Operation::Channel(channel, new));
+                continue;
+            }
+            // The chip has no watchdog.
+            Change::Watched { .. } => continue,
         };
         lowered.setup.push(operation);
     }
+    channels_first(&mut lowered.setup);
     lowered
+}
+
+/// Moves the ports of port-channels that are set before those of other ports: members refer to them, and a long list of operations
+/// becomes several transactions.
+fn channels_first(setup: &mut [Operation]) {
+    let is_channel = |operation: &Operation| matches!(operation, Operation::Port(_, Some(port)) if port.aggregation.channel().is_some());
+    let is_port = |operation: &Operation| matches!(operation, Operation::Port(_, Some(_)));
+    for run in setup.chunk_by_mut(|one, other| is_port(one) && is_port(other)) {
+        run.sort_by_key(|operation| !is_channel(operation));
+    }
 }
 
 /// The plane state that corresponds to a chip's entries.
@@ -64,6 +81,7 @@ pub(crate) fn state_of(entries: &[Operation]) -> PlaneState {
             Operation::Fdb(vlan, mac, Some(new)) => _ = state.fdb.insert((vlan, mac), new),
             Operation::Rif(rif, Some(new)) => _ = state.rifs.insert(rif, *new),
             Operation::List(id, Some(new)) => _ = state.acls.insert(id, new),
+            Operation::Channel(id, Some(new)) => _ = state.channels.insert(id, *new),
             _ => {}
         }
     }
@@ -133,13 +151,8 @@ pub(crate) fn check(state: &PlaneState, front: &BTreeSet<PortId>) -> Result<(), 
                 state.name
             )));
         }
-        if state.aggregation != Aggregation::None {
-            return Err(unsupported(format!(
-                "aggregate links ({}): the chip has no port-channels",
-                state.name
-            )));
-        }
-        let on_panel = front.contains(port);
+        // A port-channel is no port of the panel; its members are.
+        let on_panel = front.contains(port) || state.aggregation.channel().is_some();
         match state.kind {
             PortKind::Netdev | PortKind::Routed if !on_panel => {
                 return Err(unsupported(format!(
@@ -206,7 +219,7 @@ mod tests {
     use super::*;
     use lanyard_acl::{Condition, Family, FlatRule, PlaneList, Verdict};
     use lanyard_pipeline::route::{RifAttachment, RifState, Urpf};
-    use lanyard_pipeline::state::{FdbTarget, StpState, VlanState};
+    use lanyard_pipeline::state::{Aggregation, ChannelMembers, FdbTarget, StpState, VlanState};
     use lanyard_plane::changes;
     use lanyard_types::{AclId, ChannelId, InstanceId, MacAddr, RifId, VlanId, VrfId};
     use std::sync::Arc;
@@ -261,13 +274,30 @@ mod tests {
         state.stp.insert((InstanceId::default(), port(1)), StpState::Discarding);
         state.fdb.insert((vlan(10), MacAddr([2, 0, 0, 0, 0, 9])), FdbTarget::Static(port(1)));
         state.rifs.insert(RifId::new(1).expect("an interface"), rif(0));
+        // A port-channel with a number behind its member's.
+        let channel = ChannelId::new(5).expect("a port-channel");
+        let bundle = PortState {
+            aggregation: Aggregation::Channel(channel),
+            ..PortState::access("port-channel5", 0, vlan(10))
+        };
+        let aggregation = Aggregation::Member { of: port(600), channel };
+        state.ports.insert(port(600), bundle);
+        state.ports.insert(port(3), PortState { aggregation, ..PortState::new("swp3", 6) });
+        let members = ChannelMembers { collecting: [port(3)].into(), buckets: vec![port(3); 256] };
+        state.channels.insert(channel, members);
         state
     }
 
     #[test]
     fn a_state_survives_the_chip() {
         let lowered = operations(changes(&PlaneState::default(), &state()));
-        let entries: Vec<Operation> = lowered.setup.into_iter().chain(lowered.trees).collect();
+        let at = |number| {
+            let is = |operation: &Operation| matches!(operation, Operation::Port(id, Some(_)) if *id == port(number));
+            lowered.setup.iter().position(is)
+        };
+        assert!(at(600) < at(3), "a member refers to its port-channel");
+        let entries: Vec<Operation> =
+            lowered.setup.into_iter().chain(lowered.trees).chain(lowered.channels).collect();
         assert_eq!(state_of(&entries), state());
     }
 
@@ -295,7 +325,7 @@ mod tests {
 
     #[test]
     fn what_a_chip_cannot_do_is_refused() {
-        let front = [port(1), port(2)].into_iter().collect();
+        let front = [port(1), port(2), port(3)].into_iter().collect();
         assert_eq!(check(&state(), &front), Ok(()));
         let mut stray = state();
         stray.ports.insert(port(9), PortState::new("eth9", 7));
@@ -307,14 +337,12 @@ mod tests {
             state
         };
         let peer = with(|port| port.delivery = Delivery::Peer);
-        let channel = with(|port| port.aggregation = Aggregation::Channel(ChannelId::MAX));
         let secure = with(|port| port.stages.secure = true);
         let copied = with(|port| port.stages.mirror.destination = true);
         for (state, want) in [
             (stray, "eth9, which is not on the front panel"),
             (hooked, "swp1 at the XDP hook"),
             (peer, "swp1 with delivery to the peer"),
-            (channel, "the chip has no port-channels"),
             (secure, "enforce port security at swp1"),
             (copied, "copy frames at swp1 for a monitor session"),
         ] {

@@ -8,6 +8,7 @@
 //! that has ended is replaced by the pipeline in this process, with the same state, trees and routes, and this is
 //! reported.
 
+use crate::channels::Channels;
 use crate::chip::{self, Place, Software};
 use crate::cpu::{Carrier, Outlet, Shared, entry_of};
 use crate::figures::{capabilities, check_len, counters, intern};
@@ -166,7 +167,8 @@ impl AsicPlane {
         let trees = TreeStates { stp: state.stp.clone(), watched: BTreeSet::new() };
         let socket = options.place.socket.clone();
         let groups = Groups::of(&entries);
-        let endpoint = Arc::new(Mutex::new(Endpoint { socket, generation: 1, trees, groups }));
+        let channels = Channels::of(state.channels.clone());
+        let endpoint = Arc::new(Mutex::new(Endpoint { socket, generation: 1, trees, groups, channels }));
         let mac_table = platform.table_of(lanyard_asic::object::Object::Mac);
         let fdb = mac_table.map_or(0, |(_, table, width)| table.size / width.units().max(1));
         let mut plane = Self {
@@ -383,6 +385,7 @@ impl Plane for AsicPlane {
         next.watched = BTreeSet::new();
         if self.claimed {
             next.stp = BTreeMap::new();
+            next.channels = BTreeMap::new();
         }
         lanyard_pipeline::validate::check(&next).map_err(PlaneError::Invalid)?;
         lower::check(&next, &self.front)?;
@@ -408,6 +411,7 @@ impl Plane for AsicPlane {
             self.open_sockets(&state)?;
             return Err(error_of(&refusal));
         }
+        let then = [lowered.channels, then].concat();
         if !then.is_empty() {
             self.client.commit(&then).map_err(plane_error)?;
         }
@@ -425,7 +429,12 @@ impl Plane for AsicPlane {
         self.claimed = true;
         let stp = std::mem::take(&mut self.state.stp);
         self.state.watched = BTreeSet::new();
-        self.endpoint().trees = TreeStates { stp, watched: BTreeSet::new() };
+        let channels = Channels::of(std::mem::take(&mut self.state.channels));
+        {
+            let mut endpoint = self.endpoint();
+            endpoint.trees = TreeStates { stp, watched: BTreeSet::new() };
+            endpoint.channels = channels;
+        }
         let mark = self.options.run.join("chip-mark");
         Ok(Box::new(ChipProtocols::new(self.shared.clone(), self.endpoint.clone(), &mark)))
     }
@@ -585,6 +594,9 @@ impl Plane for AsicPlane {
         for part in entries.chunks(SETUP) {
             let done = copy.commit(Timestamp::default(), part, &mut Effects::default());
             done.map_err(|refused| system("copying the chip")(refused.to_string()))?;
+        }
+        if let Answer::Ports(ports) = self.ask(&Request::Ports)? {
+            ports.iter().for_each(|port| copy.set_link(port.port, port.up));
         }
         for entry in self.learned() {
             let learned = Operation::Fdb(entry.vlan, entry.mac, Some(FdbTarget::Sticky(entry.port)));

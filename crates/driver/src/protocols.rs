@@ -4,15 +4,18 @@
 //! Invariant: the protocol thread waits for the chip's bus for at most [`PATIENCE`], and for no lock that management
 //! holds during a system call.
 
+use crate::channels::Channels;
 use crate::cpu::Shared;
 use crate::groups::{self, Groups};
 use lanyard_asic::sdk::cpu::CpuHeader;
 use lanyard_asic::sdk::message::{Code, Request};
 use lanyard_asic::sdk::operation::Operation;
 use lanyard_asic::sdk::{Client, SdkError};
-use lanyard_plane::{FdbFilter, MAX_TRACE_FRAME, MdbChange, PlaneError, ProtocolPlane, Trapped, TreeStates};
-use lanyard_types::{PortId, PortSet, StpState, VlanId};
-use std::collections::BTreeSet;
+use lanyard_plane::{
+    ChannelMembers, FdbFilter, MAX_TRACE_FRAME, MdbChange, PlaneError, ProtocolPlane, Trapped, TreeStates,
+};
+use lanyard_types::{ChannelId, PortId, PortSet, StpState, VlanId};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::FileExt;
@@ -24,10 +27,10 @@ use std::time::Duration;
 const TRAPS_A_POLL: usize = 256;
 /// How long the protocol thread waits for the chip: less than a hello time.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Attempts at a change of multicast groups that the chip did not carry out, although it has room.
+/// Attempts at a change of multicast groups or port-channels that the chip did not carry out, although it has room.
 const ATTEMPTS: usize = 3;
 
-/// The current chip, the states in its trees and its multicast groups; shared with management.
+/// The current chip, the states in its trees, its multicast groups and port-channels; shared with management.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     /// The SDK socket.
@@ -38,6 +41,8 @@ pub(crate) struct Endpoint {
     pub(crate) trees: TreeStates,
     /// The multicast groups that snooping has learned.
     pub(crate) groups: Groups,
+    /// The members in use of port-channels.
+    pub(crate) channels: Channels,
 }
 
 /// See [`Endpoint`].
@@ -49,7 +54,8 @@ pub(crate) struct ChipProtocols {
     shared: Arc<Shared>,
     endpoint: SharedEndpoint,
     connection: Option<(u64, Client)>,
-    /// The generation of a chip that does not answer: groups wait until the next chip, or the next sign of life of snooping.
+    /// The generation of a chip that does not answer: groups and port-channels wait until the next chip, or the next sign of life of
+    /// their protocol.
     stalled: Option<u64>,
     /// Stores the number of the last change for the next daemon: 8 bytes in a file of /run, which is in
     /// memory.
@@ -101,6 +107,36 @@ impl ChipProtocols {
     }
     /// Writes what the chip has not taken yet. What it does not take now is tried again at the next call.
     fn mend(&mut self) {
+        // Only a driver's mistake is invalid, and it has been reported when the members were set.
+        let _ = self.mend_channels();
+        self.mend_groups();
+    }
+    /// The error is that of members that no chip takes.
+    fn mend_channels(&mut self) -> Result<(), PlaneError> {
+        for _ in 0..ATTEMPTS {
+            let pending = self.endpoint().channels.pending();
+            if pending.is_empty() {
+                break;
+            }
+            for operation in pending {
+                let (of, outcome) = self.write(|client| client.commit(std::slice::from_ref(&operation)));
+                match outcome {
+                    Ok(_) => {
+                        let mut endpoint = self.endpoint();
+                        if endpoint.generation == of {
+                            endpoint.channels.taken(&operation);
+                        }
+                    }
+                    Err(SdkError::Refused(refused)) if refused.code == Code::Invalid => {
+                        return Err(PlaneError::Invalid(refused.text));
+                    }
+                    Err(_) => {}
+                }
+            }
+        }
+        Ok(())
+    }
+    fn mend_groups(&mut self) {
         for _ in 0..ATTEMPTS {
             let pending = self.endpoint().groups.pending();
             if pending.is_empty() {
@@ -232,6 +268,15 @@ impl ProtocolPlane for ChipProtocols {
         }
         Ok(())
     }
+    fn channels(&self) -> BTreeMap<ChannelId, ChannelMembers> {
+        self.endpoint().channels.wanted().clone()
+    }
+    /// Members that a chip which has failed does not take are given to it, or to the next one, later.
+    fn set_channel(&mut self, channel: ChannelId, members: &ChannelMembers) -> Result<(), PlaneError> {
+        let was = self.endpoint().channels.set(channel, members.clone());
+        self.stalled = None;
+        self.mend_channels().inspect_err(|_| self.endpoint().channels.restore(channel, was))
+    }
     fn fdb_flush(&mut self, filter: &FdbFilter) -> u64 {
         let (vlan, port, mac) = (filter.vlan, filter.port, filter.mac);
         self.with(|client| client.number(&Request::Flush(vlan, port, mac))).unwrap_or(0)
@@ -246,5 +291,78 @@ impl ProtocolPlane for ChipProtocols {
         let mut bytes = [0; 8];
         let read = self.mark.as_ref().is_some_and(|file| file.read_exact_at(&mut bytes, 0).is_ok());
         if read { u64::from_le_bytes(bytes) } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channels::Channels;
+    use lanyard_asic::chip::serve::{self, Server};
+    use lanyard_asic::platform::Platform;
+    use lanyard_asic::sdk::faults::FaultPlan;
+    use lanyard_types::Rng;
+    use std::collections::BTreeMap;
+
+    const APPLIANCE: &str = include_str!("../../../platforms/appliance.toml");
+
+    /// A chip in this process at a socket.
+    fn start(socket: &Path) -> (serve::Stopper, std::thread::JoinHandle<()>) {
+        let options = serve::Options {
+            platform: Platform::parse(APPLIANCE).expect("a platform"),
+            salt: 1,
+            boot: 1,
+            wires: BTreeMap::new(),
+            plugs: BTreeMap::new(),
+            faults: FaultPlan::default(),
+        };
+        let server = Server::new(options, serve::listen(socket).expect("a socket")).expect("a chip");
+        (server.stopper(), std::thread::spawn(move || drop(server.run())))
+    }
+    fn random(rng: &mut Rng) -> (ChannelId, ChannelMembers) {
+        let channel = ChannelId::new(1 + rng.below(5) as u8).expect("a port-channel");
+        let members: Vec<PortId> = (1..=4).filter_map(PortId::new).filter(|_| rng.percent(50)).collect();
+        let bucket = |n: usize| members.get(n % members.len().max(1)).copied();
+        let buckets = (0..256).map_while(bucket).collect();
+        (channel, ChannelMembers { collecting: members.iter().copied().collect(), buckets })
+    }
+
+    /// Whatever fails, the chip has the members in the end that the protocols have set last, and the next daemon reads them.
+    #[test]
+    fn the_chip_has_the_members_that_were_set_whatever_fails() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let socket = directory.path().join("asic.sock");
+        let (stopper, thread) = start(&socket);
+        let endpoint = Endpoint {
+            socket: socket.clone(),
+            generation: 1,
+            trees: TreeStates::default(),
+            groups: Groups::default(),
+            channels: Channels::default(),
+        };
+        let endpoint = Arc::new(Mutex::new(endpoint));
+        let shared = Arc::new(Shared::new().expect("eventfds"));
+        let mut protocols = ChipProtocols::new(shared, endpoint, &directory.path().join("mark"));
+        let mut client = Client::connect(&socket, "test").expect("a chip");
+        let (mut rng, mut wanted) = (Rng::new(3), BTreeMap::new());
+        for plan in
+            ["", "fail channel every 2", "fail channel every 1", "cut channel every 3", "fail operation at 7"]
+        {
+            client.number(&Request::Faults(plan.into())).expect("a plan");
+            for _ in 0..30 {
+                let (channel, members) = random(&mut rng);
+                protocols.set_channel(channel, &members).expect("it is given to the chip later");
+                wanted.insert(channel, members);
+            }
+            assert_eq!(protocols.channels(), wanted, "{plan}");
+            client.number(&Request::Faults(String::new())).expect("no plan");
+            protocols.poll_traps(&mut |_| ());
+            let entries = client.entries().expect("entries");
+            let held = crate::lower::state_of(&entries).channels;
+            let some = wanted.iter().filter(|(_, members)| **members != ChannelMembers::default());
+            assert_eq!(held, some.map(|(id, members)| (*id, members.clone())).collect(), "{plan}");
+        }
+        stopper.stop();
+        thread.join().expect("the chip ends");
     }
 }

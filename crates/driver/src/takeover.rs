@@ -1,8 +1,9 @@
 //! Forwarding passes from a chip that has ended to the software plane, and back when the chip answers again.
 //!
-//! Invariants: the one that forwards has the whole state, with the states of trees, the routes, and the multicast groups as far as
-//! there is room; a chip and the software plane never use the same wires at one time.
+//! Invariants: the one that forwards has the whole state, with the states of trees, the members in use of port-channels, the routes, and the
+//! multicast groups as far as there is room; a chip and the software plane never use the same wires at one time.
 
+use crate::channels::Channels;
 use crate::chip::{self, Software};
 use crate::groups;
 use crate::lower;
@@ -64,6 +65,7 @@ impl AsicPlane {
         let settings = self.settings.clone();
         self.set_speeds(&settings)?;
         self.push_trees()?;
+        let channels = self.push_channels()?;
         let learned = self.endpoint().groups.changes();
         let lost = groups::write(&mut self.client, &learned).map_err(plane_error)?;
         {
@@ -72,6 +74,7 @@ impl AsicPlane {
             endpoint.generation += 1;
             let is_lost =
                 |change: &MdbChange| groups::group(change).is_some_and(|group| lost.contains(&group));
+            endpoint.channels.moved(&channels);
             endpoint.groups.lose(&lost);
             endpoint.groups.moved(&learned.into_iter().filter(|change| !is_lost(change)).collect::<Vec<_>>());
         }
@@ -82,6 +85,17 @@ impl AsicPlane {
         self.carry()
     }
 
+    /// Gives the chip the members in use of port-channels; returns what it has been given.
+    fn push_channels(&mut self) -> Result<Vec<Operation>, PlaneError> {
+        let list = match self.claimed {
+            true => self.endpoint().channels.operations(),
+            false => Channels::of(self.state.channels.clone()).operations(),
+        };
+        if !list.is_empty() {
+            self.client.commit(&list).map_err(plane_error)?;
+        }
+        Ok(list)
+    }
     fn push_trees(&mut self) -> Result<(), PlaneError> {
         let trees = match self.claimed {
             true => self.endpoint().trees.clone(),

@@ -10,6 +10,7 @@ pub mod daemon;
 pub mod frame;
 pub mod host;
 pub mod net;
+pub mod ovs;
 
 pub use bed::{Bed, join};
 pub use frame::{BROADCAST, Frame, frame, mac};

@@ -15,8 +15,8 @@ use lanyard_offload::strategy::by_name;
 use lanyard_offload::{Manager, Policy};
 use lanyard_pipeline::generate::Rng;
 use lanyard_pipeline::route::{Adjacency, RifAttachment, RifState, RouteTarget, Urpf};
-use lanyard_pipeline::state::{PortKind, PortState};
-use lanyard_types::{AclId, AdjacencyId, GroupId, MacAddr, PortId, RifId, TrapReason, VrfId};
+use lanyard_pipeline::state::{Aggregation, PortKind, PortState};
+use lanyard_types::{AclId, AdjacencyId, ChannelId, GroupId, MacAddr, PortId, RifId, TrapReason, VrfId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub fn route(to: IpNet, by: Option<u32>) -> Operation {
     Operation::Route(VrfId::DEFAULT, to, by.map(|number| RouteTarget::Group(group(number))))
 }
 
-/// Two routed ports.
+/// Two routed ports, and a port-channel whose number is behind that of its member.
 pub fn ports() -> Vec<Operation> {
     (1..=2_u16)
         .flat_map(|number| {
@@ -59,7 +59,19 @@ pub fn ports() -> Vec<Operation> {
             let id = RifId::new(number).expect("an interface");
             [Operation::Port(port, Some(Box::new(state))), Operation::Rif(id, Some(Box::new(rif)))]
         })
+        .chain(bundle())
         .collect()
+}
+fn bundle() -> [Operation; 2] {
+    let (of, member) = (PortId::new(600).expect("a port"), PortId::new(3).expect("a port"));
+    let channel = ChannelId::new(1).expect("a port-channel");
+    let set = |port, name: &str, aggregation| {
+        Operation::Port(port, Some(Box::new(PortState { aggregation, ..PortState::new(name, 0) })))
+    };
+    [
+        set(of, "port-channel1", Aggregation::Channel(channel)),
+        set(member, "swp3", Aggregation::Member { of, channel }),
+    ]
 }
 /// A next hop and a group behind each port.
 pub fn hops() -> Vec<Operation> {
