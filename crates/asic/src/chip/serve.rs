@@ -7,7 +7,7 @@
 pub use super::links::Wire;
 
 use super::links::{self, CpuWire};
-use super::watch::Watch;
+use super::watch::{Watch, bell};
 
 use super::device::{Device, Exit, SessionId};
 use super::segments::Offload;
@@ -20,7 +20,7 @@ use lanyard_netdev::Netdev;
 use lanyard_pipeline::Timestamp;
 use lanyard_types::{PortId, PortSet};
 use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::eventfd::EventFd;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::stat::{Mode, umask};
 use nix::sys::time::TimeSpec;
@@ -121,11 +121,6 @@ impl Exit for Outside<'_> {
             cpu.send(header, frame, pending);
         }
     }
-}
-
-/// An eventfd that is not waited for.
-pub(super) fn bell() -> io::Result<EventFd> {
-    Ok(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?)
 }
 
 /// The time that has passed.

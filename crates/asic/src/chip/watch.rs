@@ -9,7 +9,7 @@
 use super::links::Wire;
 use lanyard_netdev::Netdev;
 use lanyard_types::PortId;
-use nix::sys::eventfd::EventFd;
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -57,7 +57,7 @@ impl Watch {
     /// When the system has no descriptor or no thread left.
     pub(super) fn start() -> io::Result<Self> {
         let netdev = Netdev::open().map_err(|error| io::Error::other(error.to_string()))?;
-        let bell = super::serve::bell()?;
+        let bell = bell()?;
         let shared = Arc::new(Shared { wanted: Mutex::default(), changed: Condvar::new(), bell });
         let theirs = shared.clone();
         let run = move || run(&theirs, |name| netdev.has_link(name).ok());
@@ -95,6 +95,11 @@ impl Drop for Watch {
             let _ = handle.join();
         }
     }
+}
+
+/// An eventfd that is not waited for.
+pub(super) fn bell() -> io::Result<EventFd> {
+    Ok(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?)
 }
 
 fn run(shared: &Shared, look: impl Fn(&str) -> Option<bool>) {
