@@ -70,6 +70,9 @@ fn operations(state: &PlaneState) -> Vec<Operation> {
     all
 }
 
+/// A frame for the CPU: the port that it comes from, the interface that it is for, the reason, and its bytes.
+type ForCpu = (PortId, Option<PortId>, Option<TrapReason>, Vec<u8>);
+
 /// The platform with the largest tables, and a TCAM for all rules of random access lists.
 fn large() -> Platform {
     let mut large = platform(UFT);
@@ -188,7 +191,7 @@ impl Pair {
         let to_wire: Vec<_> = to_wire.into_iter().map(|(to, bytes)| (to, bytes.into())).collect();
         assert_eq!(got.sent, to_wire, "{what}: egress");
         // What is trapped for a port-channel names it, and everything else the port that has received it.
-        let mut cpu: Vec<(PortId, Option<PortId>, Option<TrapReason>, Vec<u8>)> =
+        let mut cpu: Vec<ForCpu> =
             to_host.into_iter().map(|(to, bytes)| (port, Some(to), None, bytes)).collect();
         // The chip sends no notes of access lists.
         let trapped = want.trapped.into_iter().filter(|(_, reason, _)| *reason != TrapReason::AclLog);

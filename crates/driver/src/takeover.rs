@@ -1,6 +1,6 @@
 //! Forwarding passes from a chip that has ended to the software plane, and back when the chip answers again.
 //!
-//! Invariants: the one that forwards has the whole state, with the states of trees, the members in use of port-channels, the routes, and the
+//! Invariants: the one that forwards has the whole state: the states of trees, the members in use of port-channels, the routes, and the
 //! multicast groups as far as there is room; a chip and the software plane never use the same wires at one time.
 
 use crate::channels::Channels;

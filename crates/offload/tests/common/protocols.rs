@@ -92,10 +92,10 @@ impl Protocols {
                     return;
                 }
                 None => {}
-                Some(other) => panic!("{operation:?} is answered {other:?}"),
+                Some(other) => unreachable!("{operation:?} is answered {other:?}"),
             }
         }
-        panic!("{operation:?} fails again and again");
+        unreachable!("{operation:?} fails again and again");
     }
 
     /// Gives a chip that was started again everything.
