@@ -104,9 +104,23 @@ fn a_port_channel_with_a_partner_forwards_by_both_members() {
             shown["rx"]["frames"].as_u64() > Some(0) && shown["tx"]["frames"].as_u64() > Some(0),
             "{view}"
         );
+        let traces = |rig: &Rig| -> Vec<String> {
+            let trace = |source: u8| {
+                let frame = format!("ffffffffffff0200000099{source:02x}88b5{}", "00".repeat(46));
+                rig.exec(&[&format!("show platform packet-trace interface swp3 hex {frame}")])
+            };
+            (1..=FLOWS).map(trace).collect()
+        };
+        let by = |traces: &[String], port: &str| traces.iter().filter(|trace| trace.contains(port)).count();
+        let both = traces(&rig);
+        assert!(
+            by(&both, "swp1") > 0 && by(&both, "swp2") > 0 && by(&both, "bucket") == both.len(),
+            "{both:?}"
+        );
         // One of the wires ends, and comes back.
         rig.hosts[0].ip("link set eth1 down");
         wait_bundled(&rig, &["swp1"]);
+        assert_eq!(by(&traces(&rig), "swp2"), 0);
         all_flows_reach(&rig);
         rig.hosts[0].ip("link set eth1 up");
         wait_bundled(&rig, &["swp1", "swp2"]);
