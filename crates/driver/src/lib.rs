@@ -16,6 +16,8 @@ pub mod chip;
 mod cpu;
 mod figures;
 mod front;
+#[cfg(test)]
+mod group_faults;
 mod groups;
 mod ids;
 mod kept;

@@ -163,6 +163,31 @@ impl ChipProtocols {
     }
 }
 
+/// Gives the chip that takes over, at `socket`, the groups, and makes it the current one. Groups for which it has no room are
+/// flooded. The members of port-channels that it has been given are `channels`. Changes that the protocol thread makes meanwhile
+/// stay pending until it calls again.
+///
+/// # Errors
+/// When the chip fails; the endpoint is unchanged.
+pub(crate) fn move_groups(
+    endpoint: &SharedEndpoint,
+    client: &mut Client,
+    socket: PathBuf,
+    channels: &[Operation],
+) -> Result<(), SdkError> {
+    let locked = || endpoint.lock().unwrap_or_else(PoisonError::into_inner);
+    let learned = locked().groups.changes();
+    let lost = groups::write(client, &learned)?;
+    let mut endpoint = locked();
+    endpoint.socket = socket;
+    endpoint.generation += 1;
+    let is_lost = |change: &MdbChange| groups::group(change).is_some_and(|group| lost.contains(&group));
+    endpoint.channels.moved(channels);
+    endpoint.groups.lose(&lost);
+    endpoint.groups.moved(&learned.into_iter().filter(|change| !is_lost(change)).collect::<Vec<_>>());
+    Ok(())
+}
+
 fn gone(error: impl ToString) -> PlaneError {
     PlaneError::System { what: "the chip".into(), cause: error.to_string() }
 }

@@ -5,12 +5,11 @@
 
 use crate::channels::Channels;
 use crate::chip::{self, Software};
-use crate::groups;
 use crate::lower;
 use crate::partitions;
 use crate::plane::{AsicPlane, SETUP, connect, manager_at, plane_error, system};
 use crate::policies;
-use crate::protocols::steps;
+use crate::protocols::{self, steps};
 use crate::routes::{Routing, error_of};
 use crate::settings;
 use lanyard_asic::sdk::Client;
@@ -18,7 +17,7 @@ use lanyard_asic::sdk::operation::Operation;
 use lanyard_offload::Manager;
 use lanyard_offload::live::Live;
 use lanyard_pipeline::state::PlaneState;
-use lanyard_plane::{ChipSettings, MdbChange, PlaneError, PlaneEvent, TreeStates, changes};
+use lanyard_plane::{ChipSettings, PlaneError, PlaneEvent, TreeStates, changes};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -66,18 +65,7 @@ impl AsicPlane {
         self.set_speeds(&settings)?;
         self.push_trees()?;
         let channels = self.push_channels()?;
-        let learned = self.endpoint().groups.changes();
-        let lost = groups::write(&mut self.client, &learned).map_err(plane_error)?;
-        {
-            let mut endpoint = self.endpoint();
-            endpoint.socket = socket;
-            endpoint.generation += 1;
-            let is_lost =
-                |change: &MdbChange| groups::group(change).is_some_and(|group| lost.contains(&group));
-            endpoint.channels.moved(&channels);
-            endpoint.groups.lose(&lost);
-            endpoint.groups.moved(&learned.into_iter().filter(|change| !is_lost(change)).collect::<Vec<_>>());
-        }
+        protocols::move_groups(&self.endpoint, &mut self.client, socket, &channels).map_err(plane_error)?;
         // The protocol thread writes what it has learned meanwhile.
         self.shared.ring_protocols();
         // The protocols may have changed states meanwhile, on the connection that has ended.
