@@ -18,6 +18,9 @@ static MODES: Table = LazyLock::new(|| entries(include_str!("unsupported/modes.t
 static INTERFACE: Table = LazyLock::new(|| entries(include_str!("unsupported/interface.txt")));
 static VLAN: Table = LazyLock::new(|| entries(include_str!("unsupported/vlan.txt")));
 static LINE: Table = LazyLock::new(|| entries(include_str!("unsupported/line.txt")));
+static CLASS_MAP: Table = LazyLock::new(|| entries(include_str!("unsupported/class_map.txt")));
+static POLICY_MAP: Table = LazyLock::new(|| entries(include_str!("unsupported/policy_map.txt")));
+static POLICY_CLASS: Table = LazyLock::new(|| entries(include_str!("unsupported/policy_class.txt")));
 
 fn entries(text: &'static str) -> Vec<&'static str> {
     text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
@@ -134,6 +137,12 @@ pub enum Place {
     Vlan,
     /// `line`.
     Line,
+    /// `class-map`.
+    ClassMap,
+    /// `policy-map`.
+    PolicyMap,
+    /// `class` in a policy map.
+    PolicyClass,
     /// Another configuration mode.
     Global,
 }
@@ -145,6 +154,9 @@ impl Place {
             ConfigMode::Interface { .. } => Self::Interface,
             ConfigMode::Vlan(_) => Self::Vlan,
             ConfigMode::Line(_) => Self::Line,
+            ConfigMode::ClassMap(_) => Self::ClassMap,
+            ConfigMode::PolicyMap(_) => Self::PolicyMap,
+            ConfigMode::PolicyClass(..) | ConfigMode::Policer(..) => Self::PolicyClass,
             _ => Self::Global,
         }
     }
@@ -154,6 +166,9 @@ impl Place {
             Self::Interface => vec![&INTERFACE, &GLOBAL, &MODES],
             Self::Vlan => vec![&VLAN, &GLOBAL, &MODES],
             Self::Line => vec![&LINE, &GLOBAL, &MODES],
+            Self::ClassMap => vec![&CLASS_MAP, &GLOBAL, &MODES],
+            Self::PolicyMap => vec![&POLICY_MAP, &GLOBAL, &MODES],
+            Self::PolicyClass => vec![&POLICY_CLASS, &GLOBAL, &MODES],
             Self::Global => vec![&GLOBAL, &MODES],
         }
     }
@@ -238,6 +253,9 @@ mod tests {
             (&INTERFACE, vec![trees.interface, trees.global]),
             (&VLAN, vec![trees.vlan, trees.global]),
             (&LINE, vec![trees.line, trees.global]),
+            (&CLASS_MAP, vec![trees.class_map, trees.global]),
+            (&POLICY_MAP, vec![trees.policy_map, trees.global]),
+            (&POLICY_CLASS, vec![trees.policy_class, trees.global]),
         ];
         let mut known = Vec::new();
         for (table, root) in roots {

@@ -104,6 +104,24 @@ fn vlan() {
 }
 
 #[test]
+fn class_map() {
+    let before = ["configure terminal", "class-map VOICE"];
+    check(include_str!("ios/class_map.txt"), 40, &before, "", CONFIGURATION);
+}
+
+#[test]
+fn policy_map() {
+    let before = ["configure terminal", "policy-map UPLINK"];
+    check(include_str!("ios/policy_map.txt"), 5, &before, "", CONFIGURATION);
+}
+
+#[test]
+fn class_of_a_policy_map() {
+    let before = ["configure terminal", "policy-map UPLINK", "class class-default"];
+    check(include_str!("ios/policy_class.txt"), 75, &before, "", CONFIGURATION);
+}
+
+#[test]
 fn line() {
     check(include_str!("ios/line.txt"), 75, &["configure terminal", "line vty 0 4"], "", CONFIGURATION);
 }
