@@ -102,6 +102,52 @@ fn a_flood_crosses_once_for_each_slice_and_nothing_is_lost_unnoticed() {
     }
 }
 
+/// A port that sends frames for one port and floods: whatever waits at the other port, they leave in the order in which they came.
+#[test]
+fn no_frame_of_a_stream_overtakes_another_one() {
+    for at in [Buffering::Ingress, Buffering::Egress] {
+        let (_, mut fabric) = fabric(at, 6, 4096);
+        let mut rng = Rng::new(3);
+        let (mut now_ns, mut sent, mut left) = (0, [0_u32; 37], [0_u32; 37]);
+        let mut floods = 0;
+        let mut check = |frames: Vec<(Timestamp, PortId, Vec<u8>)>| {
+            for (_, to, frame) in frames.iter().filter(|(_, to, _)| *to == port(2)) {
+                let (from, number) =
+                    (usize::from(frame[0]), u32::from_be_bytes([frame[1], frame[2], frame[3], frame[4]]));
+                assert!(
+                    number > left[from],
+                    "{at:?}: frame {number} of port {from} leaves {to} behind {}",
+                    left[from]
+                );
+                left[from] = number;
+            }
+        };
+        for _ in 0..FRAMES {
+            now_ns += rng.next_u64() % FRAME_NS;
+            let now = Timestamp::from_nanos(now_ns);
+            // Ports of several slices overload port 2.
+            for from in [1, 3, 9, 20] {
+                let number = sent[usize::from(from)] + 1;
+                sent[usize::from(from)] = number;
+                let mut frame = vec![from as u8];
+                frame.extend(number.to_be_bytes());
+                frame.resize(60 + (rng.next_u64() % 1400) as usize, 0);
+                let flood = rng.next_u64().is_multiple_of(4);
+                floods += u32::from(flood);
+                let to = if flood { vec![2, 5, 30] } else { vec![2] };
+                let copies = to.into_iter().map(|to| (port(to), frame.clone())).collect();
+                fabric.enqueue(now, port(from), copies);
+            }
+            check(fabric.poll(now));
+        }
+        check(fabric.poll(Timestamp::from_secs(10)));
+        assert!(
+            floods > 1000 && fabric.drops(port(2)) > 0 && fabric.waiting() == 0,
+            "{at:?}: {floods} floods"
+        );
+    }
+}
+
 #[test]
 fn a_port_sends_no_faster_than_it_can() {
     let (_, mut fabric) = fabric(Buffering::Ingress, 6, 4096);

@@ -5,7 +5,8 @@
 //! behind it, whose ports may be idle: head-of-line blocking, which limits random traffic to 58.6 % of the ports'
 //! capacity (Karol, Hluchyj and Morgan, "Input versus output queueing on a space-division packet switch", 1987). With
 //! buffers at the egress there are queues only there. A frame for many ports crosses the crossbar once for each slice
-//! that has some of these ports, and is copied at the egress side.
+//! that has some of these ports, and is copied at the egress side. With virtual output queues such a copy waits at the egress
+//! side, and leaves in the order of arrival with the frames of its ingress side for the port alone.
 //!
 //! Time is an argument: a port sends a frame in the time that its bits take at the port's speed. Invariants: a queue
 //! never contains more than the platform allows; every frame that enters is sent or counted as a tail drop at its
@@ -27,6 +28,9 @@ struct Waiting {
     pending: Offload,
     /// When it may be sent at the earliest.
     since: u64,
+    /// The ingress side, and the number of its arrival in the fabric.
+    slice: u16,
+    order: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -56,6 +60,8 @@ pub struct Fabric {
     /// The queues by ingress slice and egress port; with `fifo` the port is `None`.
     ingress: BTreeMap<(u16, Option<PortId>), VecDeque<Waiting>>,
     crossings: u64,
+    /// The frames that have arrived.
+    arrivals: u64,
     /// The number of ports of each slice.
     sizes: Vec<u64>,
 }
@@ -100,7 +106,16 @@ impl Fabric {
             ports.insert(part.id, part_of);
         }
         let limit = platform.buffer.queue as usize;
-        Self { at: platform.buffer.at, limit, slices, ports, ingress: BTreeMap::new(), crossings: 0, sizes }
+        Self {
+            at: platform.buffer.at,
+            limit,
+            slices,
+            ports,
+            ingress: BTreeMap::new(),
+            crossings: 0,
+            arrivals: 0,
+            sizes,
+        }
     }
 
     /// The ports of the front panel.
@@ -165,9 +180,11 @@ impl Fabric {
             self.crossings += slices.len() as u64;
         }
         let mut dropped = Vec::new();
+        self.arrivals += 1;
+        let order = self.arrivals;
         for (port, bytes, pending) in copies {
             let len = bytes.len();
-            let waiting = Waiting { port, bytes, pending, since };
+            let waiting = Waiting { port, bytes, pending, since, slice, order };
             let limit = self.limit;
             let Some(egress) = self.ports.get_mut(&port) else {
                 dropped.push((port, len));
@@ -261,17 +278,14 @@ impl Fabric {
             }
         };
         for (port, egress) in self.ports.iter().filter(|(_, egress)| egress.waiting > 0) {
-            if let Some(frame) = egress.queue.front() {
-                offer(frame.since.max(egress.free), 0, *port, None);
-            }
-            if self.at != Buffering::Ingress {
-                continue;
-            }
-            for slice in 0..self.slices {
-                if let Some(frame) = self.ingress.get(&(slice, Some(*port))).and_then(VecDeque::front) {
-                    let rank = 1 + u64::from((slice + self.slices - egress.turn) % self.slices);
-                    offer(frame.since.max(egress.free), rank, *port, Some((slice, Some(*port))));
+            let copy = egress.queue.front();
+            let single = if self.at == Buffering::Ingress { self.single(*port, egress, copy) } else { None };
+            match (copy, single) {
+                (_, Some((rank, frame))) => {
+                    offer(frame.since.max(egress.free), rank, *port, Some((frame.slice, Some(*port))));
                 }
+                (Some(frame), None) => offer(frame.since.max(egress.free), 0, *port, None),
+                (None, None) => {}
             }
         }
         if self.at == Buffering::Fifo {
@@ -285,5 +299,18 @@ impl Fabric {
             }
         }
         best.map(|(start, _, port, source)| (start, port, source))
+    }
+
+    /// The frame in a virtual output queue of a port that leaves before `copy`, the first in the port's own queue, and its rank
+    /// among the ingress sides, which take turns. Frames that arrived before the copy leave first, and of those that arrived behind
+    /// it none does: no frame of a stream overtakes another one.
+    fn single(&self, port: PortId, egress: &Egress, copy: Option<&Waiting>) -> Option<(u64, &Waiting)> {
+        let head = |slice: u16| self.ingress.get(&(slice, Some(port))).and_then(VecDeque::front);
+        let rank = |slice: u16| 1 + u64::from((slice + self.slices - egress.turn) % self.slices);
+        let heads = (0..self.slices).filter_map(|slice| Some((rank(slice), head(slice)?)));
+        let first = heads.min_by_key(|(rank, frame)| (frame.since.max(egress.free), *rank))?;
+        let Some(copy) = copy.filter(|copy| copy.order < first.1.order) else { return Some(first) };
+        let own = head(copy.slice).filter(|frame| frame.order < copy.order);
+        own.map(|frame| (rank(copy.slice), frame))
     }
 }
