@@ -285,3 +285,56 @@ fn a_fault_at_a_group_leaves_no_trace() {
     let wanted: BTreeSet<String> = list.iter().map(|operation| format!("{operation:?}")).collect();
     assert_eq!(groups.map(|entry| format!("{entry:?}")).collect::<BTreeSet<_>>(), wanted);
 }
+
+/// The answer to the request that restarts the watchdog at `now`, which the chip has at `now` and a write's time.
+fn restart(device: &mut Device, session: u64, now: Timestamp, after_ms: u32) -> u64 {
+    device.request(now, session, 99, Request::SnoopingWatchdog(after_ms));
+    device.advance(Timestamp::from_nanos(now.as_nanos() + 100_000));
+    let done = incoming(device, session).into_iter().find_map(|incoming| match incoming {
+        Incoming::Answer(99, Answer::Done(expired)) => Some(expired),
+        _ => None,
+    });
+    done.expect("an answer")
+}
+
+#[test]
+fn without_a_driver_groups_are_flooded_when_the_watchdog_has_expired() {
+    let mut device = Device::new(&platform(APPLIANCE), 1, 1);
+    let session = device.open();
+    device.request(NOW, session, 1, Request::Hello(VERSION, "test".into()));
+    let list = [snooped(Unregistered::Routers), vec![set("239.1.1.1", None, &[2])]].concat();
+    device.request(NOW, session, 2, Request::Commit(list));
+    device.advance(Timestamp::from_secs(1001));
+    let reaches = |device: &mut Device, at: Timestamp, protocol: u8| {
+        device.advance(at);
+        device.frame(at, port(1), &packet("10.0.0.1", "239.1.1.1", protocol));
+        let later = Timestamp::from_nanos(at.as_nanos() + 1_000_000);
+        left(device, later).into_iter().map(|(port, _)| port.get()).collect::<Vec<_>>()
+    };
+    let at = |ms: u64| Timestamp::from_nanos(1_000_000_000_000 + ms * 1_000_000);
+    assert_eq!(restart(&mut device, session, at(2000), 10_000), 0);
+    assert_eq!(reaches(&mut device, at(11_900), 17), [2]);
+    assert_eq!(restart(&mut device, session, at(11_950), 10_000), 0, "it had not expired");
+    assert_eq!(reaches(&mut device, at(21_940), 17), [2]);
+    let before = device.chip().entries();
+    // The driver has ended; the chip wakes up by itself when the watchdog expires.
+    device.close(session);
+    let next = device.next().expect("the watchdog runs").as_nanos();
+    assert!((at(21_950).as_nanos()..at(21_951).as_nanos()).contains(&next), "{next}");
+    assert_eq!(reaches(&mut device, at(21_960), 17), [2, 3, 4]);
+    assert_eq!(reaches(&mut device, at(21_970), 2), [2, 3, 4], "so are messages about memberships");
+    assert_eq!((device.chip().entries(), device.next()), (before, None), "the entries stay");
+    // A VLAN that is set meanwhile is not snooped either.
+    let session = device.open();
+    device.request(at(22_000), session, 1, Request::Hello(VERSION, "test".into()));
+    device.request(at(22_000), session, 2, Request::Commit(snooped(Unregistered::Routers)));
+    assert_eq!(reaches(&mut device, at(22_010), 17), [2, 3, 4]);
+    // The next driver is told, once, and the chip goes on by its entries.
+    assert_eq!(restart(&mut device, session, at(22_100), 10_000), 1);
+    assert_eq!(reaches(&mut device, at(22_200), 17), [2]);
+    assert_eq!(reaches(&mut device, at(22_210), 2), [] as [u16; 0]);
+    assert_eq!(restart(&mut device, session, at(22_300), 10_000), 0);
+    // A watchdog that was stopped never expires.
+    assert_eq!(restart(&mut device, session, at(22_400), 0), 0);
+    assert_eq!(reaches(&mut device, at(100_000), 17), [2]);
+}

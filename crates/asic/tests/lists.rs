@@ -305,4 +305,11 @@ fn diverted_frames_that_nobody_judges_are_dropped() {
     let [received, forwarded, trapped, _, dropped] = counted(device.chip());
     assert_eq!([received, forwarded, trapped, dropped], [frames + 1, 1, waiting - 2, lost + 1]);
     assert_eq!(device.departures(Timestamp::from_secs(5)).len(), 2, "flooded to the two other ports");
+    // The driver ends: those that it has taken and those that wait for it are dropped. The second one judges from now on.
+    device.close(session);
+    assert_eq!(counted(device.chip()), [frames + 1, 1, 0, 0, frames]);
+    device.frame(Timestamp::from_secs(6), port(1), &udp(53));
+    assert_eq!(counted(device.chip()), [frames + 2, 1, 1, 0, frames]);
+    device.close(second);
+    assert_eq!(counted(device.chip()), [frames + 2, 1, 0, 0, frames + 1]);
 }

@@ -119,6 +119,7 @@ fn requests_are_read_as_they_were_written() {
         Request::Resize("kvd/linear".into(), 128),
         Request::Flush(Some(vlan(1)), None, Some(station(3))),
         Request::Age(300),
+        Request::SnoopingWatchdog(10_000),
         Request::CpuNetdev("lycpu-chip".into()),
         Request::Speed(port(3), 25_000),
         Request::Matches(AclId::MAX, true),

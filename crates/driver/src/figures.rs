@@ -23,8 +23,7 @@ pub(crate) fn capabilities(platform: &Platform, fdb: u32) -> Capabilities {
         notes: vec![
             format!("the chip is {} ({} ports)", platform.name, platform.ports().count()),
             "ports are those of the front panel; they have no choice of hook or delivery".into(),
-            "the chip has no watchdog: ports towards other bridges go on forwarding when the daemon has ended".into(),
-            "the chip goes on limiting multicast groups to the members that it knows when the daemon has ended".into(),
+            "the chip has no watchdog of spanning tree: ports towards other bridges go on forwarding when the daemon has ended".into(),
             "the chip counts no frames of VLANs".into(),
             "the chip reports no addresses for rules of access lists with log, only how often they match".into(),
         ],

@@ -80,9 +80,15 @@ impl Groups {
         }
         Ok(())
     }
-    /// Counts an entry for which a table had no room; returns the error to report.
-    pub(crate) fn refuse(&mut self, refused: &Refused) -> PlaneError {
+    /// Counts an entry for which a table had no room; returns the error to report. An earlier change of the entry that the chip has
+    /// not taken is void, because the protocols know from now on that there is no entry.
+    pub(crate) fn refuse(&mut self, change: &MdbChange, refused: &Refused) -> PlaneError {
         self.refused += 1;
+        if let MdbChange::Entry { vlan, group, source, .. } = change {
+            let gone = MdbChange::Entry { vlan: *vlan, group: *group, source: *source, ports: None };
+            // A removal needs no room, and the chip holds no entry that it has no room for.
+            let _ = self.note(&gone, true);
+        }
         match refused.table.as_str() {
             "" => PlaneError::TableFull { table: "mdb", size: MDB_CAPACITY as u64 },
             table => PlaneError::TableFull { table: intern(table), size: refused.units.1.into() },
@@ -162,39 +168,44 @@ pub(crate) fn group(change: &MdbChange) -> Option<Group> {
 /// carried out.
 pub(crate) fn write(client: &mut Client, changes: &[MdbChange]) -> Result<BTreeSet<Group>, SdkError> {
     let mut lost = BTreeSet::new();
-    for part in parts(changes) {
-        let mut part: Vec<&MdbChange> = part.iter().collect();
-        while !part.is_empty() {
-            let operations: Vec<Operation> = part.iter().map(|change| Operation::from(*change)).collect();
-            match client.commit(&operations) {
-                Ok(_) => break,
-                Err(SdkError::Refused(refused)) if refused.code == Code::NoRoom => {
-                    let at = usize::try_from(refused.at).ok().and_then(|at| part.get(at));
-                    let Some(without) = at.and_then(|change| group(change)) else {
-                        return Err(refused.into());
-                    };
-                    lost.insert(without);
-                    part.retain(|change| group(change) != Some(without));
-                }
-                Err(error) => return Err(error),
+    let (mut rest, mut most) = (changes, PART);
+    while !rest.is_empty() {
+        let (part, behind) = rest.split_at(part(rest, most));
+        let operations: Vec<Operation> = part.iter().map(Operation::from).collect();
+        match client.commit(&operations) {
+            Ok(_) => {
+                rest = behind;
+                most = PART.min(2 * most);
             }
+            Err(SdkError::Refused(refused)) if refused.code == Code::NoRoom => {
+                let at = usize::try_from(refused.at).ok().filter(|at| *at < part.len());
+                let Some((at, without)) = at.and_then(|at| Some((at, group(&part[at])?))) else {
+                    return Err(refused.into());
+                };
+                let fits = part[..at].iter().take_while(|change| group(change) != Some(without)).count();
+                if fits == 0 {
+                    lost.insert(without);
+                    let its = rest.iter().take_while(|change| group(change) == Some(without)).count();
+                    rest = &rest[its..];
+                }
+                // A refused transaction takes its whole time on the bus. In a full table most groups have no room, so the next
+                // transactions are short.
+                most = fits.max(1);
+            }
+            Err(error) => return Err(error),
         }
     }
     Ok(lost)
 }
 
-/// Divides changes into transactions; all changes of a group are in one.
-fn parts(changes: &[MdbChange]) -> Vec<&[MdbChange]> {
-    let mut all = Vec::new();
-    let mut rest = changes;
-    while !rest.is_empty() {
-        let mut end = rest.len().min(PART);
-        while end < rest.len() && group(&rest[end]).is_some() && group(&rest[end]) == group(&rest[end - 1]) {
-            end += 1;
-        }
-        let (part, behind) = rest.split_at(end);
-        all.push(part);
-        rest = behind;
+/// The number of changes of the next transaction: at most so many, except that all changes of a group are in one.
+fn part(changes: &[MdbChange], most: usize) -> usize {
+    let mut end = changes.len().min(most);
+    while end < changes.len()
+        && group(&changes[end]).is_some()
+        && group(&changes[end]) == group(&changes[end - 1])
+    {
+        end += 1;
     }
-    all
+    end
 }

@@ -7,6 +7,7 @@
 use crate::channels::Channels;
 use crate::cpu::Shared;
 use crate::groups::{self, Groups};
+use crate::plane::plane_error;
 use lanyard_asic::sdk::cpu::CpuHeader;
 use lanyard_asic::sdk::message::{Code, Request};
 use lanyard_asic::sdk::operation::Operation;
@@ -57,6 +58,10 @@ pub(crate) struct ChipProtocols {
     /// The generation of a chip that does not answer: groups and port-channels wait until the next chip, or the next sign of life of
     /// their protocol.
     stalled: Option<u64>,
+    /// The generation of a chip that has no watchdog of snooping.
+    unwatched: Option<u64>,
+    /// True if the watchdog has expired since [`ProtocolPlane::snooping_expired`].
+    expired: bool,
     /// Stores the number of the last change for the next daemon: 8 bytes in a file of /run, which is in
     /// memory.
     mark: Option<File>,
@@ -65,7 +70,15 @@ pub(crate) struct ChipProtocols {
 impl ChipProtocols {
     pub(crate) fn new(shared: Arc<Shared>, endpoint: SharedEndpoint, mark: &Path) -> Self {
         let file = File::options().read(true).write(true).create(true).truncate(false).open(mark);
-        Self { shared, endpoint, connection: None, stalled: None, mark: file.ok() }
+        Self {
+            shared,
+            endpoint,
+            connection: None,
+            stalled: None,
+            unwatched: None,
+            expired: false,
+            mark: file.ok(),
+        }
     }
 
     /// The connection to the current chip.
@@ -248,7 +261,7 @@ impl ProtocolPlane for ChipProtocols {
             match outcome {
                 Ok(_) => return endpoint.groups.note(change, true),
                 Err(SdkError::Refused(refused)) if refused.code == Code::NoRoom => {
-                    return Err(endpoint.groups.refuse(&refused));
+                    return Err(endpoint.groups.refuse(change, &refused));
                 }
                 Err(SdkError::Refused(refused)) if refused.code == Code::Invalid => {
                     return Err(PlaneError::Invalid(refused.text));
@@ -265,10 +278,27 @@ impl ProtocolPlane for ChipProtocols {
     fn multicast_lost(&mut self) -> Vec<MdbChange> {
         self.endpoint().groups.take_lost()
     }
-    fn snooping_watchdog(&mut self, _after: Option<Duration>) -> Result<(), PlaneError> {
+    fn snooping_watchdog(&mut self, after: Option<Duration>) -> Result<(), PlaneError> {
         self.stalled = None;
         self.mend();
+        if self.unwatched == Some(self.endpoint().generation) {
+            return Ok(());
+        }
+        let after_ms = after.map_or(0, |after| u32::try_from(after.as_millis()).unwrap_or(u32::MAX).max(1));
+        let (of, outcome) = self.write(|client| client.number(&Request::SnoopingWatchdog(after_ms)));
+        match outcome {
+            Ok(expired) => self.expired |= expired == 1,
+            // A device that does not know the request refuses it, or ends the connection as after any message that it cannot read.
+            Err(SdkError::Refused(_)) => self.unwatched = Some(of),
+            Err(error) => {
+                self.unwatched = self.stalled.is_none().then_some(of);
+                return Err(plane_error(error));
+            }
+        }
         Ok(())
+    }
+    fn snooping_expired(&mut self) -> bool {
+        std::mem::take(&mut self.expired)
     }
     fn trees(&self) -> TreeStates {
         self.endpoint().trees.clone()

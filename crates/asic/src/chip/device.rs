@@ -13,6 +13,7 @@
 mod diverted;
 mod frames;
 mod relayed;
+mod watchdog;
 
 pub use frames::Exit;
 
@@ -103,6 +104,10 @@ pub struct Device {
     /// The time in nanoseconds at which the bus becomes free.
     free: u64,
     answers: VecDeque<(u64, SessionId, u32, Answer)>,
+    /// The diverted frames that a session has got and not given back, by the port that received them.
+    diverted: BTreeMap<PortId, u64>,
+    /// When the watchdog of snooping expires; `None`: it does not run.
+    watchdog: Option<u64>,
     faults: FaultPlan,
     dead: bool,
     /// Frames for interfaces go to a netdev, by way of `cpu_out`.
@@ -145,6 +150,8 @@ impl Device {
             running: None,
             free: 0,
             answers: VecDeque::new(),
+            diverted: BTreeMap::new(),
+            watchdog: None,
             faults: FaultPlan::default(),
             dead: false,
             cpu_netdev: false,
@@ -183,7 +190,9 @@ impl Device {
     /// Closes the session of a driver that has disconnected. Its waiting requests are not carried out;
     /// everything it has written stays.
     pub fn close(&mut self, session: SessionId) {
-        self.sessions.remove(&session);
+        if self.sessions.remove(&session).is_some_and(|session| session.wants & wants::DIVERTED != 0) {
+            self.count_lost_diverted();
+        }
         let first = self.bus.front().map(|first| first.session);
         self.bus.retain(|pending| pending.session != session);
         if first == Some(session) {
@@ -274,6 +283,7 @@ impl Device {
                 self.finish(pending, &running);
             }
         }
+        self.watch(now);
         while self.answers.front().is_some_and(|(due, ..)| *due <= now.as_nanos() && !self.dead) {
             let Some((_, session, number, answer)) = self.answers.pop_front() else { break };
             if let Some(session) = self.sessions.get_mut(&session) {
@@ -296,7 +306,8 @@ impl Device {
     /// When [`Device::advance`] or [`Device::departures`] has something to do; `None` while everything is idle.
     #[must_use]
     pub fn next(&self) -> Option<Timestamp> {
-        [self.next_on_bus(), self.fabric.next()].into_iter().flatten().min()
+        let watchdog = self.watchdog.map(Timestamp::from_nanos);
+        [self.next_on_bus(), self.fabric.next(), watchdog].into_iter().flatten().min()
     }
 
     /// When [`Device::advance`] has something to do; `None` while the bus is idle.
@@ -405,6 +416,7 @@ impl Device {
                 Some(why) => Answer::Refused(refused(Code::Invalid, why)),
                 None => Answer::Done(u64::from(self.cpu_netdev)),
             },
+            Request::SnoopingWatchdog(after_ms) => Answer::Done(self.restart_watchdog(now, *after_ms).into()),
             Request::Packet(..) | Request::Judged(..) | Request::Relay(..) => Answer::Done(0),
         }
     }
@@ -492,7 +504,7 @@ fn begin(faults: &mut FaultPlan, welcome: &Welcome, pending: &Pending, free: u64
         Request::Resize(..) => (ask(0, OperationKind::Resize), u64::from(welcome.write_us)),
         Request::Flush(..) => (ask(0, OperationKind::Flush), u64::from(welcome.write_us)),
         Request::Age(_) => (ask(0, OperationKind::Age), u64::from(welcome.write_us)),
-        Request::Speed(..) => (true, u64::from(welcome.write_us)),
+        Request::Speed(..) | Request::SnoopingWatchdog(_) => (true, u64::from(welcome.write_us)),
         Request::Usage
         | Request::Entries(_)
         | Request::Learned(_)

@@ -23,7 +23,7 @@ use crate::sdk::message::{Event, LearnedEntry, Refused};
 use crate::sdk::operation::Operation;
 use crate::tables::{AclRule, Item, Tables, Usage};
 use ipnet::IpNet;
-use lanyard_pipeline::state::{PlaneState, PortKind};
+use lanyard_pipeline::state::{PlaneState, PortKind, VlanState};
 use lanyard_pipeline::tables::acls::{Answer, Question};
 use lanyard_pipeline::tables::fdb::{FdbEntry, FdbEvent, FdbFilter, FdbKind};
 use lanyard_pipeline::trace::Verdict;
@@ -62,6 +62,8 @@ pub struct Chip {
     /// The number of router interfaces and routes of each VRF. A VRF takes an entry while this is not 0.
     vrf_users: BTreeMap<VrfId, u32>,
     learn_refused: u64,
+    /// True while VLANs are not snooped, whatever they are set to: see [`Chip::set_snooping`].
+    unsnooped: bool,
     /// Packets that each route has forwarded since [`Chip::take_activity`].
     activity: BTreeMap<(VrfId, IpNet), u64>,
 }
@@ -83,6 +85,7 @@ impl Chip {
             distributing: PortSet::EMPTY,
             vrf_users: BTreeMap::new(),
             learn_refused: 0,
+            unsnooped: false,
             activity: BTreeMap::new(),
         }
     }
@@ -161,6 +164,25 @@ impl Chip {
     /// See [`Tables::resize`].
     pub fn resize(&mut self, path: &str, size: u32) -> Result<(), Refused> {
         self.tables.resize(path, size).map_err(transaction::refusal)
+    }
+    /// Stops or resumes multicast snooping in all VLANs; returns true if that is a change. The configuration and the entries stay
+    /// as they are.
+    pub fn set_snooping(&mut self, on: bool, now: Timestamp) -> bool {
+        if self.unsnooped != on {
+            return false;
+        }
+        self.unsnooped = !on;
+        let vlans: Vec<VlanId> = self.state.vlans.keys().copied().collect();
+        for vlan in vlans {
+            // Only a VLAN that is removed loses addresses.
+            self.pipeline.set_vlan(vlan, self.vlan_in_force(vlan), now, &mut |_| ());
+        }
+        true
+    }
+    /// A VLAN as the pipeline has it.
+    fn vlan_in_force(&self, vlan: VlanId) -> Option<VlanState> {
+        let state = self.state.vlans.get(&vlan)?.clone();
+        Some(if self.unsnooped { VlanState { snooping: [None; 2], ..state } } else { state })
     }
     /// Removes learned entries; returns their number.
     pub fn flush(&mut self, filter: &FdbFilter, now: Timestamp, effects: &mut Effects) -> u64 {

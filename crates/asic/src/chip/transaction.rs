@@ -90,7 +90,7 @@ impl Chip {
             match operation {
                 Operation::Global(_) => self.pipeline.set_global(self.state.global.clone()),
                 Operation::Vlan(vlan, _) => {
-                    self.pipeline.set_vlan(*vlan, self.state.vlans.get(vlan).cloned(), now, &mut on);
+                    self.pipeline.set_vlan(*vlan, self.vlan_in_force(*vlan), now, &mut on);
                 }
                 Operation::Port(port, _) => {
                     self.pipeline.set_port(*port, self.state.ports.get(port).cloned(), now, &mut on);

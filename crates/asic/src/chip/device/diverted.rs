@@ -1,6 +1,7 @@
 //! Diverted frames, on their way to the driver that judges them, and back.
 //!
-//! Invariant: a diverted frame goes on by the driver's judgements, or is counted as dropped.
+//! Invariant: a diverted frame goes on by the driver's judgements, or is counted as dropped; at the latest when the driver's
+//! connection ends.
 
 use super::super::Effects;
 use super::super::segments;
@@ -14,6 +15,9 @@ const MAX_DIVERTED: usize = MAX_NOTICES / 2;
 impl Device {
     /// A diverted frame comes back.
     pub(super) fn judged(&mut self, now: Timestamp, frame: &Frame, answers: &[Verdict]) {
+        if let Some(away) = self.diverted.get_mut(&frame.port) {
+            *away = away.saturating_sub(1);
+        }
         if !self.takes_packet() {
             return self.chip.count_unjudged(frame.port);
         }
@@ -34,9 +38,17 @@ impl Device {
             let bytes = Notice::Diverted(frame, questions).encode();
             if session.out.len() + bytes.len() <= MAX_DIVERTED {
                 session.out.extend(bytes);
+                *self.diverted.entry(port).or_default() += 1;
                 return;
             }
         }
         self.chip.count_unjudged(port);
+    }
+
+    /// Counts the frames that a driver has not given back: its connection has ended.
+    pub(super) fn count_lost_diverted(&mut self) {
+        for (port, frames) in std::mem::take(&mut self.diverted) {
+            (0..frames).for_each(|_| self.chip.count_unjudged(port));
+        }
     }
 }

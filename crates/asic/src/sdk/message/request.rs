@@ -33,6 +33,7 @@ impl Request {
             Self::Matches(..) => 17,
             Self::Judged(..) => 18,
             Self::Relay(..) => 19,
+            Self::SnoopingWatchdog(_) => 20,
         };
         close(kind, number, |body| match self {
             Self::Hello(version, name) => {
@@ -64,6 +65,7 @@ impl Request {
                 body.raw(&mac.unwrap_or_default().0);
             }
             Self::Age(seconds) => body.u32(*seconds),
+            Self::SnoopingWatchdog(after_ms) => body.u32(*after_ms),
             Self::Speed(port, mbps) => {
                 body.u16(port.get());
                 body.u32(*mbps);
@@ -141,6 +143,7 @@ impl Request {
                 let ports = Box::new(operation::read_ports(&mut body)?);
                 Self::Relay(vlan, from, ports, frame(&mut body)?)
             }
+            20 => Self::SnoopingWatchdog(body.u32()?),
             other => return malformed(format!("{other} is no request")),
         };
         body.end()?;
