@@ -1,6 +1,7 @@
 //! Multicast snooping by the chip: real hosts join, and each host's port is watched.
 
-use crate::harness::wait_for;
+use crate::harness::daemon::LANYARD;
+use crate::harness::{SourceMember, wait_for};
 use crate::rig::{Rig, platform};
 use lanyard_netdev::PacketSocket;
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -8,9 +9,14 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
 const OTHER: Ipv4Addr = Ipv4Addr::new(239, 2, 2, 2);
+/// The address of host 1, and another one from which it sends.
+const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const OTHER_SOURCE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 77);
 const GROUP_6: Ipv6Addr = Ipv6Addr::new(0xff05, 0, 0, 0, 0, 0, 1, 1);
 /// Groups without members go to no port, so that a lost entry shows.
 const CONFIG: &str = "hostname sw1\nvlan 10\nip igmp snooping unregistered mrouter\n\
@@ -25,13 +31,16 @@ struct Watched {
 
 impl Watched {
     fn new(config: &str) -> Self {
+        Self::on("appliance.toml", config)
+    }
+    fn on(chip: &str, config: &str) -> Self {
         // Daemon and chip inherit this: frames that leave one processor stay in their order.
         let mut processor = CpuSet::new();
         processor.set(nix::sched::sched_getcpu().expect("a processor")).expect("its number");
         sched_setaffinity(Pid::from_raw(0), &processor).expect("pinned");
         let ports: String =
             (1..=3).map(|n| format!("interface swp{n}\n switchport access vlan 10\n")).collect();
-        let rig = Rig::on(platform("appliance.toml"), 3, &format!("{CONFIG}{config}\n{ports}"));
+        let rig = Rig::on(platform(chip), 3, &format!("{CONFIG}{config}\n{ports}"));
         let open = |(n, host): (u8, &crate::harness::Net)| {
             host.ip(&format!("link set eth0 address 02:00:00:00:02:{n:02}\nroute add default dev eth0"));
             host.run(|| {
@@ -46,8 +55,7 @@ impl Watched {
         rig.reaches(1, "10.0.0.3");
         Self { rig, wires }
     }
-    /// The hosts that get a frame of host 1. A mark for each host behind it shows when all copies have arrived. It is a known
-    /// unicast frame, because copies of a flood wait in another queue of the chip and may overtake a single copy.
+    /// The hosts that get a frame of host 1. A mark for each host behind it shows when all copies have arrived.
     fn receivers(&self, frame: &[u8]) -> Vec<usize> {
         static MARKS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
         let number = MARKS.fetch_add(1, std::sync::atomic::Ordering::Relaxed).to_be_bytes();
@@ -118,7 +126,11 @@ fn sum(bytes: &[u8]) -> [u8; 2] {
 
 /// A UDP packet of host 1 to a group.
 fn packet(group: Ipv4Addr) -> Vec<u8> {
-    let mut bytes = vec![0x45, 0, 0, 46, 0, 0, 0, 0, 8, 17, 0, 0, 10, 0, 0, 1];
+    packet_from(SOURCE, group)
+}
+fn packet_from(source: Ipv4Addr, group: Ipv4Addr) -> Vec<u8> {
+    let mut bytes = vec![0x45, 0, 0, 46, 0, 0, 0, 0, 8, 17, 0, 0];
+    bytes.extend(source.octets());
     bytes.extend(group.octets());
     let checksum = sum(&bytes);
     bytes[10..12].copy_from_slice(&checksum);
@@ -139,13 +151,18 @@ fn packet_6(group: Ipv6Addr) -> Vec<u8> {
     [&dst[..], &[2, 0, 0, 0, 1, 1, 0x86, 0xdd], &bytes].concat()
 }
 
-/// An IGMPv3 report with one record of this type for each of `count` groups from `first` on.
+/// An IGMPv3 report of host 2 with one record of this type for each of `count` groups from `first` on.
 fn report(kind: u8, first: u32, count: u16) -> Vec<u8> {
+    report_sources(kind, first, count, &[])
+}
+/// The same with these sources in each record.
+fn report_sources(kind: u8, first: u32, count: u16, sources: &[Ipv4Addr]) -> Vec<u8> {
     let mut message = vec![0x22, 0, 0, 0, 0, 0];
     message.extend(count.to_be_bytes());
     for number in first..first + u32::from(count) {
-        message.extend([kind, 0, 0, 0]);
+        message.extend([kind, 0, 0, sources.len() as u8]);
         message.extend(numbered(number).octets());
+        sources.iter().for_each(|source| message.extend(source.octets()));
     }
     let checksum = sum(&message);
     message[2..4].copy_from_slice(&checksum);
@@ -195,6 +212,39 @@ fn the_chip_sends_a_group_to_its_members() {
     });
 }
 
+/// A member that names a source gets its packets alone, beside one that names none.
+#[test]
+fn sources_that_members_name_decide_in_the_chip() {
+    crate::check(|| {
+        let bed = Watched::new("");
+        let (stream, other) = (packet(GROUP), packet_from(OTHER_SOURCE, GROUP));
+        let none: [usize; 0] = [];
+        bed.goes_to(&stream, &none);
+        let Some(two) = SourceMember::new(&bed.rig.hosts[1], GROUP, "10.0.0.1", false) else { return };
+        bed.goes_to(&stream, &[2]);
+        for _ in 0..20 {
+            bed.is_at(&other, &none, "host 2 has named the other source");
+        }
+        assert_eq!(bed.table("mdb")["used"].as_u64(), Some(2), "the group, and its source");
+        let three = bed.join(3, GROUP);
+        bed.goes_to(&other, &[3]);
+        for _ in 0..20 {
+            bed.is_at(&stream, &[2, 3], "both want this source");
+            bed.is_at(&other, &[3], "host 3 wants all sources");
+        }
+        drop(three);
+        bed.goes_to(&other, &none);
+        bed.is_at(&stream, &[2], "host 3 has left");
+        // A member that excludes a source gets the others.
+        let Some(_three) = SourceMember::new(&bed.rig.hosts[2], GROUP, "10.0.0.1", true) else { return };
+        bed.goes_to(&other, &[3]);
+        bed.goes_to(&stream, &[2]);
+        drop(two);
+        bed.goes_to(&stream, &none);
+        bed.is_at(&other, &[3], "host 2 has left");
+    });
+}
+
 #[test]
 fn a_daemon_that_is_killed_leaves_the_groups_in_the_chip() {
     crate::check(|| {
@@ -217,6 +267,43 @@ fn a_daemon_that_is_killed_leaves_the_groups_in_the_chip() {
             groups["groups"].as_array().and_then(|all| all.iter().find(|row| row["group"] == "239.1.1.1"));
         assert_eq!(row.map(|row| row["ports"].clone()), Some(serde_json::json!(["swp2"])), "{groups}");
         // The members that it has taken over can leave, and others can join.
+        let _three = bed.join(3, GROUP);
+        bed.goes_to(&stream, &[2, 3]);
+    });
+}
+
+/// The watchdog of the chip: no member misses a frame, whoever joins meanwhile gets the group, too.
+#[test]
+fn without_a_daemon_the_chip_floods_groups_in_the_end() {
+    crate::check(|| {
+        // A querier finds the members after the restart.
+        let mut bed = Watched::new(
+            "ip igmp snooping querier\nip igmp snooping querier address 10.0.0.254\n\
+             ip igmp snooping tcn flood query count 1",
+        );
+        let stream = packet(GROUP);
+        let _two = bed.join(2, GROUP);
+        bed.goes_to(&stream, &[2]);
+        bed.rig.kill_daemon();
+        let begin = Instant::now();
+        bed.is_at(&stream, &[2], "the daemon has just ended");
+        let mut flooded = None;
+        wait_for("the group at both hosts", || {
+            let found = bed.receivers(&stream);
+            assert!(found.contains(&2), "a member misses a frame: {found:?}");
+            flooded = (found == [2, 3]).then(|| begin.elapsed());
+            flooded
+        });
+        // The daemon restarts the watchdog of 10 s every 3 s.
+        let flooded = flooded.expect("waited for");
+        println!("flooded {flooded:?} after the end of the daemon");
+        assert!(flooded > Duration::from_secs(6), "a restart takes no longer");
+        bed.rig.start();
+        wait_for("the group at host 2 alone", || {
+            let found = bed.receivers(&stream);
+            assert!(found.contains(&2), "a member misses a frame: {found:?}");
+            (found == [2]).then_some(())
+        });
         let _three = bed.join(3, GROUP);
         bed.goes_to(&stream, &[2, 3]);
     });
@@ -277,5 +364,111 @@ fn groups_without_room_are_flooded_until_there_is_room() {
         }
         bed.goes_to(&packet(numbered(flooded)), &[2]);
         bed.goes_to(&packet(OTHER), &[]);
+    });
+}
+
+/// The software plane has more room than the chip to which the switch returns: what the chip does not take is flooded whole, and
+/// narrowed when there is room.
+#[test]
+fn a_chip_with_less_room_floods_groups_whole() {
+    const A_REPORT: u16 = 100;
+    crate::check(|| {
+        let bed = Watched::new("");
+        let size = bed.table("mdb")["size"].as_u64().expect("a number") as u32;
+        kill(Pid::from_raw(bed.rig.chip()), Signal::SIGKILL).expect("the chip is there");
+        wait_for("the switch to report it", || bed.rig.printed().contains("%PLANE-2-CHIPDOWN").then_some(()));
+        // ALLOW_NEW_SOURCES: each group takes an entry for the source, and one for the others.
+        let joined = (size / 2 + 500).next_multiple_of(A_REPORT.into());
+        for first in (0..joined).step_by(A_REPORT.into()) {
+            bed.wires[1].send(&report_sources(5, first, A_REPORT, &[SOURCE])).expect("sent");
+            let used =
+                || bed.table("mdb")["used"].as_u64() >= Some(2 * u64::from(first + u32::from(A_REPORT)));
+            wait_for("the groups in the software plane", || used().then_some(()));
+        }
+        let (mine, other) =
+            (|n: u32| packet_from(SOURCE, numbered(n)), |n: u32| packet_from(OTHER_SOURCE, numbered(n)));
+        let none: [usize; 0] = [];
+        bed.is_at(&mine(joined - 1), &[2], "in the software plane");
+        bed.is_at(&other(joined - 1), &none, "in the software plane");
+        let mut command = Command::new(LANYARD);
+        command.args(["asic", "--platform"]).arg(platform("appliance.toml"));
+        command.arg("--socket").arg(format!("/run/lanyard/{}/asic.sock", bed.rig.instance));
+        let mut chip = Ended(bed.rig.net.spawn(command.stderr(Stdio::null())));
+        wait_for("the chip", || bed.rig.printed().contains("%PLANE-5-CHIPUP").then_some(()));
+        wait_for("the report", || bed.rig.printed().contains("%SNOOPING-4-TABLE_FULL").then_some(()));
+        bed.rig.reaches(1, "10.0.0.2");
+        bed.rig.reaches(1, "10.0.0.3");
+        // Groups that nobody has joined are flooded with those that have no room.
+        bed.goes_to(&packet(OTHER), &[2, 3]);
+        let mut flooded = Vec::new();
+        // The last ones have less room than the first ones.
+        for n in (0..100).chain((0..joined).rev()) {
+            match (&bed.receivers(&mine(n))[..], &bed.receivers(&other(n))[..]) {
+                ([2], []) => {}
+                ([2, 3], [2, 3]) => flooded.push(n),
+                found => panic!("group {n} is in the chip in part: {found:?}"),
+            }
+            if flooded.len() == 20 {
+                break;
+            }
+        }
+        assert!(!flooded.is_empty(), "{joined} groups of two entries in a table of {size}");
+        // CHANGE_TO_INCLUDE_MODE without sources leaves: all groups but one that is flooded.
+        let kept = flooded[0];
+        for (first, end) in [(0, kept), (kept + 1, joined)] {
+            for first in (first..end).step_by(A_REPORT.into()) {
+                let count = u16::try_from(end - first).unwrap_or(A_REPORT).min(A_REPORT);
+                bed.wires[1].send(&report(3, first, count)).expect("sent");
+            }
+        }
+        // The queries to host 2 must not take the room of a mark in the queue of its port.
+        wait_for("the leaves", || (bed.table("mdb")["used"].as_u64() <= Some(2)).then_some(()));
+        bed.goes_to(&mine(kept), &[2]);
+        bed.goes_to(&other(kept), &none);
+        bed.goes_to(&packet(OTHER), &none);
+        chip.end();
+    });
+}
+
+/// A process that the test has started.
+struct Ended(std::process::Child);
+
+impl Ended {
+    fn end(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The figures of docs/offload.md, "Multicast groups".
+#[test]
+fn ten_thousand_groups_are_joined_on_a_chip() {
+    const GROUPS: u32 = 10_000;
+    const A_REPORT: u16 = 100;
+    crate::check(|| {
+        let bed = Watched::on("spectrum-like.toml", "");
+        let used = || bed.table("mdb")["used"].as_u64().expect("a number");
+        let mut quickest = Duration::MAX;
+        for round in 1..=3 {
+            let [joined, left] = [(4, u64::from(GROUPS)), (3, 0)].map(|(kind, wanted)| {
+                let begin = Instant::now();
+                for first in (0..GROUPS).step_by(A_REPORT.into()) {
+                    bed.wires[1].send(&report(kind, first, A_REPORT)).expect("sent");
+                }
+                wait_for("the entries", || (used() == wanted).then(|| begin.elapsed()))
+            });
+            println!("round {round}: {GROUPS} groups joined in {joined:?}, left in {left:?}");
+            quickest = quickest.min(joined);
+        }
+        let per_second = f64::from(GROUPS) / quickest.as_secs_f64();
+        println!("{per_second:.0} joins per second; the bus takes {} us for each", 60);
+        // Each entry is a write of 60 us.
+        assert!(quickest > Duration::from_micros(60) * GROUPS, "{quickest:?}: faster than the bus");
+        assert!(quickest < Duration::from_secs(10), "{quickest:?}");
     });
 }

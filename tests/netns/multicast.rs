@@ -1,14 +1,13 @@
 //! Multicast snooping with real hosts: the kernel joins for their sockets, and every port is watched.
 
 use crate::harness::frame::Mac;
-use crate::harness::{Bed, Frame, Host, Plane, mac, scenarios, wait_for};
+use crate::harness::{Bed, Frame, Host, Plane, SourceMember, mac, scenarios, wait_for};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 scenarios! {
@@ -98,38 +97,6 @@ fn join_6(host: &Host, group: Ipv6Addr) -> UdpSocket {
     })
 }
 
-/// A member that names a source: to be included, or excluded.
-struct SourceMember(Child);
-
-impl SourceMember {
-    fn new(host: &Host, group: Ipv4Addr, source: &str, exclude: bool) -> Option<Self> {
-        if !Path::new("/usr/bin/python3").exists() {
-            println!("skipped: python3 is not installed");
-            return None;
-        }
-        let options = match exclude {
-            // IP_ADD_MEMBERSHIP, then IP_BLOCK_SOURCE.
-            true => "s.setsockopt(0,35,g+i); s.setsockopt(0,38,g+i+a)",
-            // IP_ADD_SOURCE_MEMBERSHIP.
-            false => "s.setsockopt(0,39,g+i+a)",
-        };
-        let program = format!(
-            "import socket,time; s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM); n=socket.inet_aton; \
-             g=n('{group}'); i=n('0.0.0.0'); a=n('{source}'); {options}; time.sleep(600)"
-        );
-        let mut command = Command::new("/usr/bin/python3");
-        command.args(["-c", &program]).stdin(Stdio::null());
-        Some(Self(host.net.spawn(&mut command)))
-    }
-}
-
-impl Drop for SourceMember {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// The group as the switch shows it.
 fn shown(bed: &Bed, protocol: &str, group: impl ToString) -> Option<Value> {
     let groups = bed.show(&format!("show {protocol} snooping groups"));
@@ -188,12 +155,12 @@ fn a_stream_goes_to_the_members_alone(plane: Plane) {
 fn sources_that_members_name_decide(plane: Plane) {
     let bed = bed(plane, "");
     let named = packet(1, [10, 0, 1, 77].into(), GROUP.into());
-    let Some(_include) = SourceMember::new(bed.host(2), GROUP, "10.0.1.77", false) else { return };
+    let Some(_include) = SourceMember::new(&bed.host(2).net, GROUP, "10.0.1.77", false) else { return };
     has_ports(&bed, "ip igmp", GROUP, &["p2"]);
     assert_eq!(shown(&bed, "ip igmp", GROUP).expect("the group")["mode"], "include");
     bed.expect_at(1, &named, &[2]);
     bed.expect_drop(1, &from_1(GROUP), "no_egress");
-    let Some(_exclude) = SourceMember::new(bed.host(3), GROUP, "10.0.1.77", true) else { return };
+    let Some(_exclude) = SourceMember::new(&bed.host(3).net, GROUP, "10.0.1.77", true) else { return };
     has_ports(&bed, "ip igmp", GROUP, &["p2", "p3"]);
     // The host blocks the source a moment after it has joined, and then the port is asked whether others want it.
     wait_for("the source is not sent to host 3 any more", || {

@@ -11,11 +11,13 @@ pub mod frame;
 pub mod host;
 pub mod net;
 pub mod ovs;
+pub mod source_member;
 
 pub use bed::{Bed, join};
 pub use frame::{BROADCAST, Frame, frame, mac};
 pub use host::Host;
 pub use net::Net;
+pub use source_member::SourceMember;
 
 use std::time::{Duration, Instant};
 
