@@ -178,7 +178,7 @@ def answer(device, kind, reader):
     if kind == 8:
         device.wants = reader.number("I")
         return done(device.wants)
-    if kind in (10, 11, 12, 13, 14):
+    if kind in (*range(10, 18), 20):
         raise Refused(2, text="the trampoline cannot do that")
     raise Malformed("no request %d" % kind)
 
