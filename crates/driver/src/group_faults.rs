@@ -4,6 +4,8 @@
 //!
 //! `LANYARD_RANDOM_HISTORIES` is how many (150 by default), `LANYARD_RANDOM_SEED` the first one's seed.
 
+#![allow(clippy::panic)] // the functions of tests are not tests themselves
+
 use crate::channels::Channels;
 use crate::chip::PATIENCE;
 use crate::cpu::Shared;
