@@ -7,7 +7,6 @@
 use crate::channels::Channels;
 use crate::cpu::Shared;
 use crate::groups::{self, Groups};
-use crate::plane::plane_error;
 use lanyard_asic::sdk::cpu::CpuHeader;
 use lanyard_asic::sdk::message::{Code, Request};
 use lanyard_asic::sdk::operation::Operation;
@@ -292,7 +291,7 @@ impl ProtocolPlane for ChipProtocols {
             Err(SdkError::Refused(_)) => self.unwatched = Some(of),
             Err(error) => {
                 self.unwatched = self.stalled.is_none().then_some(of);
-                return Err(plane_error(error));
+                return Err(gone(error));
             }
         }
         Ok(())
