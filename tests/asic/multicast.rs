@@ -1,7 +1,7 @@
 //! Multicast snooping by the chip: real hosts join, and each host's port is watched.
 
 use crate::harness::daemon::LANYARD;
-use crate::harness::{SourceMember, wait_for};
+use crate::harness::{DEADLINE, SourceMember, wait_for, wait_until};
 use crate::rig::{Rig, platform};
 use lanyard_netdev::PacketSocket;
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -93,7 +93,16 @@ impl Watched {
     }
     /// Waits until a frame of host 1 gets to these hosts.
     fn goes_to(&self, frame: &[u8], hosts: &[usize]) {
-        wait_for(&format!("the frame at hosts {hosts:?}"), || (self.receivers(frame) == hosts).then_some(()));
+        let mut found = Vec::new();
+        let reached = wait_until(DEADLINE, || {
+            found = self.receivers(frame);
+            (found == hosts).then_some(())
+        });
+        assert!(
+            reached.is_some(),
+            "the frame is at hosts {found:?}, not at {hosts:?}; {}",
+            self.table("mdb")
+        );
     }
     fn join(&self, host: usize, group: Ipv4Addr) -> UdpSocket {
         self.rig.hosts[host - 1].run(|| {

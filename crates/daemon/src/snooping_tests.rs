@@ -7,6 +7,7 @@ use crate::testing::{Bench, config, messages, received};
 use lanyard_cli::backend::{Configuration, Multicast};
 use lanyard_plane::{Flooded, MdbChange, PlaneError};
 use lanyard_wire::ip::ones_complement_sum;
+use std::sync::atomic::Ordering;
 
 const PORTS: &str = "interface eth1\n switchport\ninterface eth2\n switchport\ninterface eth3\n switchport";
 const REPORT: u8 = 0x16;
@@ -167,6 +168,34 @@ fn a_refused_entry_is_flooded_and_tried_again() {
         let lines = messages(&core.ctx).into_iter().filter(|line| line.starts_with("TABLE_FULL: ")).count();
         assert_eq!(lines, logged, "{reason}");
     }
+}
+
+/// When many members leave at once while the table stays full, the entries that have no room are not tried again for each of them.
+#[test]
+fn members_that_leave_together_cause_few_retries() {
+    const GROUPS: u8 = 100;
+    let (bench, mut core) = switch("");
+    for last in 1..=GROUPS {
+        send(&bench, &mut core, "eth1", REPORT, last);
+    }
+    *bench.plane.refuses_groups.lock() = Some(PlaneError::TableFull { table: "mdb", size: 100 });
+    for last in 1..=GROUPS {
+        send(&bench, &mut core, "eth2", REPORT, GROUPS + last);
+    }
+    assert_eq!(held(&core), (GROUPS.into(), Flooded::Unregistered));
+    let before = bench.plane.refused_groups.load(Ordering::Relaxed);
+    // The port loses its link, and so all its members.
+    let event = bench.kernel.change("eth1", |link| link.carrier = false);
+    core.netdev_events(vec![event]);
+    core.tick();
+    assert_eq!(held(&core), (0, Flooded::Unregistered));
+    let tried = bench.plane.refused_groups.load(Ordering::Relaxed) - before;
+    assert!((1..=2 * usize::from(GROUPS)).contains(&tried), "{tried} retries for {GROUPS} removals");
+    // With room the timer gives the plane all of them.
+    *bench.plane.refuses_groups.lock() = None;
+    bench.clock.set(2000);
+    core.tick();
+    assert_eq!(held(&core), (GROUPS.into(), Flooded::Nothing));
 }
 
 /// If there is no room for a source of a group, no member of the group is served by the entry that is there: all get its frames.

@@ -213,6 +213,8 @@ pub(crate) struct Faults {
     pub(crate) refuses_trees: Common<bool>,
     /// Why entries of multicast groups are refused.
     pub(crate) refuses_groups: Common<Option<PlaneError>>,
+    /// The number of entries of multicast groups that were refused so far.
+    pub(crate) refused_groups: Arc<AtomicUsize>,
     /// The states of ports in trees that the plane has.
     pub(crate) trees: Common<TreeStates>,
     /// The members of port-channels that the plane has.
@@ -262,7 +264,10 @@ impl ProtocolPlane for FaultyProtocols {
     }
     fn multicast(&mut self, change: &MdbChange) -> std::result::Result<(), PlaneError> {
         match (&*self.faults.refuses_groups.lock(), change) {
-            (Some(reason), MdbChange::Entry { ports: Some(_), .. }) => Err(reason.clone()),
+            (Some(reason), MdbChange::Entry { ports: Some(_), .. }) => {
+                self.faults.refused_groups.fetch_add(1, Ordering::Relaxed);
+                Err(reason.clone())
+            }
             _ => self.soft.multicast(change),
         }
     }

@@ -114,7 +114,7 @@ fn what_is_wrong_is_named_with_its_place() {
         ("bulk = 1", "bulks = 1", "line 9", "unknown field `bulks`"),
         ("bulk = 1", "bulk = 9999", "line 9", "9999 is out of range: 1 to 4096"),
         ("ways = 4", "ways = 3", "line 21", "ways is a power of two"),
-        ("count = 8", "count = 9", "line 80", "swp9 is listed twice"),
+        ("count = 8", "count = 9", "line 96", "swp9 is listed twice"),
     ] {
         assert!(good.contains(from));
         std::fs::write(&file, good.replacen(from, to, 1)).expect("written");

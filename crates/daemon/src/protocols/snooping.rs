@@ -24,12 +24,15 @@ const WATCHDOG: Duration = Duration::from_secs(10);
 const WATCHDOG_EVERY_MS: u64 = 3000;
 /// Refused entries that are tried again when one is removed.
 const RETRIES: usize = 16;
+/// How many of these find no room before the rest of a turn does without. A chip takes some 60 us for each, and when many members
+/// leave at once, retries after each removal would keep this thread from its other protocols for seconds.
+const MISSES_A_TURN: usize = 64;
 /// The interval of retries without a removal: rows of the plane's table rest for a second before they are used again.
 const RETRY_MS: u64 = 1000;
 /// The interval while the plane enlarges its table.
 const RETRY_GROWING_MS: u64 = 20;
-/// Refused entries that are tried again each time, so that the protocol thread returns within a few milliseconds.
-const RETRIES_EACH: usize = 4096;
+/// Refused entries that are tried again each time. A chip takes some 60 ms for them, the eBPF plane a few.
+const RETRIES_EACH: usize = 1024;
 
 /// An entry: a group of a VLAN, and a source or `None` for those without an entry of their own.
 type Key = (VlanId, IpAddr, Option<IpAddr>);
@@ -57,6 +60,8 @@ pub(crate) struct Snooping {
     /// The refused entry that was tried last. The next retry begins behind it, so that an entry whose part of the table stays
     /// full does not keep the others from being tried.
     retried: Option<Key>,
+    /// The entries that were tried again in this turn and found no room.
+    misses: usize,
     /// True if the plane's last refusal ends with the enlargement of its table.
     growing: bool,
     /// When refused entries are tried again.
@@ -155,7 +160,7 @@ impl Snooping {
         match (given, ports) {
             (Ok(()), None) => {
                 self.took(key, None);
-                self.retry(io, RETRIES);
+                self.retry(io, RETRIES.min(MISSES_A_TURN.saturating_sub(self.misses)));
             }
             (Ok(()), ports) => {
                 self.took(key, ports);
@@ -249,7 +254,10 @@ impl Snooping {
                 self.refused.remove(&key);
                 self.unsettled.insert((vlan, Family::of(group)));
             }
-            Err(reason) => self.note(&reason),
+            Err(reason) => {
+                self.misses += 1;
+                self.note(&reason);
+            }
         }
     }
 
@@ -304,6 +312,7 @@ impl Protocol for Snooping {
     }
     fn act(&mut self, io: &mut Io<'_>) {
         let now = io.now();
+        self.misses = 0;
         if self.machines.next_timeout().is_some_and(|at| at <= now) {
             self.machines.handle_timer(now);
         }
