@@ -1,8 +1,8 @@
-//! Remembers that the running kernel accepts every eBPF program.
+//! Remembers which kernel has accepted every eBPF program.
 //!
 //! `--plane auto` chooses by loading, and a kernel may accept the program that bridges but not the one that routes. So the
-//! first start after a boot loads all programs, although the switch may need only some of them. Their verification takes
-//! most of a start; later starts load the programs that they need.
+//! first start on a kernel loads all programs, although the switch may need only some of them. Their verification takes
+//! most of a start; later starts on the same build of the kernel load the programs that they need.
 
 use crate::files;
 use crate::paths::Paths;
@@ -25,15 +25,15 @@ pub(crate) fn open(options: &Options, paths: &Paths) -> Result<EbpfPlane, PlaneE
     Ok(plane)
 }
 
-/// The file, which all instances use. No instance has a name that begins with a dot.
+/// The file, which outlives a boot.
 fn file(paths: &Paths) -> PathBuf {
-    paths.run.parent().unwrap_or(&paths.run).join(".accepted")
+    paths.state.join("accepted")
 }
 
-/// The content of the file: the kernel's boot and the programs.
+/// The content of the file: the programs, and the kernel with the compiler and the time of its build.
 fn mark() -> Option<String> {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(format!("{} {:016x}\n", boot.trim(), lanyard_ebpf::fingerprint()))
+    let kernel = std::fs::read_to_string("/proc/version").ok()?;
+    Some(format!("{:016x} {kernel}", lanyard_ebpf::fingerprint()))
 }
 
 #[cfg(test)]
@@ -41,16 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_instances_use_one_file_that_is_no_instance() {
-        let run = |instance: &str| PathBuf::from("/run/lanyard").join(instance);
-        let path = |instance| file(&Paths { run: run(instance), state: PathBuf::from("/var/lib/lanyard") });
-        assert_eq!(path("sw1"), path("sw2"));
-        let name = path("sw1").file_name().and_then(|name| name.to_str().map(str::to_owned)).expect("a name");
-        assert!(crate::paths::check_instance(&name).is_err(), "{name}");
-    }
-
-    #[test]
-    fn the_first_start_after_a_boot_loads_every_program() {
+    fn the_first_start_on_a_kernel_loads_every_program() {
         if let Err(why) = lanyard_ebpf::available() {
             println!("skipped: {why}");
             return;
@@ -58,7 +49,9 @@ mod tests {
         let done = lanyard_netdev::netns::run_in_new(|| {
             let directory = tempfile::tempdir().expect("a directory");
             let paths = Paths { run: directory.path().join("sw1"), state: directory.path().join("state") };
-            std::fs::create_dir(&paths.run).expect("the run directory");
+            for made in [&paths.run, &paths.state] {
+                std::fs::create_dir(made).expect("a directory");
+            }
             let instance = format!("accepted-{}", std::process::id());
             let options =
                 Options { state_dir: paths.run.clone(), fdb_capacity: 1000, ..Options::new(&instance) };
@@ -70,8 +63,8 @@ mod tests {
             };
             assert!(start(), "the first start");
             assert!(!start(), "a later start");
-            std::fs::write(file(&paths), "another boot 0123456789abcdef\n").expect("written");
-            assert!(start(), "after a boot");
+            std::fs::write(file(&paths), "0123456789abcdef another kernel\n").expect("written");
+            assert!(start(), "on another kernel");
         });
         if let Err(why) = done {
             println!("skipped: no network namespace can be made ({why})");
