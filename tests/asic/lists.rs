@@ -4,8 +4,6 @@
 use crate::bridging::BRIDGE;
 use crate::harness::wait_for;
 use crate::rig::Rig;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 
 /// Denies what host 1 asks of 10.0.0.2, and nothing else.
 const DENY: &str = "ip access-list extended web\n 10 deny icmp any host 10.0.0.2\n 20 permit ip any any\n\
@@ -41,8 +39,7 @@ fn a_list_judges_frames_in_the_chip() {
         rig.exec(&["clear access-list counters"]);
         assert_eq!(matches(&rig), 0);
         // The software plane has it, too.
-        kill(Pid::from_raw(rig.chip()), Signal::SIGKILL).expect("the chip is there");
-        wait_for("the switch to say so", || rig.printed().contains("%PLANE-2-CHIPDOWN").then_some(()));
+        rig.kill_chip();
         wait_for("the list in the software plane", || (!pings(&rig) && matches(&rig) > 0).then_some(()));
         rig.configure("interface swp1\nno ip access-group web in").expect("taken");
         rig.reaches(1, "10.0.0.2");

@@ -1,15 +1,12 @@
 //! Multicast snooping by the chip: real hosts join, and each host's port is watched.
 
-use crate::harness::daemon::LANYARD;
 use crate::harness::{DEADLINE, SourceMember, wait_for, wait_until};
 use crate::rig::{Rig, platform};
 use lanyard_netdev::PacketSocket;
 use nix::sched::{CpuSet, sched_setaffinity};
-use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
@@ -281,7 +278,8 @@ fn a_daemon_that_is_killed_leaves_the_groups_in_the_chip() {
     });
 }
 
-/// The watchdog of the chip: no member misses a frame, whoever joins meanwhile gets the group, too.
+/// When the chip's watchdog expires, it floods groups: members go on to get each frame, and hosts that join without a daemon get the
+/// group as well.
 #[test]
 fn without_a_daemon_the_chip_floods_groups_in_the_end() {
     crate::check(|| {
@@ -325,8 +323,7 @@ fn the_software_plane_takes_over_the_groups() {
         let stream = packet(GROUP);
         let _two = bed.join(2, GROUP);
         bed.goes_to(&stream, &[2]);
-        kill(Pid::from_raw(bed.rig.chip()), Signal::SIGKILL).expect("the chip is there");
-        wait_for("the switch to report it", || bed.rig.printed().contains("%PLANE-2-CHIPDOWN").then_some(()));
+        bed.rig.kill_chip();
         bed.goes_to(&stream, &[2]);
         let _three = bed.join(3, GROUP);
         bed.goes_to(&stream, &[2, 3]);
@@ -384,8 +381,7 @@ fn a_chip_with_less_room_floods_groups_whole() {
     crate::check(|| {
         let bed = Watched::new("");
         let size = bed.table("mdb")["size"].as_u64().expect("a number") as u32;
-        kill(Pid::from_raw(bed.rig.chip()), Signal::SIGKILL).expect("the chip is there");
-        wait_for("the switch to report it", || bed.rig.printed().contains("%PLANE-2-CHIPDOWN").then_some(()));
+        bed.rig.kill_chip();
         // ALLOW_NEW_SOURCES: each group takes an entry for the source, and one for the others.
         let joined = (size / 2 + 500).next_multiple_of(A_REPORT.into());
         for first in (0..joined).step_by(A_REPORT.into()) {
@@ -399,15 +395,12 @@ fn a_chip_with_less_room_floods_groups_whole() {
         let none: [usize; 0] = [];
         bed.is_at(&mine(joined - 1), &[2], "in the software plane");
         bed.is_at(&other(joined - 1), &none, "in the software plane");
-        let mut command = Command::new(LANYARD);
-        command.args(["asic", "--platform"]).arg(platform("appliance.toml"));
-        command.arg("--socket").arg(format!("/run/lanyard/{}/asic.sock", bed.rig.instance));
-        let mut chip = Ended(bed.rig.net.spawn(command.stderr(Stdio::null())));
+        let mut chip = Ended(bed.rig.start_chip());
         wait_for("the chip", || bed.rig.printed().contains("%PLANE-5-CHIPUP").then_some(()));
         wait_for("the report", || bed.rig.printed().contains("%SNOOPING-4-TABLE_FULL").then_some(()));
         bed.rig.reaches(1, "10.0.0.2");
         bed.rig.reaches(1, "10.0.0.3");
-        // Groups that nobody has joined are flooded with those that have no room.
+        // A VLAN that floods the groups without room floods all groups without an entry, so those without members as well.
         bed.goes_to(&packet(OTHER), &[2, 3]);
         let mut flooded = Vec::new();
         // The last ones have less room than the first ones.

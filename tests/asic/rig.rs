@@ -5,6 +5,8 @@
 
 use crate::harness::daemon::{Daemon, LANYARD, cli, lanyard};
 use crate::harness::{Net, wait_for};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -58,6 +60,11 @@ impl Rig {
             host.ip(&format!("link set eth{n} up"));
         }
         self.hosts.push(host);
+    }
+    /// Kills the chip, and waits until the switch has reported it: the software plane forwards from then on.
+    pub fn kill_chip(&self) {
+        kill(Pid::from_raw(self.chip()), Signal::SIGKILL).expect("the chip is there");
+        wait_for("the report", || self.printed().contains("%PLANE-2-CHIPDOWN").then_some(()));
     }
     /// Starts a chip in place of one that has ended.
     pub fn start_chip(&self) -> Child {

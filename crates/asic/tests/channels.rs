@@ -2,12 +2,15 @@
 
 mod common;
 
-use common::{APPLIANCE, bridge, bundle, channel, channel_id, frame, platform, port, ports, station, vlan};
+use common::{
+    APPLIANCE, NOW, bridge, bundle, channel, channel_id, chip, commit, frame, platform, port, ports, station,
+    vlan,
+};
 use lanyard_asic::chip::device::{Device, wants};
 use lanyard_asic::chip::{Chip, Effects};
 use lanyard_asic::sdk::cpu::CpuHeader;
 use lanyard_asic::sdk::faults::FaultPlan;
-use lanyard_asic::sdk::message::{Answer, Code, Event, Incoming, Notice, Refused, Request, announced};
+use lanyard_asic::sdk::message::{Answer, Code, Event, Incoming, Notice, Request, announced};
 use lanyard_asic::sdk::{Operation, VERSION};
 use lanyard_asic::tables::Usage;
 use lanyard_pipeline::Timestamp;
@@ -17,7 +20,6 @@ use lanyard_pipeline::trace::Verdict;
 use lanyard_types::{DropReason, MacAddr, PortId, TrapReason};
 use std::collections::BTreeSet;
 
-const NOW: Timestamp = Timestamp::from_secs(1000);
 /// The port of port-channel 1.
 const CHANNEL: u16 = 101;
 
@@ -28,14 +30,6 @@ fn setup() -> Vec<Operation> {
     list.extend(bundle(1, &[1, 2]));
     list.push(channel(1, &[1, 2], &[1, 2]));
     list
-}
-fn chip(list: &[Operation]) -> Chip {
-    let mut chip = Chip::new(&platform(APPLIANCE), 1);
-    commit(&mut chip, list).expect("taken");
-    chip
-}
-fn commit(chip: &mut Chip, list: &[Operation]) -> Result<u32, Refused> {
-    chip.commit(NOW, list, &mut Effects::default())
 }
 fn usage(chip: &Chip, path: &str) -> Usage {
     chip.usage().into_iter().find(|table| table.path == path).expect(path)

@@ -2,13 +2,13 @@
 
 mod common;
 
-use common::{APPLIANCE, bridge, frame, platform, port, ports, station, vlan};
+use common::{APPLIANCE, NOW, bridge, chip, commit, frame, platform, port, ports, station, vlan};
 use lanyard_asic::chip::device::{Device, wants};
 use lanyard_asic::chip::{Chip, Effects};
 use lanyard_asic::object::Object;
 use lanyard_asic::sdk::cpu::CpuHeader;
 use lanyard_asic::sdk::faults::FaultPlan;
-use lanyard_asic::sdk::message::{Answer, Code, Incoming, Notice, Refused, Request, announced};
+use lanyard_asic::sdk::message::{Answer, Code, Incoming, Notice, Request, announced};
 use lanyard_asic::sdk::{Operation, VERSION};
 use lanyard_asic::tables::Usage;
 use lanyard_pipeline::Timestamp;
@@ -17,8 +17,6 @@ use lanyard_pipeline::tables::mdb::Flooded;
 use lanyard_types::{Family, PortId, TrapReason};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-
-const NOW: Timestamp = Timestamp::from_secs(1000);
 
 fn address(text: &str) -> IpAddr {
     text.parse().expect("an address")
@@ -39,14 +37,6 @@ fn snooped(unregistered: Unregistered) -> Vec<Operation> {
     let state = VlanState { snooping: [Some(unregistered); 2], ..VlanState::default() };
     list[0] = Operation::Vlan(vlan(10), Some(state));
     list
-}
-fn chip(list: &[Operation]) -> Chip {
-    let mut chip = Chip::new(&platform(APPLIANCE), 1);
-    commit(&mut chip, list).expect("taken");
-    chip
-}
-fn commit(chip: &mut Chip, list: &[Operation]) -> Result<u32, Refused> {
-    chip.commit(NOW, list, &mut Effects::default())
 }
 
 /// A packet of a group, or an IGMP report.
@@ -329,7 +319,7 @@ fn without_a_driver_groups_are_flooded_when_the_watchdog_has_expired() {
     device.request(at(22_000), session, 1, Request::Hello(VERSION, "test".into()));
     device.request(at(22_000), session, 2, Request::Commit(snooped(Unregistered::Routers)));
     assert_eq!(reaches(&mut device, at(22_010), 17), [2, 3, 4]);
-    // The next driver is told, once, and the chip goes on by its entries.
+    // The chip reports the expiry to the next driver once, and forwards by its entries again.
     assert_eq!(restart(&mut device, session, at(22_100), 10_000), 1);
     assert_eq!(reaches(&mut device, at(22_200), 17), [2]);
     assert_eq!(reaches(&mut device, at(22_210), 2), [] as [u16; 0]);

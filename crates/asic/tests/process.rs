@@ -254,8 +254,8 @@ fn many_requests_under_way_are_all_answered_in_order() {
     writer.join().expect("no panic");
 }
 
-/// A chip with ports 1 and 2 in VLAN 10, at netdevs of a namespace: runs `test` with the indices of their other ends, which are down,
-/// and a driver that is told of links.
+/// Runs `test` with a chip whose ports 1 and 2 are in VLAN 10 and have netdevs of a namespace as wires. `test` gets the indices of
+/// the wires' other ends, which are down, and a driver that has subscribed to events of links.
 fn with_wires(test: impl FnOnce(&Netdev, [u32; 2], &mut Client) + Send) {
     let outcome = lanyard_netdev::netns::run_in_new(|| {
         lanyard_netdev::sysctl::set_disable_ipv6("default", true).expect("IPv6 off");

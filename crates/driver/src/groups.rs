@@ -198,7 +198,8 @@ pub(crate) fn write(client: &mut Client, changes: &[MdbChange]) -> Result<BTreeS
     Ok(lost)
 }
 
-/// The number of changes of the next transaction: at most so many, except that all changes of a group are in one.
+/// The number of changes in the next transaction: `most`, or more if the last group has further changes, because one transaction
+/// has all changes of a group.
 fn part(changes: &[MdbChange], most: usize) -> usize {
     let mut end = changes.len().min(most);
     while end < changes.len()

@@ -3,8 +3,11 @@
 #![allow(dead_code)] // not every test uses all of it
 
 use ipnet::IpNet;
+use lanyard_asic::chip::{Chip, Effects};
 use lanyard_asic::platform::Platform;
 use lanyard_asic::sdk::Operation;
+use lanyard_asic::sdk::message::Refused;
+use lanyard_pipeline::Timestamp;
 use lanyard_pipeline::balance::spread;
 use lanyard_pipeline::route::{Adjacency, RifAttachment, RifState, RouteTarget, Urpf};
 use lanyard_pipeline::state::{Aggregation, ChannelMembers, PortKind, PortState, VlanState};
@@ -14,6 +17,19 @@ use std::collections::BTreeSet;
 pub const APPLIANCE: &str = include_str!("../../../../platforms/appliance.toml");
 pub const SPECTRUM: &str = include_str!("../../../../platforms/spectrum-like.toml");
 pub const UFT: &str = include_str!("../../../../platforms/uft-like.toml");
+
+/// The time of operations and frames of tests in which no time passes.
+pub const NOW: Timestamp = Timestamp::from_secs(1000);
+
+/// A small chip with these entries.
+pub fn chip(list: &[Operation]) -> Chip {
+    let mut chip = Chip::new(&platform(APPLIANCE), 1);
+    commit(&mut chip, list).expect("taken");
+    chip
+}
+pub fn commit(chip: &mut Chip, list: &[Operation]) -> Result<u32, Refused> {
+    chip.commit(NOW, list, &mut Effects::default())
+}
 
 pub fn platform(text: &str) -> Platform {
     Platform::parse(text).expect("a platform")

@@ -7,8 +7,8 @@ use super::Device;
 use lanyard_pipeline::Timestamp;
 
 impl Device {
-    /// Restarts the watchdog, which then expires after so many milliseconds; 0 stops it. Returns true when it had expired: from now
-    /// on the chip snoops again.
+    /// Restarts the watchdog with a period of `after_ms` milliseconds; 0 stops it. Returns true if the watchdog had expired: the chip
+    /// then resumes snooping.
     pub(super) fn restart_watchdog(&mut self, now: Timestamp, after_ms: u32) -> bool {
         if after_ms == 0 {
             self.watchdog = None;

@@ -75,8 +75,8 @@ pub enum Request {
     /// Sends a frame in a VLAN by those of the ports that forward in it and are not the one that received it, tagged as each of
     /// them sends the VLAN. It does not wait for the bus and has no answer; counters show the result.
     Relay(VlanId, Option<PortId>, Box<PortSet>, Vec<u8>),
-    /// Restarts the watchdog of multicast snooping: unless this comes again within so many milliseconds, the chip stops snooping.
-    /// 0 stops the watchdog. Answered by [`Answer::Done`]: 1 when it had expired, and the chip snoops again.
+    /// Restarts the watchdog of multicast snooping with this period in milliseconds. If the period ends without a further request of
+    /// this kind, the chip stops snooping. 0 stops the watchdog. Answered by [`Answer::Done`]: 1 when it had expired, and the chip snoops again.
     SnoopingWatchdog(u32),
 }
 
