@@ -10,7 +10,7 @@ use crate::acl;
 use crate::bindings;
 use crate::error::{Result, system, unsupported};
 use crate::hurry::Hurry;
-use crate::lower::{self, PortFacts, VlanView};
+use crate::lower::{self, PortFacts, VlanSets, VlanView};
 use crate::mdb;
 use crate::object::Deferred;
 use crate::pairs::Step;
@@ -255,8 +255,9 @@ impl EbpfPlane {
             writer.write_port(id, &view, &VlanSet::EMPTY, Step::Rows);
         }
         drop(writer);
+        let sets = VlanSets::of(&self.state);
         for id in PortId::all() {
-            self.write_row(id);
+            self.write_row_in(id, &sets);
             let port = self.state.ports.get(&id);
             self.tables.set_limit(abi::usage_port(id), port.and_then(|port| port.fdb_limit));
         }
@@ -304,9 +305,10 @@ impl EbpfPlane {
         for (ifindex, id) in &owner {
             self.tables.set_ifindex(*ifindex, *id)?;
         }
+        let sets = VlanSets::of(&self.state);
         for id in PortId::all() {
             self.write_xdp_port(id);
-            self.write_row(id);
+            self.write_row_in(id, &sets);
         }
         Ok(())
     }
@@ -398,7 +400,17 @@ impl EbpfPlane {
         }
     }
 
+    /// Writes the rows of a port.
     pub(crate) fn write_row(&self, id: PortId) {
+        self.write_row_in(id, &VlanSets::of(&self.state));
+    }
+    /// Writes the rows of all ports of the state.
+    fn write_rows(&self) {
+        let sets = VlanSets::of(&self.state);
+        self.state.ports.keys().for_each(|id| self.write_row_in(*id, &sets));
+    }
+    /// Writes the rows of a port, given the sets of VLANs of the state.
+    fn write_row_in(&self, id: PortId, sets: &VlanSets) {
         let facts = self.facts.get(&id).cloned().unwrap_or_default();
         let port = self.state.ports.get(&id);
         self.tables.stages.write(id, port);
@@ -406,17 +418,8 @@ impl EbpfPlane {
         self.policies.write(&self.tables, id, port);
         let rif = self.rif_on(id);
         let row = port.map(|port| {
-            let snooped = lower::snooped_vlans(&self.state);
-            let secondary = lower::secondary_vlans(&self.state);
-            lower::port_row(
-                port,
-                self.ifindex(id, port),
-                &facts,
-                rif,
-                &snooped,
-                &secondary,
-                acl::flags(port, self.vlan_lists) | bindings::vlan_flag(port, &self.state),
-            )
+            let flags = acl::flags(port, self.vlan_lists);
+            lower::port_row(port, self.ifindex(id, port), &facts, rif, sets, flags)
         });
         let row = row.unwrap_or_default();
         self.tables.ports.set(id.index(), &row);
@@ -439,16 +442,9 @@ impl EbpfPlane {
             .ports
             .iter()
             .filter(|(id, port)| id.index() < abi::XDP_FLOOD && takes(id) && plain(port));
+        let sets = VlanSets::default();
         let row = |(id, port): (&PortId, &PortState)| {
-            lower::port_row(
-                port,
-                self.ifindex(*id, port),
-                &self.facts[id],
-                self.rif_on(*id),
-                &VlanSet::EMPTY,
-                &VlanSet::EMPTY,
-                0,
-            )
+            lower::port_row(port, self.ifindex(*id, port), &self.facts[id], self.rif_on(*id), &sets, 0)
         };
         let longest = ports.clone().map(|port| row(port).max_len).min();
         (ports.fold(0, |set, (id, _)| set | 1 << id.index()), longest.unwrap_or(0))
@@ -575,9 +571,7 @@ impl EbpfPlane {
         let vlan_lists = acl::vlan_lists(&self.state);
         if vlan_lists != self.vlan_lists {
             self.vlan_lists = vlan_lists;
-            for id in self.state.ports.keys().copied().collect::<Vec<_>>() {
-                self.write_row(id);
-            }
+            self.write_rows();
         }
     }
 
@@ -605,7 +599,7 @@ impl EbpfPlane {
         if shares(old) != shares(new) {
             self.write_shared(vlan);
             self.write_vlan_rif(vlan);
-            self.state.ports.keys().for_each(|id| self.write_row(*id));
+            self.write_rows();
         }
         {
             let mut writer = self.pairs.lock();
@@ -616,13 +610,14 @@ impl EbpfPlane {
             writer.write_vlan(vlan);
         }
         self.tables.set_limit(abi::usage_vlan(vlan), new.and_then(|new| new.fdb_limit));
-        if old.map(|old| old.snooping) != new.map(|new| new.snooping) {
+        // A VLAN without a state has the tables of one without snooping and checks, so a new VLAN changes no port's row
+        // unless it has them.
+        let checks =
+            |state: Option<&VlanState>| state.map(|state| (state.snooping, state.guard)).unwrap_or_default();
+        if checks(old) != checks(new) {
             mdb::write_config(&self.tables, vlan, new);
-            self.state.ports.keys().for_each(|id| self.write_row(*id));
-        }
-        if old.map(|old| old.guard) != new.map(|new| new.guard) {
             bindings::write_vlan(&self.tables, vlan, new);
-            self.state.ports.keys().for_each(|id| self.write_row(*id));
+            self.write_rows();
         }
     }
 

@@ -8,10 +8,10 @@ use crate::abi;
 use crate::error::system;
 use crate::stages::guard::{
     Binding6, GUARD_VLAN_ARP, GUARD_VLAN_DHCP, GUARD_VLAN_DST_MAC, GUARD_VLAN_IP, GUARD_VLAN_ND,
-    GUARD_VLAN_SRC_MAC, GUARD_VLAN_ZEROS, PORT_GUARD,
+    GUARD_VLAN_SRC_MAC, GUARD_VLAN_ZEROS,
 };
 use crate::tables::{BindingCounts, Meta, Tables};
-use lanyard_pipeline::state::{PlaneState, PortKind, PortState, VlanState};
+use lanyard_pipeline::state::VlanState;
 use lanyard_pipeline::tables::bindings::{NAMES, family};
 use lanyard_plane::{PlaneError, TableUsage};
 use lanyard_types::{ArpValidation, Binding, BindingKey, MAX_BINDINGS, MacAddr, PortId, VlanId};
@@ -151,10 +151,4 @@ pub(crate) fn write_vlan(tables: &Tables, vlan: VlanId, state: Option<&VlanState
     ];
     let row = bits.into_iter().filter(|(on, _)| *on).fold(0, |all, (_, bit)| all | u64::from(bit));
     tables.guard_vlans.u64(vlan.index(), 0).store(row, Relaxed);
-}
-
-/// The flag of a port that receives frames of a VLAN with checks.
-pub(crate) fn vlan_flag(port: &PortState, state: &PlaneState) -> u32 {
-    let bridges = matches!(port.kind, PortKind::Netdev | PortKind::Svi(_));
-    if bridges && state.is_guarded(port, |vlan| !vlan.is_off()) { PORT_GUARD } else { 0 }
 }

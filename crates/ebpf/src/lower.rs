@@ -6,6 +6,7 @@
 use crate::abi;
 use crate::attach::Held;
 use crate::facts::{self, Kind, Peer, Seen, XdpForm};
+use crate::stages::guard::PORT_GUARD;
 use crate::{qos, stages};
 use lanyard_netdev::XdpFeatures;
 use lanyard_pipeline::route::{RifAttachment, RifState, Urpf, VIRTUAL_MACS};
@@ -110,16 +111,13 @@ impl Default for PortFacts {
     }
 }
 
-/// `ports[port]`; `rif` is the router interface of a routed port, `snooped` are the VLANs with multicast snooping,
-/// and `secondary` those that share the addresses of another. `more`: the flags of [`crate::acl::flags`] and
-/// [`crate::bindings::vlan_flag`].
+/// `ports[port]`; `rif` is the router interface of a routed port. `more`: the flags of [`crate::acl::flags`].
 pub(crate) fn port_row(
     port: &PortState,
     ifindex: u32,
     facts: &PortFacts,
     rif: u16,
-    snooped: &VlanSet,
-    secondary: &VlanSet,
+    sets: &VlanSets,
     more: u32,
 ) -> abi::Port {
     let mut flags = 0;
@@ -151,8 +149,10 @@ pub(crate) fn port_row(
     flag(facts.whole, abi::PORT_WHOLE);
     // A private port receives in its PVID, of which it need not be a member.
     let carried = port.pvid.into_iter().collect::<VlanSet>().union(&port.tagged).union(&port.untagged);
-    flag(!carried.intersection(snooped).is_empty(), abi::PORT_SNOOP);
-    flag(port.private || !carried.intersection(secondary).is_empty(), abi::PORT_PRIVATE);
+    flag(!carried.intersection(&sets.snooped).is_empty(), abi::PORT_SNOOP);
+    flag(port.private || !carried.intersection(&sets.secondary).is_empty(), abi::PORT_PRIVATE);
+    let bridges = matches!(port.kind, PortKind::Netdev | PortKind::Svi(_));
+    flag(bridges && !carried.intersection(&sets.guarded).is_empty(), PORT_GUARD);
     flag(port.tunnelled.stp, abi::PORT_TUNNEL_STP);
     flag(port.tunnelled.cdp, abi::PORT_TUNNEL_CDP);
     flag(port.tunnelled.lldp, abi::PORT_TUNNEL_LLDP);
@@ -254,17 +254,35 @@ impl VlanView {
     }
 }
 
-/// The VLANs whose groups are snooped. A secondary private VLAN has the groups of its primary VLAN, and is snooped with it.
-pub(crate) fn snooped_vlans(state: &PlaneState) -> VlanSet {
-    let on = |vlan: &VlanState| vlan.snooping.iter().any(Option::is_some);
-    let with = |id: VlanId, vlan: &VlanState| vlan.shares.map_or(id, |shares| shares.primary);
-    let snooped = state.vlans.iter().filter(|(id, vlan)| state.vlans.get(&with(**id, vlan)).is_some_and(on));
-    snooped.map(|(id, _)| *id).collect()
+/// The VLANs on which the flags of the ports in them depend. One value serves all ports, because it reads every VLAN.
+#[derive(Debug, Default)]
+pub(crate) struct VlanSets {
+    /// Those whose groups are snooped. A secondary private VLAN has the groups of its primary VLAN, and is snooped with it.
+    snooped: VlanSet,
+    /// Those with first-hop security. A secondary private VLAN has that of its primary VLAN.
+    guarded: VlanSet,
+    /// Those that share the addresses of another.
+    secondary: VlanSet,
 }
 
-/// The VLANs that share the addresses of another.
-pub(crate) fn secondary_vlans(state: &PlaneState) -> VlanSet {
-    state.vlans.iter().filter(|(_, vlan)| vlan.shares.is_some()).map(|(id, _)| *id).collect()
+impl VlanSets {
+    /// The sets of `state`.
+    pub(crate) fn of(state: &PlaneState) -> Self {
+        let mut sets = Self::default();
+        for (id, vlan) in &state.vlans {
+            if vlan.shares.is_some() {
+                sets.secondary.insert(*id);
+            }
+            let primary = vlan.shares.map_or(Some(vlan), |shares| state.vlans.get(&shares.primary));
+            if primary.is_some_and(|primary| primary.snooping.iter().any(Option::is_some)) {
+                sets.snooped.insert(*id);
+            }
+            if primary.is_some_and(|primary| !primary.guard.is_off()) {
+                sets.guarded.insert(*id);
+            }
+        }
+        sets
+    }
 }
 
 /// The secondary private VLANs whose frames reach the router interface of `primary`.

@@ -473,6 +473,8 @@ fn forty_eight_ports() {
         (11..=4094).for_each(|id| _ = state.vlans.insert(common::vlan(id), Default::default()));
         guarded.plane().apply(&state).expect("applied");
         println!("4,084 VLANs more in {:?}", start.elapsed());
+        // It takes 0.2 s. It took 100 s when each new VLAN made the plane read all VLANs for every port.
+        assert!(start.elapsed().as_secs() < 30, "{:?}", start.elapsed());
         let start = std::time::Instant::now();
         guarded.plane = None;
         guarded.restart().expect("adopted");

@@ -54,7 +54,7 @@ pub(super) const ROWS: usize = GUARD_RATES * abi::PORTS;
 /// No limit and no setting.
 pub(super) const IDLE: Row = Row { interval_ns: 1, tolerance_ns: 0, arrival_ns: 0, flags: 0, pad: 0 };
 
-/// The checks of a port itself; those of its VLANs are in [`crate::bindings::vlan_flag`].
+/// The checks of a port itself; those of its VLANs are in [`crate::lower::port_row`].
 pub(super) fn flags(port: &PortState) -> u32 {
     let PortGuard { no_routers, no_dhcpv6_servers, lock, .. } = port.stages.guard;
     let checks = no_routers || no_dhcpv6_servers || lock != PortLock::Open;
