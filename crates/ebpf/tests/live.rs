@@ -4,7 +4,7 @@
 //! repeated frame.
 //!
 //! The frames that leave every port, the ports' counters and the FDB must agree. `LANYARD_LIVE_STATES` is the number of
-//! states (4 by default), `LANYARD_LIVE_SEED` the first one's seed.
+//! states (24 by default), `LANYARD_LIVE_SEED` the first one's seed.
 
 #![allow(clippy::panic)] // a test that panics has failed, and says why
 
