@@ -1,7 +1,7 @@
 //! Link aggregation on the protocol thread: handles LACPDUs, markers, links and timers, gives the plane the members of
 //! port-channels, and sends frames.
 //!
-//! A member has a link while management and [`super::link_watch`] both say so: management learns of a change later, and the
+//! A member has a link while management and [`lanyard_netdev::LinkWatch`] both say so: management learns of a change later, and the
 //! other one does not know the configuration.
 //!
 //! Invariants: a frame that claims that a member collects or distributes is sent after the plane has the member. The plane

@@ -13,7 +13,6 @@ pub(crate) mod aggregation;
 pub(crate) mod discovery;
 pub(crate) mod guard;
 pub(crate) mod keeper;
-mod link_watch;
 mod loop_safety;
 pub(crate) mod snooping;
 pub(crate) mod trees;
@@ -26,10 +25,9 @@ use access::Access;
 use aggregation::Aggregation;
 use discovery::LinkDiscovery;
 use guard::Guard;
-use lanyard_netdev::Netdev;
+use lanyard_netdev::LinkWatch;
 use lanyard_plane::{Plane, PlaneError, ProtocolPlane, TRAP_WAKE, Trapped};
 use lanyard_types::{PortId, TrapReason};
-use link_watch::LinkWatch;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use snooping::Snooping;
@@ -43,7 +41,7 @@ use std::time::{Duration, Instant};
 use trees::Trees;
 use work::{Io, Protocol, Reports};
 
-/// The most jobs that wait. Management has one at a time, because it waits for each answer; the thread of [`link_watch`] waits
+/// The most jobs that wait. Management has one at a time, because it waits for each answer; the thread of [`LinkWatch`] waits
 /// while there is no room.
 const MAX_JOBS: usize = 4;
 
@@ -285,7 +283,7 @@ impl Protocols {
             answer
         })
     }
-    /// From now on the links of these ports, with the names of their netdevs, are looked at ([`link_watch`]), if the protocols
+    /// From now on the links of these ports, with the names of their netdevs, are looked at ([`LinkWatch`]), if the protocols
     /// have a thread of their own.
     pub(crate) fn watch_links(&self, members: Vec<(PortId, String)>) {
         if let Place::There(Thread { links: Some(links), .. }) = &self.place {
@@ -367,8 +365,8 @@ impl Drop for Fatal {
 
 /// Starts to look at links; a lost one is a job for the protocol thread.
 fn watch_links(jobs: SyncSender<Job>, wake: Arc<EventFd>) -> io::Result<LinkWatch> {
-    let netdev = Netdev::open()?;
-    let look = move |name: &str| netdev.has_link(name).ok();
+    // Without this priority a lost link is noticed later while other processes compute.
+    let begin = || _ = os::make_real_time(os::MANAGEMENT);
     let report = move |port: PortId, up: bool| {
         let job: Job = Box::new(move |engine| {
             let (aggregation, mut io) = engine.aggregation_and_io();
@@ -379,7 +377,7 @@ fn watch_links(jobs: SyncSender<Job>, wake: Arc<EventFd>) -> io::Result<LinkWatc
         let _ = wake.write(1);
         sent
     };
-    LinkWatch::start(Box::new(look), Box::new(report))
+    LinkWatch::start("lanyard-links", begin, Box::new(report))
 }
 
 fn bell() -> io::Result<EventFd> {

@@ -1,15 +1,15 @@
-//! Looks at the links of members of port-channels, because the kernel may report that a link is lost a second late.
+//! [`LinkWatch`] looks at links every few milliseconds, because the kernel may report that a link is lost a second late. Ports that
+//! must react at once, such as members of port-channels, need that.
 //!
 //! Read first: the kernel's net/core/link_watch.c. For most devices the kernel combines the changes of carrier of the whole
 //! machine into one report a second; only a machine without another change in the last second reports one at once. A driver's
 //! own state is up to date, so a thread asks for it every few milliseconds (ETHTOOL_GLINK), as the kernel's bonding driver
 //! does (`miimon`).
 //!
-//! Invariants: without members the thread does not run. It only reports, and the protocol thread decides: a link counts as
-//! up while both management and this thread say so. The thread may wait for the lock of the network configuration, which
-//! delays nothing else.
+//! Invariants: without ports to look at the thread does not run. It only reports changes. It may wait for the lock of the network
+//! configuration, which delays nothing else.
 
-use crate::os;
+use crate::Netdev;
 use lanyard_types::PortId;
 use std::collections::BTreeMap;
 use std::io;
@@ -23,25 +23,26 @@ const INTERVAL: Duration = Duration::from_millis(4);
 /// about a microsecond.
 const A_LINK: Duration = Duration::from_micros(50);
 
-/// Says whether the netdev of this name has a link; `None`: it cannot be determined.
-pub(crate) type Look = Box<dyn FnMut(&str) -> Option<bool> + Send>;
+/// Says whether the netdev of this name has a link; `None`: its driver cannot say, so nothing is reported.
+type Look = Box<dyn FnMut(&str) -> Option<bool> + Send>;
 /// Takes a change: true if the link is back, false if it is lost. Returns false when nobody takes changes any more.
-pub(crate) type Report = Box<dyn FnMut(PortId, bool) -> bool + Send>;
+pub type Report = Box<dyn FnMut(PortId, bool) -> bool + Send>;
 
-/// Owns the thread.
-pub(crate) struct LinkWatch {
+/// Owns the thread; see the module comment.
+#[derive(Debug)]
+pub struct LinkWatch {
     shared: Arc<Shared>,
     handle: Option<JoinHandle<()>>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Shared {
     wanted: Mutex<Wanted>,
     changed: Condvar,
 }
 
 /// The thread's work.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Wanted {
     members: Vec<(PortId, String)>,
     ends: bool,
@@ -54,22 +55,33 @@ impl Shared {
 }
 
 impl LinkWatch {
-    /// Starts the thread in the network namespace of the caller.
+    /// Starts a thread of this name, which looks at netdevs in the network namespace of the caller. `begin` is called first on the
+    /// thread, for its priority. A port counts as up until the first look at it: `report` is called when that finds its link lost,
+    /// and for each change after it.
     ///
     /// # Errors
-    /// When the system refuses a thread.
-    pub(crate) fn start(look: Look, report: Report) -> io::Result<Self> {
+    /// When the system refuses a thread or a socket.
+    pub fn start(name: &str, begin: impl FnOnce() + Send + 'static, report: Report) -> io::Result<Self> {
+        let netdev = Netdev::open()?;
+        Self::start_with(name, begin, Box::new(move |name| netdev.has_link(name).ok()), report)
+    }
+
+    fn start_with(
+        name: &str,
+        begin: impl FnOnce() + Send + 'static,
+        look: Look,
+        report: Report,
+    ) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let theirs = shared.clone();
-        let handle = std::thread::Builder::new().name("lanyard-links".into()).spawn(move || {
-            // Without this priority a lost link is noticed later while other processes compute.
-            let _ = os::make_real_time(os::MANAGEMENT);
+        let handle = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            begin();
             run(&theirs, look, report);
         })?;
         Ok(Self { shared, handle: Some(handle) })
     }
     /// Sets the ports to look at, with the names of their netdevs.
-    pub(crate) fn set(&self, members: Vec<(PortId, String)>) {
+    pub fn set(&self, members: Vec<(PortId, String)>) {
         let mut wanted = self.shared.lock();
         if wanted.members != members {
             wanted.members = members;
@@ -83,6 +95,7 @@ impl Drop for LinkWatch {
         self.shared.lock().ends = true;
         self.shared.changed.notify_one();
         if let Some(handle) = self.handle.take() {
+            // A thread that panicked has printed its message.
             let _ = handle.join();
         }
     }
@@ -103,8 +116,7 @@ fn run(shared: &Shared, mut look: Look, mut report: Report) {
         };
         known.retain(|port, _| members.iter().any(|(member, _)| member == port));
         for (port, name) in &members {
-            // A device that cannot be asked has the link that management sees.
-            let up = look(name).unwrap_or(true);
+            let Some(up) = look(name) else { continue };
             if known.insert(*port, up).unwrap_or(true) != up && !report(*port, up) {
                 return;
             }
@@ -146,7 +158,8 @@ mod tests {
                 (name != "mute").then(|| !theirs.lock().expect("not poisoned").contains(name))
             };
             let report = move |port, up| sender.send((port, up)).is_ok();
-            let watch = LinkWatch::start(Box::new(look), Box::new(report)).expect("a thread");
+            let watch =
+                LinkWatch::start_with("links", || (), Box::new(look), Box::new(report)).expect("a thread");
             Self { watch, lost, looks, reports }
         }
         fn lose(&self, name: &str) {
