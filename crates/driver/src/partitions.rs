@@ -36,8 +36,8 @@ pub(crate) fn check(platform: &Platform, settings: &ChipSettings) -> Result<(), 
 }
 
 /// Gives the manager the configured thresholds, and the default ones to tables that have none any more.
-pub(crate) fn set_thresholds<H: Hardware>(
-    manager: &mut Manager<H>,
+pub(crate) fn set_thresholds(
+    manager: &mut Manager<dyn Hardware>,
     was: &ChipSettings,
     next: &ChipSettings,
 ) -> Result<(), String> {
@@ -52,8 +52,8 @@ pub(crate) fn set_thresholds<H: Hardware>(
 
 /// Gives tables their sizes, those that shrink first, because they make room for those that grow. When one is refused, those before it
 /// get back the size that they had.
-pub(crate) fn resize<H: Hardware>(
-    manager: &mut Manager<H>,
+pub(crate) fn resize(
+    manager: &mut Manager<dyn Hardware>,
     wanted: &BTreeMap<String, u32>,
 ) -> Result<(), Refusal> {
     manager.refresh();

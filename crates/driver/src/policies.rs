@@ -48,7 +48,7 @@ pub(crate) fn lower(
 }
 
 /// Gives the manager its policies. A chip that fails meanwhile is repaired by the manager later.
-pub(crate) fn apply<H: Hardware>(manager: &mut Manager<H>, policy: Policy, kinds: &BTreeMap<Object, Policy>) {
+pub(crate) fn apply(manager: &mut Manager<dyn Hardware>, policy: Policy, kinds: &BTreeMap<Object, Policy>) {
     for object in ROUTES.into_iter().chain(LISTS) {
         let _ = manager.set_policy(object, kinds.get(&object).copied().unwrap_or(policy));
     }

@@ -8,25 +8,20 @@
 //! Invariant: the longest programmed prefix that contains a hidden route, and is not longer than it, is programmed to
 //! trap.
 
-use ipnet::IpNet;
-use lanyard_types::VrfId;
-use std::collections::{BTreeMap, BTreeSet};
-
-/// A route's key.
-pub type Prefix = (VrfId, IpNet);
+use crate::prefixes::{Prefix, Prefixes};
 
 /// The sets of routes that are in the chip and that are hidden.
 #[derive(Debug, Clone, Default)]
 pub struct Covers {
     /// Routes in the chip, with the number of hidden routes that each is the cover of.
-    programmed: BTreeMap<Prefix, usize>,
-    hidden: BTreeSet<Prefix>,
+    programmed: Prefixes<usize>,
+    hidden: Prefixes<()>,
 }
 
 impl Covers {
     /// Records that a route is in the chip.
     pub fn program(&mut self, prefix: Prefix) {
-        if self.programmed.contains_key(&prefix) {
+        if self.programmed.contains(prefix) {
             return;
         }
         if self.hidden.is_empty() {
@@ -34,14 +29,13 @@ impl Covers {
             return;
         }
         let wider = self.cover(prefix);
-        if self.hidden.remove(&prefix) {
+        if self.hidden.remove(prefix).is_some() {
             self.count(wider, -1);
         }
         self.programmed.insert(prefix, 0);
         // Hidden routes inside it had the next wider programmed prefix as their cover.
-        if wider.is_none_or(|wider| self.programmed[&wider] > 0) {
-            let inside: Vec<Prefix> = self.hidden_inside(prefix).collect();
-            let own = inside.into_iter().filter(|hidden| self.cover(*hidden) == Some(prefix)).count();
+        if wider.is_none_or(|wider| self.traps(wider)) {
+            let own = self.hidden.longer(prefix).filter(|hidden| self.cover(*hidden) == Some(prefix)).count();
             self.count(Some(prefix), own as isize);
             self.count(wider, -(own as isize));
         }
@@ -49,74 +43,62 @@ impl Covers {
     /// Records that a route is not in the chip.
     pub fn hide(&mut self, prefix: Prefix) {
         self.take_out(prefix);
-        if self.hidden.insert(prefix) {
+        if self.hidden.insert(prefix, ()).is_none() {
             self.count(self.cover(prefix), 1);
         }
     }
     /// Records that a route has been removed.
     pub fn forget(&mut self, prefix: Prefix) {
         self.take_out(prefix);
-        if self.hidden.remove(&prefix) {
+        if self.hidden.remove(prefix).is_some() {
             self.count(self.cover(prefix), -1);
         }
     }
     /// True when the route is in the chip.
     #[must_use]
     pub fn is_programmed(&self, prefix: Prefix) -> bool {
-        self.programmed.contains_key(&prefix)
+        self.programmed.contains(prefix)
     }
     /// The routes in the chip.
     pub fn programmed(&self) -> impl Iterator<Item = Prefix> + '_ {
-        self.programmed.keys().copied()
+        self.programmed.keys()
     }
     /// The hidden routes.
     #[must_use]
-    pub fn hidden(&self) -> &BTreeSet<Prefix> {
+    pub fn hidden(&self) -> &Prefixes<()> {
         &self.hidden
     }
 
     /// The longest programmed prefix that contains `prefix` and is shorter.
     #[must_use]
     pub fn cover(&self, prefix: Prefix) -> Option<Prefix> {
-        let (vrf, mut net) = prefix;
-        while let Some(wider) = net.supernet() {
-            if self.programmed.contains_key(&(vrf, wider)) {
-                return Some((vrf, wider));
-            }
-            net = wider;
-        }
-        None
+        self.programmed.shorter(prefix)
     }
 
     /// True when the programmed route has to trap because it is the cover of a hidden one.
     #[must_use]
     pub fn traps(&self, prefix: Prefix) -> bool {
-        self.programmed.get(&prefix).is_some_and(|covered| *covered > 0)
+        self.programmed.get(prefix).is_some_and(|covered| *covered > 0)
     }
 
     /// Takes a programmed route out: the hidden routes that it was the cover of get the next wider one.
     fn take_out(&mut self, prefix: Prefix) {
-        if let Some(covered) = self.programmed.remove(&prefix).filter(|covered| *covered > 0) {
+        if let Some(covered) = self.programmed.remove(prefix).filter(|covered| *covered > 0) {
             self.count(self.cover(prefix), covered as isize);
         }
     }
     fn count(&mut self, cover: Option<Prefix>, change: isize) {
-        if let Some(covered) = cover.and_then(|cover| self.programmed.get_mut(&cover)) {
+        if let Some(covered) = cover.and_then(|cover| self.programmed.get_mut(cover)) {
             *covered = covered.saturating_add_signed(change);
         }
-    }
-    /// The hidden routes inside a prefix. Prefixes are ordered by address, so those inside another one follow each other.
-    fn hidden_inside(&self, (vrf, net): Prefix) -> impl Iterator<Item = Prefix> + '_ {
-        let last = IpNet::new(net.broadcast(), net.max_prefix_len()).unwrap_or(net);
-        let first = IpNet::new(net.network(), 0).unwrap_or(net);
-        let range = self.hidden.range((vrf, first)..=(vrf, last)).copied();
-        range.filter(move |hidden| hidden.1 != net && net.contains(&hidden.1))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ipnet::IpNet;
+    use lanyard_types::VrfId;
     use proptest::prelude::*;
 
     fn key(text: &str) -> Prefix {
@@ -159,7 +141,7 @@ mod tests {
                     _ => covers.forget((VrfId::DEFAULT, net)),
                 }
                 for prefix in covers.programmed() {
-                    let found = covers.hidden().iter().any(|hidden| covers.cover(*hidden) == Some(prefix));
+                    let found = covers.hidden().keys().any(|hidden| covers.cover(hidden) == Some(prefix));
                     prop_assert_eq!(covers.traps(prefix), found, "{:?}", prefix);
                 }
             }

@@ -2,7 +2,7 @@
 //! table never makes it misroute a packet.
 //!
 //! Read [`manager`] first. A [`strategy`] determines whether an entry fits. [`cover`] prevents packets from taking a
-//! shorter prefix. [`hardware`] is the interface to a chip, with the implementations [`live`] (a chip's process) and
+//! shorter prefix, and keeps its routes in tables by prefix ([`prefixes`]). [`hardware`] is the interface to a chip, with the implementations [`live`] (a chip's process) and
 //! [`simulated`] (a chip in this process whose clock moves only while a caller waits). [`resources`] counts the use of
 //! tables and raises alarms.
 //!
@@ -14,6 +14,7 @@ pub mod cover;
 pub mod hardware;
 pub mod live;
 pub mod manager;
+pub mod prefixes;
 pub mod resources;
 pub mod simulated;
 pub mod strategy;

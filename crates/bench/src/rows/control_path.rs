@@ -8,12 +8,18 @@
 //!
 //! *rx* is what the switch receives, *tx* what it sends. Rounds of the paths are interleaved. The published figures are those
 //! that docs/offload.md cites, of a switch whose CPU port was a TUN device.
+//!
+//! Both ends use the congestion control that Debian's kernels use by default. If this machine has another default, the ratios
+//! are also shown with that one: it limits a stream by its own estimate of the path's rate, BBR for instance by timers, which
+//! hides a part of the difference between the paths.
 
 use super::chip_switch::ChipSwitch;
 use crate::report::{Arm, Outputs, Results, Row, Target, Unit};
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use lanyard_tester::os::{self, Netns};
+use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
 use serde_json::json;
+use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::ExitCode;
@@ -35,6 +41,8 @@ pub struct Args {
     pub outputs: Outputs,
 }
 
+/// The default congestion control of Debian's kernels.
+const DEBIANS: &str = "cubic";
 const PATHS: [&str; 2] = ["tun", "kernel"];
 const MTUS: [u32; 2] = [1500, 9000];
 const DIRECTIONS: [&str; 2] = ["rx", "tx"];
@@ -63,66 +71,104 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let mut results = Results::new("control-path");
     results.parameter("rounds", args.rounds);
     results.parameter("seconds", args.seconds);
-    let mut found: Vec<(&str, u32, &str, Vec<f64>)> = Vec::new();
-    for mtu in MTUS {
-        let switches: Vec<Switch> = PATHS.iter().map(|path| Switch::up(path, mtu)).collect::<Result<_>>()?;
-        for direction in DIRECTIONS {
-            let mut rounds = vec![Vec::new(); PATHS.len()];
-            for _ in 0..args.rounds {
-                for (switch, rounds) in switches.iter().zip(&mut rounds) {
-                    os::check_interrupted()?;
-                    rounds.push(switch.stream(direction, Duration::from_secs_f64(args.seconds))?);
-                }
-            }
-            found.extend(PATHS.iter().zip(rounds).map(|(path, rounds)| (*path, mtu, direction, rounds)));
-        }
+    let own = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")?.trim().to_owned();
+    results.parameter("congestion", DEBIANS);
+    results.parameter("own_congestion", &own);
+    let mut controls = vec![DEBIANS];
+    if own != DEBIANS {
+        controls.push(&own);
     }
-    for (path, mtu, direction, rounds) in &found {
-        figure(&mut results, path, *mtu, direction, rounds);
+    let found = measure_all(args, &controls)?;
+    for rates in found.iter().filter(|rates| rates.control == DEBIANS) {
+        figure(&mut results, rates);
     }
-    for mtu in MTUS {
-        for (direction, bound) in DIRECTIONS.into_iter().zip([4.0, 2.0]) {
-            let arm = |path: &str| {
-                let of = found.iter().find(|row| row.0 == path && row.1 == mtu && row.2 == direction);
-                Arm {
-                    label: path.to_owned(),
-                    detail: String::new(),
-                    rounds: of.map(|row| row.3.clone()).unwrap_or_default(),
-                }
-            };
-            let (id, title) =
-                (format!("gain-{mtu}-{direction}"), format!("kernel to tun, MTU {mtu}, {}", word(direction)));
-            let row = Row::new(&id, &title, Unit::BitsPerSecond, Target::RatioAtLeast(bound));
-            results.push_row(row, vec![arm("kernel"), arm("tun")], None);
-        }
+    for control in controls {
+        gains(&mut results, &found, control);
     }
     print!("{}", results.table());
     args.outputs.write(&results)?;
     Ok(results.exit_code())
 }
 
+/// The rates of one path, in bit/s, a figure a round.
+struct Rates<'a> {
+    path: &'static str,
+    mtu: u32,
+    direction: &'static str,
+    /// The congestion control.
+    control: &'a str,
+    rounds: Vec<f64>,
+}
+
+fn measure_all<'a>(args: &Args, controls: &[&'a str]) -> Result<Vec<Rates<'a>>> {
+    let mut found: Vec<Rates<'_>> = Vec::new();
+    let time = Duration::from_secs_f64(args.seconds);
+    for mtu in MTUS {
+        let switches: Vec<Switch> = PATHS.iter().map(|path| Switch::up(path, mtu)).collect::<Result<_>>()?;
+        for direction in DIRECTIONS {
+            for control in controls {
+                let rates = |path: &&'static str| Rates { path, mtu, direction, control, rounds: Vec::new() };
+                let mut rows: Vec<Rates<'_>> = PATHS.iter().map(rates).collect();
+                for _ in 0..args.rounds {
+                    for (switch, row) in switches.iter().zip(&mut rows) {
+                        os::check_interrupted()?;
+                        row.rounds.push(switch.stream(direction, control, time)?);
+                    }
+                }
+                found.extend(rows);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The ratios of the paths with one congestion control. Only those with Debian's have a target.
+fn gains(results: &mut Results, found: &[Rates<'_>], control: &str) {
+    for mtu in MTUS {
+        for (direction, bound) in DIRECTIONS.into_iter().zip([4.0, 2.0]) {
+            let arm = |path: &str| {
+                let mut of = found.iter().filter(|rates| rates.control == control && rates.path == path);
+                let of = of.find(|rates| rates.mtu == mtu && rates.direction == direction);
+                let rounds = of.map(|rates| rates.rounds.clone()).unwrap_or_default();
+                Arm { label: path.to_owned(), detail: String::new(), rounds }
+            };
+            let what = format!("kernel to tun, MTU {mtu}, {}", word(direction));
+            let row = if control == DEBIANS {
+                let (id, target) = (format!("gain-{mtu}-{direction}"), Target::RatioAtLeast(bound));
+                Row::new(&id, &format!("{what}, {control}"), Unit::BitsPerSecond, target)
+            } else {
+                let title = format!("{what}, {control}, the default of this machine");
+                Row::new(&format!("gain-own-{mtu}-{direction}"), &title, Unit::BitsPerSecond, Target::None)
+            };
+            results.push_row(row, vec![arm("kernel"), arm("tun")], None);
+        }
+    }
+}
+
 fn word(direction: &str) -> &'static str {
     if direction == "rx" { "received by the switch" } else { "sent by the switch" }
 }
 
-fn figure(results: &mut Results, path: &str, mtu: u32, direction: &str, rounds: &[f64]) {
-    let published = PUBLISHED.iter().find(|row| row.0 == mtu && row.1 == direction).map(|row| row.2);
-    let published = published.filter(|_| path == "tun");
+fn figure(results: &mut Results, rates: &Rates<'_>) {
+    let Rates { path, mtu, direction, control, rounds } = rates;
+    let published = PUBLISHED.iter().find(|row| row.0 == *mtu && row.1 == *direction).map(|row| row.2);
+    let published = published.filter(|_| *path == "tun");
     let note = published.map_or_else(String::new, |mbps| format!("; published {mbps:.0} Mbit/s"));
-    let title = format!("TCP by path {path}, MTU {mtu}, {}{note}", word(direction));
+    let title = format!("TCP by path {path}, MTU {mtu}, {}, {control}{note}", word(direction));
     let mut row = Row::new(&format!("{path}-{mtu}-{direction}"), &title, Unit::BitsPerSecond, Target::None);
-    let mut sorted = rounds.to_vec();
+    let mut sorted = rounds.clone();
     sorted.sort_by(f64::total_cmp);
     let median = sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN);
     let mut facts = vec![
         ("path", json!(path)),
         ("mtu", json!(mtu)),
         ("direction", json!(direction)),
+        ("congestion", json!(control)),
         ("mbps", json!(median / 1e6)),
     ];
     facts.extend(published.map(|mbps| ("published_mbps", json!(mbps))));
     row.facts = facts.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-    let arm = Arm { label: path.to_owned(), detail: String::new(), rounds: rounds.to_vec() };
+    let arm = Arm { label: (*path).to_owned(), detail: String::new(), rounds: rounds.clone() };
     results.push_row(row, vec![arm], None);
 }
 
@@ -154,8 +200,8 @@ impl Switch {
         Ok(Self { switch, host })
     }
 
-    /// The rate of a TCP stream in bit/s.
-    fn stream(&self, direction: &str, time: Duration) -> Result<f64> {
+    /// The rate of a TCP stream in bit/s, with this congestion control.
+    fn stream(&self, direction: &str, control: &str, time: Duration) -> Result<f64> {
         let (server, address, client) = match direction {
             "rx" => (&self.switch.netns, SWITCH, &self.host),
             _ => (&self.host, HOST, &self.switch.netns),
@@ -172,6 +218,8 @@ impl Switch {
                 Duration::from_secs(10),
             )?
         };
+        setsockopt(&sender, TcpCongestion, &OsString::from(control))
+            .with_context(|| format!("TCP congestion control {control}"))?;
         let (mut receiver, _) = listener.accept()?;
         let (arrived, stop) = (AtomicU64::new(0), AtomicBool::new(false));
         let rate = std::thread::scope(|scope| {

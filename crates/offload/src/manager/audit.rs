@@ -5,8 +5,8 @@
 //! meaning on the way, as after a restart that numbers them differently, traps meanwhile.
 
 use super::{Manager, TRAP};
-use crate::cover::Prefix;
 use crate::hardware::{Failure, Hardware, Ticket, await_answer, entries};
+use crate::prefixes::Prefix;
 use lanyard_asic::sdk::bytes::Writer;
 use lanyard_asic::sdk::message::{Answer, Code, Event, Request};
 use lanyard_asic::sdk::operation::{Operation, OperationKind};
@@ -26,7 +26,7 @@ pub struct OutOfLine(pub String);
 /// The entries that a chip holds, or should hold, by key.
 type Entries = BTreeMap<Vec<u8>, Operation>;
 
-impl<H: Hardware> Manager<H> {
+impl Manager<dyn Hardware> {
     /// Waits until no request is pending and, after a failure, corrects the chip. When this succeeds, configuration,
     /// manager and chip agree. Routes that turn out not to fit are hidden whatever the policy, because they were
     /// accepted. A chip that no longer answers is given up: the software plane forwards everything, and

@@ -9,7 +9,7 @@ use lanyard_asic::sdk::operation::Operation;
 /// How often the chip is asked for its figures before a decision.
 const PATIENCE: u32 = 64;
 
-impl<H: Hardware> Manager<H> {
+impl Manager<dyn Hardware> {
     /// Has the strategy decide, and does what it says. With `whole` the writes are one transaction, else they may be several.
     pub(super) fn drive(&mut self, writes: &[Write], whole: bool) -> Result<(), Refusal> {
         if writes.is_empty() {
@@ -86,8 +86,11 @@ impl<H: Hardware> Manager<H> {
 
     fn ask_figures(&mut self, awaited: bool) {
         self.flush();
-        let send = if awaited { H::ask } else { H::send };
-        self.figures = Some(send(&mut self.hardware, Request::Usage));
+        let ticket = match awaited {
+            true => self.hardware.ask(Request::Usage),
+            false => self.hardware.send(Request::Usage),
+        };
+        self.figures = Some(ticket);
         self.strategy.asked();
     }
 
@@ -131,7 +134,7 @@ impl<H: Hardware> Manager<H> {
                     let count = self.vrf_routes.entry(*vrf).or_default();
                     let was = match target {
                         Some(target) => self.written.insert((*vrf, *prefix), *target),
-                        None => self.written.remove(&(*vrf, *prefix)),
+                        None => self.written.remove((*vrf, *prefix)),
                     };
                     *count = *count + u32::from(target.is_some()) - u32::from(was.is_some());
                     self.trapping =

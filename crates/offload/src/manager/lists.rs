@@ -25,7 +25,7 @@ pub struct Move {
     pub place: Place,
 }
 
-impl<H: Hardware> Manager<H> {
+impl Manager<dyn Hardware> {
     /// Where an access list is carried out; `None` for one that is not configured.
     #[must_use]
     pub fn list_place(&self, id: AclId) -> Option<Place> {

@@ -21,8 +21,9 @@ pub use lists::Move;
 pub use policy::Policy;
 pub use request::MAX_BATCH;
 
-use crate::cover::{Covers, Prefix};
+use crate::cover::Covers;
 use crate::hardware::{Hardware, Ticket};
+use crate::prefixes::Prefixes;
 use crate::resources::{Alarm, Alarms, Thresholds};
 use crate::strategy::Strategy;
 use lanyard_asic::object::Object;
@@ -35,6 +36,7 @@ use lanyard_types::{AclId, AdjacencyId, GroupId, RifId, TrapReason, VrfId};
 use policy::Policies;
 use promotion::Heat;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
 
 /// Where a route's packets are forwarded, or an access list is carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,10 +66,10 @@ pub enum Refusal {
     Chip(String),
 }
 
-/// See the module comment.
+/// See the module comment. All methods but those that name the chip's type are of `Manager<dyn Hardware>`, to which a manager of any
+/// chip dereferences: so they are compiled once, in this crate, with its optimisation and not with that of each caller.
 #[derive(Debug)]
-pub struct Manager<H> {
-    hardware: H,
+pub struct Manager<H: ?Sized> {
     strategy: Box<dyn Strategy>,
     policies: Policies,
     routes: Routes,
@@ -80,7 +82,7 @@ pub struct Manager<H> {
     diverted: BTreeSet<AclId>,
     reported: BTreeSet<AclId>,
     covers: Covers,
-    written: BTreeMap<Prefix, RouteTarget>,
+    written: Prefixes<RouteTarget>,
     /// Buckets of each group in the chip.
     written_groups: BTreeMap<GroupId, u32>,
     written_adjacencies: BTreeSet<AdjacencyId>,
@@ -100,6 +102,21 @@ pub struct Manager<H> {
     down: bool,
     /// A warm boot has not ended: see [`Manager::warm`].
     held: bool,
+    /// The last field: only this one may be of a type that is not known when the others are laid out.
+    hardware: H,
+}
+
+impl<H: Hardware + 'static> Deref for Manager<H> {
+    type Target = Manager<dyn Hardware>;
+    fn deref(&self) -> &Self::Target {
+        self
+    }
+}
+
+impl<H: Hardware + 'static> DerefMut for Manager<H> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        self
+    }
 }
 
 impl<H: Hardware> Manager<H> {
@@ -107,7 +124,6 @@ impl<H: Hardware> Manager<H> {
     #[must_use]
     pub fn new(hardware: H, strategy: Box<dyn Strategy>, policy: Policy) -> Self {
         Self {
-            hardware,
             strategy,
             policies: Policies::all(policy),
             routes: Routes::new(Limits::default()),
@@ -117,7 +133,7 @@ impl<H: Hardware> Manager<H> {
             diverted: BTreeSet::new(),
             reported: BTreeSet::new(),
             covers: Covers::default(),
-            written: BTreeMap::new(),
+            written: Prefixes::default(),
             written_groups: BTreeMap::new(),
             written_adjacencies: BTreeSet::new(),
             vrf_routes: BTreeMap::new(),
@@ -133,6 +149,7 @@ impl<H: Hardware> Manager<H> {
             suspect: false,
             down: false,
             held: false,
+            hardware,
         }
     }
     /// The chip.
@@ -144,6 +161,9 @@ impl<H: Hardware> Manager<H> {
     pub fn into_hardware(self) -> H {
         self.hardware
     }
+}
+
+impl Manager<dyn Hardware> {
     /// The strategy, for inspection.
     #[must_use]
     pub fn strategy(&self) -> &dyn Strategy {
@@ -156,7 +176,7 @@ impl<H: Hardware> Manager<H> {
     }
     /// The routes that the manager believes to be in the chip, with their programmed targets.
     #[must_use]
-    pub fn written(&self) -> &BTreeMap<Prefix, RouteTarget> {
+    pub fn written(&self) -> &Prefixes<RouteTarget> {
         &self.written
     }
     /// True once no chip answers any more: the software plane forwards everything. See [`Manager::revive`].
@@ -168,7 +188,7 @@ impl<H: Hardware> Manager<H> {
     #[must_use]
     pub fn place(&self, vrf: VrfId, prefix: ipnet::IpNet) -> Option<Place> {
         let target = self.routes.get(vrf, prefix)?;
-        let offloaded = !self.down && self.written.get(&(vrf, prefix)) == Some(&target);
+        let offloaded = !self.down && self.written.get((vrf, prefix)) == Some(&target);
         Some(if offloaded { Place::Offloaded } else { Place::Trapped })
     }
     /// Routes that are not in the chip.

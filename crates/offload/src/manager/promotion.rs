@@ -7,8 +7,8 @@
 //! equal use do not change places for ever.
 
 use super::{Manager, Policy, Refusal, object_of};
-use crate::cover::Prefix;
 use crate::hardware::{Failure, Hardware};
+use crate::prefixes::Prefix;
 use lanyard_asic::object::Object;
 use lanyard_asic::sdk::message::{Answer, Request};
 use lanyard_types::VrfId;
@@ -55,11 +55,11 @@ impl Heat {
     }
 }
 
-impl<H: Hardware> Manager<H> {
+impl Manager<dyn Hardware> {
     /// Records that packets to this address came to the CPU, which makes their hidden route more important.
     pub fn hit(&mut self, vrf: VrfId, address: IpAddr, packets: u64) {
         let Some((prefix, _)) = self.routes.longest(vrf, address) else { return };
-        if self.covers.hidden().contains(&(vrf, prefix)) {
+        if self.covers.hidden().contains((vrf, prefix)) {
             self.heat.add((vrf, prefix), packets);
         }
     }
@@ -108,8 +108,8 @@ impl<H: Hardware> Manager<H> {
     /// Hidden routes that may be in the chip, the hottest first.
     fn candidates(&self, most: usize) -> Vec<Prefix> {
         let hidden = self.covers.hidden();
-        let hot = self.heat.order.iter().map(|(_, prefix)| *prefix).filter(|prefix| hidden.contains(prefix));
-        let cold = hidden.iter().copied().filter(|prefix| self.heat.get(*prefix) == 0);
+        let hot = self.heat.order.iter().map(|(_, prefix)| *prefix).filter(|prefix| hidden.contains(*prefix));
+        let cold = hidden.keys().filter(|prefix| self.heat.get(*prefix) == 0);
         let wanted = |prefix: &Prefix| self.policies.of(object_of(prefix.1)) != Policy::Bypass;
         hot.chain(cold).filter(wanted).take(most).collect()
     }
@@ -216,7 +216,7 @@ impl<H: Hardware> Manager<H> {
                 }
             }
         } else if before == Policy::Bypass && self.held {
-            let come: Vec<Prefix> = self.covers.hidden().iter().copied().collect();
+            let come: Vec<Prefix> = self.covers.hidden().keys().collect();
             come.into_iter()
                 .filter(|prefix| object_of(prefix.1) == object)
                 .for_each(|prefix| self.covers.program(prefix));
@@ -249,7 +249,7 @@ fn is_hashed(object: Object) -> bool {
 }
 
 /// The programmed routes of a kind, the coldest last.
-fn coldest_of<H: Hardware>(manager: &Manager<H>, object: Object) -> Vec<Prefix> {
+fn coldest_of(manager: &Manager<dyn Hardware>, object: Object) -> Vec<Prefix> {
     let mut all: Vec<Prefix> =
         manager.covers.programmed().filter(|prefix| object_of(prefix.1) == object).collect();
     all.sort_by_key(|prefix| Reverse(manager.heat.get(*prefix)));

@@ -1,8 +1,8 @@
 //! A batch's way: configuration, places, writes; and back, when it is refused.
 
 use super::{Manager, Policy, Refusal, TRAP, object_of};
-use crate::cover::Prefix;
 use crate::hardware::Hardware;
+use crate::prefixes::Prefix;
 use crate::strategy::Write;
 use lanyard_asic::object::Object;
 use lanyard_asic::sdk::operation::Operation;
@@ -30,7 +30,7 @@ struct Was {
     hidden: bool,
 }
 
-impl<H: Hardware> Manager<H> {
+impl Manager<dyn Hardware> {
     /// Takes a batch of adjacencies, groups and routes: whole or not at all. A route that does not fit is refused with its batch,
     /// or hidden, as the policy of its table says. When this returns, the asker has its answer; writes may still be under way.
     ///
@@ -72,7 +72,7 @@ impl<H: Hardware> Manager<H> {
 
     fn remember(&self, prefix: Prefix) -> Was {
         let programmed = self.covers.is_programmed(prefix);
-        Was { prefix, programmed, hidden: self.covers.hidden().contains(&prefix) }
+        Was { prefix, programmed, hidden: self.covers.hidden().contains(prefix) }
     }
 
     /// Puts everything back as it was before a batch that was refused. `partly`: some of it may have been written.
@@ -92,7 +92,8 @@ impl<H: Hardware> Manager<H> {
         }
         if partly && !failed {
             let plan = self.plan(&inverse);
-            self.suspect |= self.drive(&plan.all(), plan.whole).is_err();
+            let whole = plan.whole;
+            self.suspect |= self.drive(&plan.all(), whole).is_err();
         }
         if failed || self.suspect {
             self.suspect = true;
@@ -139,7 +140,8 @@ impl<H: Hardware> Manager<H> {
             if new { self.covers.program(prefix) } else { self.covers.forget(prefix) }
         }
         let plan = self.plan(batch);
-        self.drive(&plan.all(), plan.whole)
+        let whole = plan.whole;
+        self.drive(&plan.all(), whole)
     }
 
     /// Each route by itself, so that one that does not fit does not keep the others out.
@@ -148,7 +150,7 @@ impl<H: Hardware> Manager<H> {
         if objects.whole {
             // These routes' way changes piece by piece: until it has, the software plane has them.
             for prefix in touched(batch) {
-                if self.written.contains_key(&prefix) {
+                if self.written.contains(prefix) {
                     self.covers.hide(prefix);
                     self.write_routes([prefix])?;
                 }
@@ -258,7 +260,7 @@ impl<H: Hardware> Manager<H> {
 
     /// The write that brings one route in line, with its rank among the routes of a batch; `None` when nothing is to be done.
     fn route_write(&self, prefix: Prefix) -> Option<(u8, Write)> {
-        let (was, is) = (self.written.get(&prefix).copied(), self.desired(prefix));
+        let (was, is) = (self.written.get(prefix).copied(), self.desired(prefix));
         let rank = match (was, is) {
             _ if was == is => return None,
             (Some(_), Some(TRAP)) => 0,
@@ -291,8 +293,8 @@ struct Plan {
 }
 
 impl Plan {
-    fn all(&self) -> Vec<Write> {
-        [&self.sets[..], &self.routes, &self.removals].concat()
+    fn all(self) -> Vec<Write> {
+        self.sets.into_iter().chain(self.routes).chain(self.removals).collect()
     }
 }
 

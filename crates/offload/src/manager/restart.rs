@@ -4,12 +4,12 @@
 //! what it holds and the configuration is written.
 
 use super::{Manager, OutOfLine, Policy, object_of};
-use crate::cover::Prefix;
 use crate::hardware::{Failure, Hardware, entries};
+use crate::prefixes::Prefix;
 use crate::strategy::Strategy;
 use lanyard_asic::sdk::message::Event;
 
-impl<H: Hardware> Manager<H> {
+impl<H: Hardware + 'static> Manager<H> {
     /// A manager of a chip that may hold another manager's entries. Requests are taken into the configuration and nothing is
     /// written until [`Manager::end_warm_boot`].
     ///
@@ -17,15 +17,22 @@ impl<H: Hardware> Manager<H> {
     /// When the chip cannot be read back.
     pub fn warm(hardware: H, strategy: Box<dyn Strategy>, policy: Policy) -> Result<Self, Failure> {
         let mut manager = Self::new(hardware, strategy, policy);
-        // Another manager may have given tables other sizes.
-        manager.refresh();
-        let found = entries(&mut manager.hardware)?;
-        manager.strategy.resync(&found);
-        // The chip's events of learned addresses in the meantime are lost.
-        manager.strategy.received(&Event::Lost(1));
-        manager.adopt(&found);
-        manager.held = true;
+        manager.begin_warm_boot()?;
         Ok(manager)
+    }
+}
+
+impl Manager<dyn Hardware> {
+    fn begin_warm_boot(&mut self) -> Result<(), Failure> {
+        // Another manager may have given tables other sizes.
+        self.refresh();
+        let found = entries(&mut self.hardware)?;
+        self.strategy.resync(&found);
+        // The chip's events of learned addresses in the meantime are lost.
+        self.strategy.received(&Event::Lost(1));
+        self.adopt(&found);
+        self.held = true;
+        Ok(())
     }
 
     /// True while a warm boot has not ended.
@@ -82,7 +89,7 @@ impl<H: Hardware> Manager<H> {
         self.down = false;
         self.suspect = true;
         let wanted = |prefix: &Prefix| self.policies.of(object_of(prefix.1)) != Policy::Bypass;
-        let come: Vec<Prefix> = self.covers.hidden().iter().copied().filter(wanted).collect();
+        let come: Vec<Prefix> = self.covers.hidden().keys().filter(wanted).collect();
         come.into_iter().for_each(|prefix| self.covers.program(prefix));
         self.want_lists();
         self.settle()?;
