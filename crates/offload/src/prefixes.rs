@@ -106,7 +106,8 @@ impl<T> Prefixes<T> {
     }
     /// Removes all entries.
     pub fn clear(&mut self) {
-        (self.ipv4.clear(), self.ipv6.clear());
+        self.ipv4.clear();
+        self.ipv6.clear();
     }
 }
 
