@@ -21,9 +21,8 @@ use std::time::{Duration, Instant};
 const LANYARD: &str = env!("CARGO_BIN_EXE_lanyard");
 /// The longest time that one command may take.
 const LIMIT: Duration = Duration::from_secs(120);
-/// The time for which a command that only reads is repeated. A BGP session whose first attempt to connect fails, on a busy
-/// machine, makes the next one after 120 s (ConnectRetryTimer, RFC 4271, 10).
-const DEADLINE: Duration = Duration::from_secs(180);
+/// The time for which a command that only reads is repeated.
+const DEADLINE: Duration = Duration::from_secs(60);
 /// The time between two repetitions.
 const PAUSE: Duration = Duration::from_millis(200);
 
