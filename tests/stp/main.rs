@@ -15,6 +15,7 @@ mod harness;
 mod fixture;
 mod guards;
 mod load;
+mod loops;
 mod peers;
 mod ring;
 mod stalls;

@@ -2,11 +2,9 @@
 //! sides must agree, and frames must take the other path when a wire is cut.
 
 use crate::fixture::{bare, becomes, ports, start, tree};
-use crate::harness::{BROADCAST, Bed, DEADLINE, Net, Plane, frame, scenarios, wait_for, wait_until};
-use lanyard_netdev::PacketSocket;
-use serde_json::Value;
+use crate::harness::{Bed, DEADLINE, Net, Plane, scenarios, wait_for, wait_until};
+use crate::loops::{Beyond, SHORT, kernel_becomes, kernel_bridge};
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
 
 scenarios! {
     the_kernels_bridge_is_the_root: ebpf soft;
@@ -14,10 +12,6 @@ scenarios! {
     open_vswitch_speaks_rstp: ebpf;
     open_vswitch_speaks_stp: ebpf;
 }
-
-/// The shortest times that the standard and both sides allow.
-pub const SHORT: &str =
-    "spanning-tree vlan 1 hello-time 1\nspanning-tree vlan 1 forward-time 4\nspanning-tree vlan 1 max-age 6";
 
 /// Two wires between a switch, ports `w1` and `w2`, and a namespace for the other implementation, ports `k1`
 /// and `k2`. The switch is declared last, so it is taken down before its wires.
@@ -28,53 +22,6 @@ pub fn wired(plane: Plane) -> (Net, Bed) {
         peer.ip(&format!("link set k{n} up"));
     }
     (peer, bed)
-}
-
-/// Makes a bridge of the kernel from `k1` and `k2`.
-pub fn kernel_bridge(peer: &Net, priority: u16) {
-    peer.ip(&format!(
-        "link add br0 type bridge stp_state 1 priority {priority} forward_delay 200 hello_time 100 max_age 600\n\
-         link set k1 master br0\nlink set k2 master br0\nlink set br0 up"
-    ));
-}
-
-/// A host behind the other implementation; port `k3` belongs to its bridge.
-pub struct Beyond(pub PacketSocket);
-
-impl Beyond {
-    pub fn new(peer: &Net) -> Self {
-        peer.ip("link add k3 type veth peer name h3\nlink set k3 up\nlink set h3 up");
-        let index = peer.index("h3");
-        Self(peer.run(|| PacketSocket::open(index).expect("a packet socket")))
-    }
-    /// Sends broadcasts from the switch's host until one arrives, and prints how long that took.
-    pub fn hears(&self, bed: &Bed, what: &str) {
-        let start = Instant::now();
-        let sent = frame(BROADCAST, bed.host(1).mac);
-        let received = wait_until(DEADLINE, || {
-            bed.host(1).send(&sent);
-            while let Ok(packet) = self.0.receive() {
-                if packet?.frame == sent.0 {
-                    return Some(());
-                }
-            }
-            None
-        });
-        assert!(received.is_some(), "no frame gets through {what}");
-        println!("{what}: frames flow after {:?}", start.elapsed());
-    }
-}
-
-/// The state of a port of the kernel's bridge.
-pub fn kernel_state(peer: &Net, port: &str) -> String {
-    let output = peer.output(Command::new("bridge").args(["-j", "link", "show", "dev", port]));
-    let view: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    view[0]["state"].as_str().unwrap_or_default().to_owned()
-}
-
-pub fn kernel_becomes(peer: &Net, port: &str, state: &str) {
-    let found = wait_until(DEADLINE * 2, || (kernel_state(peer, port) == state).then_some(()));
-    assert!(found.is_some(), "{port} should be {state}, is {}", kernel_state(peer, port));
 }
 
 fn the_kernels_bridge_is_the_root(plane: Plane) {
@@ -93,9 +40,9 @@ fn the_kernels_bridge_is_the_root(plane: Plane) {
         bed.exec(&["show spanning-tree"]).contains("P2p Peer(STP)").then_some(())
     });
     kernel_becomes(&peer, "k3", "forwarding");
-    beyond.hears(&bed, "the kernel's bridge");
+    beyond.hears(bed.host(1), "the kernel's bridge");
     peer.ip("link set k1 down");
-    beyond.hears(&bed, "the kernel's bridge after a cut");
+    beyond.hears(bed.host(1), "the kernel's bridge after a cut");
     becomes(&bed, 0, "w2", "root", "forwarding");
     assert_eq!(ports(&bed, 0)["w1"].0, "disabled");
 }
@@ -220,9 +167,9 @@ fn open_vswitch_speaks_rstp(plane: Plane) {
     is("k2", "Alternate", "Discarding");
     is("k3", "Designated", "Forwarding");
     assert!(!bed.exec(&["show spanning-tree"]).contains("Peer(STP)"));
-    beyond.hears(&bed, "Open vSwitch with RSTP");
+    beyond.hears(bed.host(1), "Open vSwitch with RSTP");
     bed.net.ip("link set w1 down");
-    beyond.hears(&bed, "Open vSwitch with RSTP after a cut");
+    beyond.hears(bed.host(1), "Open vSwitch with RSTP after a cut");
     is("k2", "Root", "Forwarding");
     // The other case: Open vSwitch is the root.
     ovs.vsctl(&peer, &["set", "bridge", "br0", "other_config:rstp-priority=0"]);
@@ -230,7 +177,7 @@ fn open_vswitch_speaks_rstp(plane: Plane) {
     becomes(&bed, 0, "w1", "root", "forwarding");
     becomes(&bed, 0, "w2", "alternate", "discarding");
     bed.net.ip("link set w1 down");
-    beyond.hears(&bed, "Open vSwitch with RSTP as root after a cut");
+    beyond.hears(bed.host(1), "Open vSwitch with RSTP as root after a cut");
     becomes(&bed, 0, "w2", "root", "forwarding");
 }
 
@@ -258,10 +205,10 @@ fn open_vswitch_speaks_stp(plane: Plane) {
     wait_for("the neighbour to be known for what it is", || {
         bed.exec(&["show spanning-tree"]).contains("Peer(STP)").then_some(())
     });
-    beyond.hears(&bed, "Open vSwitch with STP");
+    beyond.hears(bed.host(1), "Open vSwitch with STP");
     bed.net.ip("link set w1 down");
     is("k2", "root", "forwarding");
-    beyond.hears(&bed, "Open vSwitch with STP after a cut");
+    beyond.hears(bed.host(1), "Open vSwitch with STP after a cut");
     // The other case: Open vSwitch is the root.
     ovs.vsctl(&peer, &["set", "bridge", "br0", "other_config:stp-priority=0"]);
     becomes(&bed, 0, "w2", "root", "forwarding");

@@ -4,8 +4,9 @@
 
 use crate::fixture::{Beds, bare, becomes, no_loop, ports, quiet, ring, settle, start, wire};
 use crate::harness::daemon::Daemon;
-use crate::harness::{BROADCAST, Bed, DEADLINE, Frame, Host, Plane, frame, scenarios, wait_for, wait_until};
-use crate::peers::{Beyond, SHORT, kernel_becomes, kernel_bridge, kernel_state, ovs, wired};
+use crate::harness::{BROADCAST, Bed, DEADLINE, Host, Plane, frame, scenarios, wait_for, wait_until};
+use crate::loops::{Beyond, Loops, SHORT, kernel_becomes, kernel_bridge, kernel_state, takes_over};
+use crate::peers::{ovs, wired};
 use nix::sys::signal::Signal;
 use std::time::{Duration, Instant};
 
@@ -36,51 +37,6 @@ fn pair(plane: Plane, lines: &str) -> Beds {
         start(bed, &format!("{lines}\nspanning-tree vlan 1 priority {priority}"), &["t1", "t2"]);
     }
     beds
-}
-
-/// Detects loops: frames that return to their sender, or arrive twice.
-struct Loops<'a> {
-    from: &'a Host,
-    to: &'a Host,
-    sent: Vec<Frame>,
-    seen: Vec<Frame>,
-}
-
-impl<'a> Loops<'a> {
-    /// Detects loops between two hosts of one switch.
-    fn at(bed: &'a Bed) -> Self {
-        let (from, to) = (bed.host(1), bed.host(2));
-        from.drain();
-        to.drain();
-        Self { from, to, sent: Vec::new(), seen: Vec::new() }
-    }
-    /// Sends one broadcast; every broadcast must arrive once, and none may return.
-    fn probe(&mut self) {
-        let this = frame(BROADCAST, self.from.mac);
-        self.from.send(&this);
-        self.sent.push(this.clone());
-        wait_for("a broadcast at the other host of the switch", || {
-            while let Some(received) = self.to.next() {
-                if self.sent.contains(&received) {
-                    assert!(!self.seen.contains(&received), "a broadcast arrived twice: a loop");
-                    self.seen.push(received);
-                }
-            }
-            self.seen.contains(&this).then_some(())
-        });
-        while let Some(received) = self.from.next() {
-            assert!(!self.sent.contains(&received), "a broadcast came back to its sender: a loop");
-        }
-    }
-    /// Sends broadcasts until `done`.
-    fn until(&mut self, what: &str, mut done: impl FnMut() -> bool) {
-        let found = wait_until(2 * DEADLINE, || {
-            self.probe();
-            done().then_some(())
-        });
-        assert!(found.is_some(), "waiting for {what}");
-        (0..20).for_each(|_| self.probe());
-    }
 }
 
 fn forwards(bed: &Bed, trunks: &[&str]) -> bool {
@@ -197,30 +153,6 @@ fn a_tree_for_each_vlan(plane: Plane) {
     wait_for("a frame in VLAN 1", || arrives(1).then_some(()));
 }
 
-/// A frame of a host behind the other implementation returns to this host only through a loop.
-fn takes_over(bed: &Bed, beyond: &Beyond, mut done: impl FnMut() -> bool) {
-    let probe = || {
-        let this = frame(BROADCAST, [2, 0, 0, 0, 0xbe, 1]);
-        beyond.0.send(&this.0).unwrap();
-        while let Ok(packet) = beyond.0.receive() {
-            let Some(packet) = packet else { break };
-            assert!(packet.outgoing || packet.frame != this.0, "a broadcast came back to its sender: a loop");
-        }
-    };
-    bed.end_daemon(Signal::SIGKILL);
-    let found = wait_until(3 * DEADLINE, || {
-        probe();
-        std::thread::sleep(Duration::from_millis(20));
-        done().then_some(())
-    });
-    assert!(found.is_some(), "the other make should have taken both wires over");
-    (0..100).for_each(|_| {
-        probe();
-        std::thread::sleep(Duration::from_millis(5));
-    });
-    bed.start();
-}
-
 fn the_kernels_bridge_takes_over(plane: Plane) {
     let (peer, bed) = wired(plane);
     kernel_bridge(&peer, 0xf000);
@@ -236,9 +168,10 @@ fn the_kernels_bridge_takes_over(plane: Plane) {
         (open("k1") && kernel_state(&peer, "k2") == "blocking").then_some(())
     });
     kernel_becomes(&peer, "k3", "forwarding");
-    takes_over(&bed, &beyond, || open("k1") && open("k2"));
+    takes_over(&beyond, || bed.end_daemon(Signal::SIGKILL), || open("k1") && open("k2"));
+    bed.start();
     wait_for("one wire to be blocked again", || (kernel_state(&peer, "k2") == "blocking").then_some(()));
-    beyond.hears(&bed, "the kernel's bridge after the daemon came back");
+    beyond.hears(bed.host(1), "the kernel's bridge after the daemon came back");
 }
 
 fn open_vswitch_takes_over(plane: Plane) {
@@ -252,9 +185,14 @@ fn open_vswitch_takes_over(plane: Plane) {
     );
     let is = |port: &str, state: &str| ovs.port_state(&peer, port) == state;
     wait_for("one wire to be blocked", || (is("k1", "Forwarding") && is("k2", "Discarding")).then_some(()));
-    takes_over(&bed, &beyond, || is("k1", "Forwarding") && is("k2", "Forwarding"));
+    takes_over(
+        &beyond,
+        || bed.end_daemon(Signal::SIGKILL),
+        || is("k1", "Forwarding") && is("k2", "Forwarding"),
+    );
+    bed.start();
     wait_for("one wire to be blocked again", || is("k2", "Discarding").then_some(()));
-    beyond.hears(&bed, "Open vSwitch after the daemon came back");
+    beyond.hears(bed.host(1), "Open vSwitch after the daemon came back");
 }
 
 fn without_spanning_tree_the_plane_goes_on(plane: Plane) {
