@@ -8,6 +8,13 @@
 #[path = "../netns/harness/mod.rs"]
 mod harness;
 
+#[allow(dead_code)] // as above
+#[path = "../stp/fixture.rs"]
+mod fixture;
+#[allow(dead_code)] // as above
+#[path = "../stp/loops.rs"]
+mod loops;
+
 mod bridging;
 mod channels;
 mod full;
@@ -16,6 +23,7 @@ mod multicast;
 mod panel;
 mod restarts;
 mod rig;
+mod spanning_tree;
 
 /// Runs a test, or says why it cannot be run here.
 fn check(test: fn()) {

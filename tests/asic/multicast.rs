@@ -1,7 +1,7 @@
 //! Multicast snooping by the chip: real hosts join, and each host's port is watched.
 
 use crate::harness::{DEADLINE, SourceMember, wait_for, wait_until};
-use crate::rig::{Rig, platform};
+use crate::rig::{Ended, Rig, platform};
 use lanyard_netdev::PacketSocket;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
@@ -430,21 +430,6 @@ fn a_chip_with_less_room_floods_groups_whole() {
         bed.goes_to(&packet(OTHER), &none);
         chip.end();
     });
-}
-
-/// A process that the test has started.
-struct Ended(std::process::Child);
-
-impl Ended {
-    fn end(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-impl Drop for Ended {
-    fn drop(&mut self) {
-        self.end();
-    }
 }
 
 /// The figures of docs/offload.md, "Multicast groups".

@@ -8,6 +8,7 @@ use crate::harness::{Net, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -65,20 +66,29 @@ impl Rig {
     pub fn kill_chip(&self) {
         kill(Pid::from_raw(self.chip()), Signal::SIGKILL).expect("the chip is there");
         wait_for("the report", || self.printed().contains("%PLANE-2-CHIPDOWN").then_some(()));
+        // A process that ends closes its connections before its socket, at which another chip is to listen.
+        let socket = format!("/run/lanyard/{}/asic.sock", self.instance);
+        wait_for("the end of the chip", || UnixStream::connect(&socket).is_err().then_some(()));
     }
     /// Starts a chip in place of one that has ended.
     pub fn start_chip(&self) -> Child {
         let mut command = Command::new(LANYARD);
         command.args(["asic", "--platform"]).arg(&self.platform);
         let socket = format!("/run/lanyard/{}/asic.sock", self.instance);
-        self.net.spawn(command.arg("--socket").arg(socket).stderr(Stdio::null()))
+        let log = format!("/run/lanyard/{}/chip.log", self.instance);
+        let log = std::fs::File::options().append(true).open(log).expect("the first chip's log");
+        self.net.spawn(command.arg("--socket").arg(socket).stderr(Stdio::from(log)))
     }
-    /// Starts the daemon and waits until it is ready.
-    pub fn start(&mut self) {
+    /// Starts a daemon without waiting for it.
+    pub fn spawn(&self) -> Daemon {
         let mut command = Command::new(LANYARD);
         command.args(["run", "--instance", &self.instance, "--plane", "asic", "--platform"]);
         command.arg(&self.platform).arg("--config").arg(self.directory.path().join("startup-config"));
-        let mut daemon = Daemon::spawn_command(&self.net, &mut command, &self.directory.path().join("log"));
+        Daemon::spawn_command(&self.net, &mut command, &self.directory.path().join("log"))
+    }
+    /// Starts the daemon and waits until it is ready.
+    pub fn start(&mut self) {
+        let mut daemon = self.spawn();
         daemon.ready().unwrap_or_else(|printed| panic!("lanyard run: {printed}"));
         self.daemon = Some(daemon);
     }
@@ -144,5 +154,20 @@ impl Drop for Rig {
             assert!(left.is_empty(), "netdevs are left: {left:?}");
             assert!(processes.is_empty(), "processes are left: {processes:?}");
         }
+    }
+}
+
+/// A process that the test has started.
+pub struct Ended(pub Child);
+
+impl Ended {
+    pub fn end(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.end();
     }
 }

@@ -102,6 +102,8 @@ def operation(reader):
         buckets = reader.number("H")
         reader.take(2 * buckets)
         gone = collecting == buckets == 0
+    elif kind == 17:  # whether the watchdog of spanning tree blocks a port
+        key, gone = reader.take(3), reader.number("B") == 0
     else:
         raise Malformed("no operation %d" % kind)
     return (kind, bytes(key)), gone, bytes(reader.data[start : reader.at])
@@ -178,7 +180,7 @@ def answer(device, kind, reader):
     if kind == 8:
         device.wants = reader.number("I")
         return done(device.wants)
-    if kind in (*range(10, 18), 20):
+    if kind in (*range(10, 18), 20, 21, 22):
         raise Refused(2, text="the trampoline cannot do that")
     raise Malformed("no request %d" % kind)
 

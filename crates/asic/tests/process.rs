@@ -7,8 +7,9 @@ use lanyard_asic::chip::device::wants;
 use lanyard_asic::chip::serve::{End, Options, Server, Stopper, Wire, listen};
 use lanyard_asic::sdk::faults::FaultPlan;
 use lanyard_asic::sdk::message::{Event, Notice, Request};
-use lanyard_asic::sdk::{Client, SdkError, VERSION};
+use lanyard_asic::sdk::{Client, Operation, SdkError, VERSION};
 use lanyard_netdev::Netdev;
+use lanyard_types::InstanceId;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -382,7 +383,8 @@ fn drive(socket: &std::path::Path) {
     client.number(&Request::Subscribe(wants::LINKS)).expect("a device");
     let routes: Vec<_> =
         (0..600).map(|n| route(&format!("10.{}.{}.0/24", n / 250, n % 250), Some(1))).collect();
-    let members = vec![channel(1, &[1, 2], &[1, 2])];
+    let members =
+        vec![channel(1, &[1, 2], &[1, 2]), Operation::Watched(InstanceId::default(), port(2), true)];
     let setup = [bridge(2), router()[4..].to_vec(), router()[..4].to_vec(), members].concat();
     client.commit(&setup).expect("room");
     client.commit(&routes[..500]).expect("room");

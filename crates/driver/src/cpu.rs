@@ -24,6 +24,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// The most events that wait for management.
 const MAX_EVENTS: usize = 1 << 16;
@@ -31,6 +32,8 @@ const MAX_EVENTS: usize = 1 << 16;
 const MAX_TRAPS: usize = 1024;
 /// The most frames taken from one netdev, and messages from the chip, in one turn.
 const TURN: usize = 64;
+/// The longest time for which BPDUs are discarded after an expiry of the watchdog: a chip may have lost the notice that ends it.
+const STALE: Duration = Duration::from_secs(1);
 /// The longest frame that the CPU port takes, in bytes.
 const MAX_FRAME: usize = lanyard_asic::sdk::MAX_FRAME;
 
@@ -100,6 +103,8 @@ struct Inner {
     undelivered: u64,
     /// Access lists, by which diverted frames are judged.
     lists: Acls,
+    /// While BPDUs that come are older than an expiry of the watchdog: when that ends at the latest.
+    stale_until: Option<Instant>,
     /// True if the chip's connection has ended.
     gone: bool,
     stop: bool,
@@ -118,6 +123,7 @@ impl Shared {
             generation: 0,
             undelivered: 0,
             lists: Acls::default(),
+            stale_until: None,
             gone: false,
             stop: false,
         };
@@ -211,6 +217,16 @@ impl Shared {
         }
         taken
     }
+    /// Discards the BPDUs that wait here or on the chip's connection: the protocols are about to acknowledge that the watchdog of
+    /// spanning tree has expired, and the chip's notice of that ends it.
+    pub(crate) fn discard_bpdus(&self) {
+        let mut inner = self.lock();
+        let before = inner.traps.len();
+        inner.traps.retain(|trapped| trapped.reason.group() != TrapGroup::Stp);
+        let discarded = before - inner.traps.len();
+        inner.counts.lost[TrapGroup::Stp.index()] += discarded as u64;
+        inner.stale_until = Some(Instant::now() + STALE);
+    }
     /// The numbers of frames that came to the CPU, by reason, and of lost ones.
     pub(crate) fn counts(&self) -> TrapCounts {
         self.lock().counts.clone()
@@ -266,7 +282,8 @@ impl Shared {
             return;
         }
         let Some(reason) = header.reason else { return };
-        if inner.traps.len() >= MAX_TRAPS {
+        let stale = inner.stale_until.is_some_and(|until| Instant::now() < until);
+        if inner.traps.len() >= MAX_TRAPS || (stale && reason.group() == TrapGroup::Stp) {
             inner.counts.lost[reason.group().index()] += 1;
             return;
         }
@@ -282,7 +299,11 @@ impl Shared {
             Event::Moved(entry, from) => self.push(PlaneEvent::FdbMoved { entry: entry_of(&entry), from }),
             Event::Gone(entry) => self.push(PlaneEvent::FdbDeleted(entry_of(&entry))),
             Event::Link(port, up) => self.set_carrier(port, up),
-            Event::Lost(lost) => self.push(PlaneEvent::Lost(lost)),
+            Event::Lost(lost) => {
+                self.lock().stale_until = None;
+                self.push(PlaneEvent::Lost(lost));
+            }
+            Event::ExpiryAcknowledged => self.lock().stale_until = None,
         }
     }
 }
@@ -311,11 +332,11 @@ impl Carrier {
     /// # Errors
     /// When the chip does not answer, or the system has no thread left.
     pub(crate) fn start(mut client: Client, shared: Arc<Shared>) -> Result<Self, String> {
-        let mask = wants::LEARNING | wants::LINKS | wants::PACKETS | wants::DIVERTED;
+        let mask = wants::LEARNING | wants::LINKS | wants::PACKETS | wants::DIVERTED | wants::EXPIRY;
         client.number(&Request::Subscribe(mask)).map_err(|error| error.to_string())?;
         {
             let mut inner = shared.lock();
-            (inner.gone, inner.stop) = (false, false);
+            (inner.gone, inner.stop, inner.stale_until) = (false, false, None);
         }
         let early = client.notices();
         let (sender, receiver) = client.split();

@@ -7,8 +7,21 @@ use lanyard_types::{DropReason, FrameCount, MAX_PORTS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
-/// The capabilities of a plane on this platform; `fdb` is the size of its table of addresses.
-pub(crate) fn capabilities(platform: &Platform, fdb: u32) -> Capabilities {
+/// The capabilities of a plane on this platform; `fdb` is the size of its table of addresses, and `watchdog` is true if the chip has
+/// a watchdog of spanning tree.
+pub(crate) fn capabilities(platform: &Platform, fdb: u32, watchdog: bool) -> Capabilities {
+    let mut notes = vec![
+        format!("the chip is {} ({} ports)", platform.name, platform.ports().count()),
+        "ports are those of the front panel; they have no choice of hook or delivery".into(),
+        "the chip counts no frames of VLANs".into(),
+        "the chip reports no addresses for rules of access lists with log, only how often they match".into(),
+    ];
+    if !watchdog {
+        notes.push(
+            "the chip has no watchdog of spanning tree: ports towards other bridges go on forwarding when the daemon has ended"
+                .into(),
+        );
+    }
     Capabilities {
         name: "asic",
         survives_daemon: true,
@@ -20,13 +33,7 @@ pub(crate) fn capabilities(platform: &Platform, fdb: u32) -> Capabilities {
         acl_notes: false,
         queues: false,
         routing: true,
-        notes: vec![
-            format!("the chip is {} ({} ports)", platform.name, platform.ports().count()),
-            "ports are those of the front panel; they have no choice of hook or delivery".into(),
-            "the chip has no watchdog of spanning tree: ports towards other bridges go on forwarding when the daemon has ended".into(),
-            "the chip counts no frames of VLANs".into(),
-            "the chip reports no addresses for rules of access lists with log, only how often they match".into(),
-        ],
+        notes,
     }
 }
 

@@ -12,6 +12,7 @@ use crate::cpu::Shared;
 use crate::groups::Groups;
 use crate::plane::manager_at;
 use crate::protocols::{ChipProtocols, Endpoint, SharedEndpoint, move_groups};
+use crate::trees::Trees;
 use lanyard_asic::chip::serve::{self, End, Server, Stopper};
 use lanyard_asic::platform::Platform;
 use lanyard_asic::sdk::faults::FaultPlan;
@@ -22,7 +23,7 @@ use lanyard_offload::live::Live;
 use lanyard_pipeline::generate::Rng;
 use lanyard_pipeline::state::{Unregistered, VlanState};
 use lanyard_pipeline::tables::mdb::{Flooded, Mdb, MdbChange};
-use lanyard_plane::{PlaneError, ProtocolPlane, TreeStates};
+use lanyard_plane::{PlaneError, ProtocolPlane};
 use lanyard_types::{Family, PortId, PortSet, VlanId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -115,7 +116,7 @@ impl Bed {
         let endpoint = Endpoint {
             socket: chip.socket.clone(),
             generation: 1,
-            trees: TreeStates::default(),
+            trees: Trees::default(),
             groups: Groups::default(),
             channels: Channels::default(),
         };

@@ -2,7 +2,7 @@
 //!
 //! Read docs/offload.md and docs/sdk.md first. [`plane`] is the plane; [`lower`] turns plane states into operations of the
 //! chip and back; [`routes`] hands routes to the resource manager; [`groups`] keeps the multicast groups that snooping has
-//! learned; [`cpu`] carries frames between the chip's CPU port and netdevs; [`front`] makes the netdevs of the front panel;
+//! learned, [`trees`] the states of ports in trees; [`cpu`] carries frames between the chip's CPU port and netdevs; [`front`] makes the netdevs of the front panel;
 //! [`splits`] lists its ports; [`settings`] carries out the chip's configuration, [`partitions`] sizes and alarms of its tables,
 //! [`policies`] the policies for entries that do not fit; [`takeover`] passes forwarding to the software plane when the chip has
 //! ended, and back; [`chip`] starts or joins the chip's process.
@@ -30,5 +30,8 @@ mod routes;
 mod settings;
 mod splits;
 mod takeover;
+#[cfg(test)]
+mod tree_faults;
+mod trees;
 
 pub use plane::{AsicPlane, Options};

@@ -1,7 +1,6 @@
 //! Converts plane states to operations of the chip, and back.
 //!
-//! Invariant: [`state_of`] of a chip's entries is the plane state from which its operations came, except for the
-//! watched ports, which a chip does not know.
+//! Invariant: [`state_of`] of a chip's entries is the plane state from which its operations came.
 
 use lanyard_asic::sdk::MAX_MESSAGE;
 use lanyard_asic::sdk::bytes::Writer;
@@ -18,7 +17,7 @@ use std::collections::BTreeSet;
 pub(crate) struct Lowered {
     /// The operations that the resource manager writes.
     pub(crate) setup: Vec<Operation>,
-    /// States of ports in trees.
+    /// States of ports in trees, and which of them are watched.
     pub(crate) trees: Vec<Operation>,
     /// Members in use of port-channels.
     pub(crate) channels: Vec<Operation>,
@@ -50,8 +49,10 @@ pub(crate) fn operations(changes: Vec<Change>) -> Lowered {
                 lowered.channels.push(Operation::Channel(channel, new));
                 continue;
             }
-            // The chip has no watchdog.
-            Change::Watched { .. } => continue,
+            Change::Watched { instance, port, new } => {
+                lowered.trees.push(Operation::Watched(instance, port, new));
+                continue;
+            }
         };
         lowered.setup.push(operation);
     }
@@ -78,6 +79,7 @@ pub(crate) fn state_of(entries: &[Operation]) -> PlaneState {
             Operation::Port(port, Some(new)) => _ = state.ports.insert(port, *new),
             Operation::Vlan(vlan, Some(new)) => _ = state.vlans.insert(vlan, new),
             Operation::Stp(instance, port, new) => _ = state.stp.insert((instance, port), new),
+            Operation::Watched(instance, port, true) => _ = state.watched.insert((instance, port)),
             Operation::Fdb(vlan, mac, Some(new)) => _ = state.fdb.insert((vlan, mac), new),
             Operation::Rif(rif, Some(new)) => _ = state.rifs.insert(rif, *new),
             Operation::List(id, Some(new)) => _ = state.acls.insert(id, new),
@@ -88,6 +90,8 @@ pub(crate) fn state_of(entries: &[Operation]) -> PlaneState {
     state
 }
 
+/// Operations that put a whole state into a chip, at most in one transaction.
+pub(crate) const SETUP: usize = 4096;
 /// The most bytes of operations in one transaction.
 const MOST: usize = MAX_MESSAGE * 3 / 4;
 
@@ -272,6 +276,7 @@ mod tests {
         state.ports.insert(port(1), PortState::access("swp1", 4, vlan(10)));
         state.ports.insert(port(2), PortState { kind: PortKind::Routed, ..PortState::new("swp2", 5) });
         state.stp.insert((InstanceId::default(), port(1)), StpState::Discarding);
+        state.watched.insert((InstanceId::default(), port(2)));
         state.fdb.insert((vlan(10), MacAddr([2, 0, 0, 0, 0, 9])), FdbTarget::Static(port(1)));
         state.rifs.insert(RifId::new(1).expect("an interface"), rif(0));
         // A port-channel with a number behind its member's.

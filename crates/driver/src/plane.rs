@@ -14,9 +14,10 @@ use crate::cpu::{Carrier, Outlet, Shared, entry_of};
 use crate::figures::{capabilities, check_len, counters, intern};
 use crate::front::Panel;
 use crate::groups::Groups;
-use crate::lower;
+use crate::lower::{self, SETUP};
 use crate::protocols::{ChipProtocols, Endpoint, SharedEndpoint};
 use crate::routes::{Routing, error_of};
+use crate::trees::{self, Trees};
 use crate::{kept, partitions, policies, splits};
 use ipnet::IpNet;
 use lanyard_asic::chip::{Chip, Effects};
@@ -44,13 +45,12 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Hidden routes that are tried for a place in the chip each time that the daemon asks for the tables.
 const PROMOTED: usize = 1024;
 /// Transactions under way behind which management waits for the chip's figures.
 const FEW: usize = 64;
-/// Operations that put a whole state into a chip, at most in one transaction.
-pub(crate) const SETUP: usize = 4096;
 
 /// The options for opening a plane.
 #[derive(Debug, Clone)]
@@ -164,7 +164,9 @@ impl AsicPlane {
         let shared = Shared::new().map_err(|errno| system("making an eventfd")(errno.to_string()))?;
         let shared = Arc::new(shared);
         state.acls.iter().for_each(|(id, list)| shared.set_list(*id, Some(list.clone())));
-        let trees = TreeStates { stp: state.stp.clone(), watched: BTreeSet::new() };
+        let held = TreeStates { stp: state.stp.clone(), watched: state.watched.clone() };
+        let watchdog = trees::has_watchdog(&options.place.socket);
+        let trees = Trees::of(held, watchdog);
         let socket = options.place.socket.clone();
         let groups = Groups::of(&entries);
         let channels = Channels::of(state.channels.clone());
@@ -174,7 +176,7 @@ impl AsicPlane {
         let mut plane = Self {
             front: front_ports.iter().map(|port| port.id).collect(),
             front_ports,
-            capabilities: capabilities(&platform, fdb),
+            capabilities: capabilities(&platform, fdb, watchdog),
             options,
             platform,
             netdev,
@@ -382,7 +384,9 @@ impl Plane for AsicPlane {
     }
     fn apply(&mut self, next: &PlaneState) -> Result<(), PlaneError> {
         let mut next = next.clone();
-        next.watched = BTreeSet::new();
+        if self.claimed || !self.endpoint().trees.watchdog {
+            next.watched = BTreeSet::new();
+        }
         if self.claimed {
             next.stp = BTreeMap::new();
             next.channels = BTreeMap::new();
@@ -392,8 +396,9 @@ impl Plane for AsicPlane {
         let lowered = lower::operations(changes(&self.state, &next));
         lower::fits_a_transaction(&lowered.setup)?;
         self.open_sockets(&next)?;
-        let blocks =
-            |operation: &&Operation| !matches!(operation, Operation::Stp(_, _, StpState::Forwarding));
+        let blocks = |operation: &&Operation| {
+            !matches!(operation, Operation::Stp(_, _, StpState::Forwarding) | Operation::Watched(_, _, false))
+        };
         let (first, then): (Vec<&Operation>, Vec<&Operation>) = lowered.trees.iter().partition(blocks);
         let trees = |list: Vec<&Operation>| list.into_iter().cloned().collect::<Vec<_>>();
         let (first, then) = (trees(first), trees(then));
@@ -422,17 +427,33 @@ impl Plane for AsicPlane {
         self.report_moves();
         Ok(())
     }
+    fn watchdog(&mut self, after: Option<Duration>) -> Result<(), PlaneError> {
+        if !self.endpoint().trees.watchdog {
+            return Ok(());
+        }
+        self.ask_number(&Request::TreeWatchdog(trees::period_ms(after))).map(drop)
+    }
+    fn watchdog_expired(&mut self) -> bool {
+        if self.claimed || !self.endpoint().trees.watchdog {
+            return false;
+        }
+        let expired = self.ask_number(&Request::TreeExpiry(true)) == Ok(1);
+        if expired && let Ok(entries) = self.client.entries() {
+            self.state.stp = lower::state_of(&entries).stp;
+        }
+        expired
+    }
     fn protocols(&mut self) -> Result<Box<dyn ProtocolPlane>, PlaneError> {
         if self.claimed {
             return Err(PlaneError::Invalid("the protocols have their part of the plane already".into()));
         }
         self.claimed = true;
         let stp = std::mem::take(&mut self.state.stp);
-        self.state.watched = BTreeSet::new();
+        let watched = std::mem::take(&mut self.state.watched);
         let channels = Channels::of(std::mem::take(&mut self.state.channels));
         {
             let mut endpoint = self.endpoint();
-            endpoint.trees = TreeStates { stp, watched: BTreeSet::new() };
+            endpoint.trees = Trees::of(TreeStates { stp, watched }, endpoint.trees.watchdog);
             endpoint.channels = channels;
         }
         let mark = self.options.run.join("chip-mark");
@@ -631,6 +652,10 @@ impl Plane for AsicPlane {
                 entries.iter().rev().filter_map(lanyard_offload::manager::removal).collect();
             for part in removals.chunks(SETUP) {
                 let _ = client.commit(part);
+            }
+            if trees::has_watchdog(&self.options.place.socket) {
+                let _ = client.number(&Request::TreeWatchdog(0));
+                let _ = client.number(&Request::TreeExpiry(true));
             }
         }
         chip::end(&self.options.place);

@@ -7,6 +7,8 @@
 use crate::channels::Channels;
 use crate::cpu::Shared;
 use crate::groups::{self, Groups};
+use crate::lower::unsupported;
+use crate::trees::{self, Trees, clock_ns, period_ms};
 use lanyard_asic::sdk::cpu::CpuHeader;
 use lanyard_asic::sdk::message::{Code, Request};
 use lanyard_asic::sdk::operation::Operation;
@@ -15,7 +17,7 @@ use lanyard_plane::{
     ChannelMembers, FdbFilter, MAX_TRACE_FRAME, MdbChange, PlaneError, ProtocolPlane, Trapped, TreeStates,
 };
 use lanyard_types::{ChannelId, PortId, PortSet, StpState, VlanId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::FileExt;
@@ -27,7 +29,8 @@ use std::time::Duration;
 const TRAPS_A_POLL: usize = 256;
 /// How long the protocol thread waits for the chip: less than a hello time.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Attempts at a change of multicast groups or port-channels that the chip did not carry out, although it has room.
+/// Attempts at a change of multicast groups or port-channels that the chip did not carry out, although it has room, and at one of
+/// states in trees while chips replace each other.
 const ATTEMPTS: usize = 3;
 
 /// The current chip, the states in its trees, its multicast groups and port-channels; shared with management.
@@ -37,8 +40,8 @@ pub(crate) struct Endpoint {
     pub(crate) socket: PathBuf,
     /// Incremented with each change of `socket`.
     pub(crate) generation: u64,
-    /// The states that protocols have set last.
-    pub(crate) trees: TreeStates,
+    /// The states in trees, and the watchdog of spanning tree.
+    pub(crate) trees: Trees,
     /// The multicast groups that snooping has learned.
     pub(crate) groups: Groups,
     /// The members in use of port-channels.
@@ -61,6 +64,10 @@ pub(crate) struct ChipProtocols {
     unwatched: Option<u64>,
     /// True if the watchdog has expired since [`ProtocolPlane::snooping_expired`].
     expired: bool,
+    /// The generation of the chip that was asked whether its watchdog of spanning tree has expired.
+    asked: Option<u64>,
+    /// True while an expiry of that watchdog has to be acknowledged.
+    acknowledges: bool,
     /// Stores the number of the last change for the next daemon: 8 bytes in a file of /run, which is in
     /// memory.
     mark: Option<File>,
@@ -76,6 +83,8 @@ impl ChipProtocols {
             stalled: None,
             unwatched: None,
             expired: false,
+            asked: None,
+            acknowledges: false,
             mark: file.ok(),
         }
     }
@@ -175,6 +184,91 @@ impl ChipProtocols {
     }
 }
 
+impl ChipProtocols {
+    /// See [`lanyard_plane::ProtocolPlane::set_trees`].
+    fn write_trees(&mut self, wanted: &TreeStates) -> Result<(), PlaneError> {
+        self.endpoint().trees.wanted = wanted.clone();
+        let mut outcome = Ok(());
+        // When the last attempt meets another chip as well, the states are read from it at the next change.
+        for _ in 0..ATTEMPTS {
+            let (generation, watchdog, held) = {
+                let mut endpoint = self.endpoint();
+                (endpoint.generation, endpoint.trees.watchdog, endpoint.trees.held.take())
+            };
+            let mut next = wanted.clone();
+            if !watchdog {
+                next.watched.clear();
+            }
+            if held.as_ref() == Some(&next) {
+                self.endpoint().trees.held = held;
+                return Ok(());
+            }
+            outcome = self.with(|client| {
+                let from = match &held {
+                    Some(held) => held.clone(),
+                    None => trees::held_by(client)?,
+                };
+                trees::write(client, &from, &next)
+            });
+            let mut endpoint = self.endpoint();
+            if endpoint.generation == generation {
+                endpoint.trees.held = outcome.is_ok().then_some(next);
+                break;
+            }
+            // Another chip has taken over meanwhile, and may have been given the states before.
+        }
+        outcome
+    }
+
+    /// See [`lanyard_plane::Plane::watchdog`].
+    fn restart_tree_watchdog(&mut self, after: Option<Duration>) -> Result<(), PlaneError> {
+        if !self.endpoint().trees.watchdog {
+            let what = "block ports without a daemon: the chip has no watchdog of spanning tree";
+            return if after.is_some() { Err(unsupported(what.into())) } else { Ok(()) };
+        }
+        let now = clock_ns();
+        self.with(|client| client.number(&Request::TreeWatchdog(period_ms(after))))?;
+        let due = |after: Duration| now.saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX));
+        self.endpoint().trees.due_ns = after.map(due);
+        Ok(())
+    }
+
+    /// See [`lanyard_plane::Plane::watchdog_expired`]. The chip is asked when it may have expired: at the start, after another chip
+    /// has taken over, and when the period has passed. An expiry that could not be acknowledged is reported when it is.
+    fn tree_watchdog_expired(&mut self) -> bool {
+        let (generation, due) = {
+            let endpoint = self.endpoint();
+            if !endpoint.trees.watchdog {
+                return false;
+            }
+            (endpoint.generation, endpoint.trees.due_ns)
+        };
+        if !self.acknowledges {
+            if self.asked == Some(generation) && due.is_none_or(|due| clock_ns() < due) {
+                return false;
+            }
+            let Ok(expired) = self.with(|client| client.number(&Request::TreeExpiry(false))) else {
+                return false;
+            };
+            self.asked = Some(generation);
+            self.acknowledges = expired == 1;
+        }
+        if !self.acknowledges {
+            return false;
+        }
+        self.shared.discard_bpdus();
+        if self.with(|client| client.number(&Request::TreeExpiry(true))).is_err() {
+            return false;
+        }
+        self.acknowledges = false;
+        let mut endpoint = self.endpoint();
+        (endpoint.trees.held, endpoint.trees.due_ns) = (None, None);
+        let blocked: Vec<_> = endpoint.trees.wanted.watched.iter().copied().collect();
+        endpoint.trees.wanted.stp.extend(blocked.into_iter().map(|pair| (pair, StpState::Discarding)));
+        true
+    }
+}
+
 /// Gives the chip that takes over, at `socket`, the groups, and makes it the current one. Groups for which it has no room are
 /// flooded. The members of port-channels that it has been given are `channels`. Changes that the protocol thread makes meanwhile
 /// stay pending until it calls again.
@@ -193,6 +287,7 @@ pub(crate) fn move_groups(
     let mut endpoint = locked();
     endpoint.socket = socket;
     endpoint.generation += 1;
+    endpoint.trees.held = None;
     let is_lost = |change: &MdbChange| groups::group(change).is_some_and(|group| lost.contains(&group));
     endpoint.channels.moved(channels);
     endpoint.groups.lose(&lost);
@@ -202,22 +297,6 @@ pub(crate) fn move_groups(
 
 fn gone(error: impl ToString) -> PlaneError {
     PlaneError::System { what: "the chip".into(), cause: error.to_string() }
-}
-
-/// The operations that lead from one set of states to another: first the pairs that close, then those that
-/// open.
-pub(crate) fn steps(from: &TreeStates, to: &TreeStates) -> Vec<Operation> {
-    let pairs: BTreeSet<_> = from.stp.keys().chain(to.stp.keys()).copied().collect();
-    let mut steps = Vec::new();
-    for opens in [false, true] {
-        for (instance, port) in &pairs {
-            let state = to.stp.get(&(*instance, *port)).copied().unwrap_or_default();
-            if (state == StpState::Forwarding) == opens {
-                steps.push(Operation::Stp(*instance, *port, state));
-            }
-        }
-    }
-    steps
 }
 
 impl ProtocolPlane for ChipProtocols {
@@ -283,8 +362,8 @@ impl ProtocolPlane for ChipProtocols {
         if self.unwatched == Some(self.endpoint().generation) {
             return Ok(());
         }
-        let after_ms = after.map_or(0, |after| u32::try_from(after.as_millis()).unwrap_or(u32::MAX).max(1));
-        let (of, outcome) = self.write(|client| client.number(&Request::SnoopingWatchdog(after_ms)));
+        let request = Request::SnoopingWatchdog(period_ms(after));
+        let (of, outcome) = self.write(|client| client.number(&request));
         match outcome {
             Ok(expired) => self.expired |= expired == 1,
             // A device that does not know the request refuses it, or ends the connection as after any message that it cannot read.
@@ -300,27 +379,16 @@ impl ProtocolPlane for ChipProtocols {
         std::mem::take(&mut self.expired)
     }
     fn trees(&self) -> TreeStates {
-        self.endpoint().trees.clone()
+        self.endpoint().trees.wanted.clone()
     }
     fn set_trees(&mut self, trees: &TreeStates) -> Result<(), PlaneError> {
-        let (was, before) = {
-            let mut endpoint = self.endpoint();
-            (std::mem::replace(&mut endpoint.trees, trees.clone()), endpoint.generation)
-        };
-        let steps = steps(&was, trees);
-        if steps.is_empty() {
-            return Ok(());
-        }
-        let outcome = self.with(|client| client.commit(&steps)).map(drop);
-        let now = self.endpoint().generation;
-        if now == before && outcome.is_err() {
-            // The chip that replaces this one gets the states as they are stored here.
-            return outcome;
-        }
-        if now != before {
-            return self.with(|client| client.commit(&steps)).map(drop);
-        }
-        Ok(())
+        self.write_trees(trees)
+    }
+    fn watchdog(&mut self, after: Option<Duration>) -> Result<(), PlaneError> {
+        self.restart_tree_watchdog(after)
+    }
+    fn watchdog_expired(&mut self) -> bool {
+        self.tree_watchdog_expired()
     }
     fn channels(&self) -> BTreeMap<ChannelId, ChannelMembers> {
         self.endpoint().channels.wanted().clone()
@@ -390,7 +458,7 @@ mod tests {
         let endpoint = Endpoint {
             socket: socket.clone(),
             generation: 1,
-            trees: TreeStates::default(),
+            trees: Trees::of(TreeStates::default(), true),
             groups: Groups::default(),
             channels: Channels::default(),
         };

@@ -5,21 +5,26 @@
 
 use crate::channels::Channels;
 use crate::chip::{self, Software};
-use crate::lower;
+use crate::lower::{self, SETUP};
 use crate::partitions;
-use crate::plane::{AsicPlane, SETUP, connect, manager_at, plane_error, system};
+use crate::plane::{AsicPlane, connect, manager_at, plane_error, system};
 use crate::policies;
-use crate::protocols::{self, steps};
+use crate::protocols;
 use crate::routes::{Routing, error_of};
 use crate::settings;
+use crate::trees;
 use lanyard_asic::sdk::Client;
+use lanyard_asic::sdk::message::Request;
 use lanyard_asic::sdk::operation::Operation;
 use lanyard_offload::Manager;
 use lanyard_offload::live::Live;
 use lanyard_pipeline::state::PlaneState;
 use lanyard_plane::{ChipSettings, PlaneError, PlaneEvent, TreeStates, changes};
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Attempts to give a chip the states in trees while the protocols change them.
+const PUSHES: usize = 8;
 
 impl AsicPlane {
     /// The chip has ended: the pipeline in this process takes its place at the same wires.
@@ -50,7 +55,11 @@ impl AsicPlane {
 
     /// Gives the chip at a socket the whole state, and drives it from then on.
     fn drive(&mut self, socket: PathBuf, mut manager: Manager<Live>) -> Result<(), PlaneError> {
-        let client = connect(&socket, "switch")?;
+        self.client = connect(&socket, "switch")?;
+        // Before there are ports, so that none forwards that has to discard.
+        self.arm(&socket)?;
+        let mut given = TreeStates::default();
+        self.push_trees(&mut given)?;
         let list = lower::operations(changes(&PlaneState::default(), &self.state));
         let global = Operation::Global(Box::new(self.state.global.clone()));
         let setup: Vec<Operation> = std::iter::once(global).chain(list.setup).collect();
@@ -58,18 +67,16 @@ impl AsicPlane {
             manager.setup(&part).map_err(|refusal| error_of(&refusal))?;
         }
         Routing::copy(&self.manager, &mut manager)?;
-        self.client = client;
         self.manager = manager;
         self.speeds.clear();
         let settings = self.settings.clone();
         self.set_speeds(&settings)?;
-        self.push_trees()?;
         let channels = self.push_channels()?;
         protocols::move_groups(&self.endpoint, &mut self.client, socket, &channels).map_err(plane_error)?;
         // The protocol thread writes what it has learned meanwhile.
         self.shared.ring_protocols();
         // The protocols may have changed states meanwhile, on the connection that has ended.
-        self.push_trees()?;
+        self.push_trees(&mut given)?;
         self.carry()
     }
 
@@ -84,16 +91,41 @@ impl AsicPlane {
         }
         Ok(list)
     }
-    fn push_trees(&mut self) -> Result<(), PlaneError> {
-        let trees = match self.claimed {
-            true => self.endpoint().trees.clone(),
-            false => TreeStates { stp: self.state.stp.clone(), watched: BTreeSet::new() },
-        };
-        let list = steps(&TreeStates::default(), &trees);
-        if list.is_empty() {
-            return Ok(());
+    /// Gives the chip the states in trees; `given` is what it holds of them, before and afterwards.
+    fn push_trees(&mut self, given: &mut TreeStates) -> Result<(), PlaneError> {
+        for _ in 0..PUSHES {
+            let wanted = match self.claimed {
+                true => self.endpoint().trees.wanted.clone(),
+                false => TreeStates { stp: self.state.stp.clone(), watched: self.state.watched.clone() },
+            };
+            let mut next = wanted.clone();
+            if !self.endpoint().trees.watchdog {
+                next.watched.clear();
+            }
+            trees::write(&mut self.client, given, &next).map_err(plane_error)?;
+            *given = next;
+            let mut endpoint = self.endpoint();
+            if !self.claimed || endpoint.trees.wanted == wanted {
+                endpoint.trees.held = Some(given.clone());
+                break;
+            }
         }
-        self.client.commit(&list).map(drop).map_err(plane_error)
+        Ok(())
+    }
+
+    /// Starts the watchdog of spanning tree of the chip at a socket with what is left of its period: this process may end before the
+    /// protocols restart it.
+    fn arm(&mut self, socket: &Path) -> Result<(), PlaneError> {
+        let watchdog = trees::has_watchdog(socket);
+        let due = {
+            let mut endpoint = self.endpoint();
+            endpoint.trees.watchdog = watchdog;
+            endpoint.trees.due_ns.filter(|_| watchdog)
+        };
+        let Some(due) = due else { return Ok(()) };
+        let left = Duration::from_nanos(due.saturating_sub(trees::clock_ns()));
+        let request = Request::TreeWatchdog(trees::period_ms(Some(left)));
+        self.client.number(&request).map(drop).map_err(plane_error)
     }
 
     fn drive_chip(&mut self, socket: PathBuf) -> Result<(), PlaneError> {

@@ -16,6 +16,7 @@ mod relayed;
 mod watchdog;
 
 pub use frames::Exit;
+use watchdog::Watchdogs;
 
 use super::fabric::Fabric;
 use super::segments::Offload;
@@ -53,6 +54,8 @@ pub mod wants {
     pub const PACKETS: u32 = 4;
     /// Frames that diverted lists have to judge. One session gets them: the first that wants them.
     pub const DIVERTED: u32 = 8;
+    /// That an expiry of the watchdog of spanning tree has been acknowledged.
+    pub const EXPIRY: u32 = 16;
 }
 
 /// Identifies a driver's connection. Numbers are not reused.
@@ -106,8 +109,7 @@ pub struct Device {
     answers: VecDeque<(u64, SessionId, u32, Answer)>,
     /// The diverted frames that a session has got and not given back, by the port that received them.
     diverted: BTreeMap<PortId, u64>,
-    /// When the watchdog of snooping expires; `None`: it does not run.
-    watchdog: Option<u64>,
+    watchdogs: Watchdogs,
     faults: FaultPlan,
     dead: bool,
     /// Frames for interfaces go to a netdev, by way of `cpu_out`.
@@ -151,7 +153,7 @@ impl Device {
             free: 0,
             answers: VecDeque::new(),
             diverted: BTreeMap::new(),
-            watchdog: None,
+            watchdogs: Watchdogs::default(),
             faults: FaultPlan::default(),
             dead: false,
             cpu_netdev: false,
@@ -255,7 +257,12 @@ impl Device {
             self.judged(now, frame, answers);
             return;
         }
-        state.waiting += 1;
+        if self.answers_at_once(now, session, number, &request) {
+            return;
+        }
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.waiting += 1;
+        }
         self.bus.push_back(Pending { session, number, request, arrived: now.as_nanos() });
         self.advance(now);
     }
@@ -306,8 +313,7 @@ impl Device {
     /// When [`Device::advance`] or [`Device::departures`] has something to do; `None` while everything is idle.
     #[must_use]
     pub fn next(&self) -> Option<Timestamp> {
-        let watchdog = self.watchdog.map(Timestamp::from_nanos);
-        [self.next_on_bus(), self.fabric.next(), watchdog].into_iter().flatten().min()
+        [self.next_on_bus(), self.fabric.next(), self.watchdogs.next()].into_iter().flatten().min()
     }
 
     /// When [`Device::advance`] has something to do; `None` while the bus is idle.
@@ -416,7 +422,10 @@ impl Device {
                 Some(why) => Answer::Refused(refused(Code::Invalid, why)),
                 None => Answer::Done(u64::from(self.cpu_netdev)),
             },
-            Request::SnoopingWatchdog(after_ms) => Answer::Done(self.restart_watchdog(now, *after_ms).into()),
+            Request::SnoopingWatchdog(after_ms) => {
+                Answer::Done(self.restart_snooping_watchdog(now, *after_ms).into())
+            }
+            request @ (Request::TreeWatchdog(_) | Request::TreeExpiry(_)) => self.tree_watchdog(now, request),
             Request::Packet(..) | Request::Judged(..) | Request::Relay(..) => Answer::Done(0),
         }
     }
@@ -504,7 +513,9 @@ fn begin(faults: &mut FaultPlan, welcome: &Welcome, pending: &Pending, free: u64
         Request::Resize(..) => (ask(0, OperationKind::Resize), u64::from(welcome.write_us)),
         Request::Flush(..) => (ask(0, OperationKind::Flush), u64::from(welcome.write_us)),
         Request::Age(_) => (ask(0, OperationKind::Age), u64::from(welcome.write_us)),
-        Request::Speed(..) | Request::SnoopingWatchdog(_) => (true, u64::from(welcome.write_us)),
+        Request::Speed(..) => (true, u64::from(welcome.write_us)),
+        Request::SnoopingWatchdog(_) => (ask(0, OperationKind::Watchdog), u64::from(welcome.write_us)),
+        Request::TreeWatchdog(_) | Request::TreeExpiry(_) => (ask(0, OperationKind::Watchdog), 0),
         Request::Usage
         | Request::Entries(_)
         | Request::Learned(_)

@@ -15,6 +15,7 @@ mod links;
 pub mod segments;
 pub mod serve;
 mod transaction;
+mod trees;
 mod watch;
 
 use crate::platform::Platform;
@@ -28,7 +29,7 @@ use lanyard_pipeline::tables::acls::{Answer, Question};
 use lanyard_pipeline::tables::fdb::{FdbEntry, FdbEvent, FdbFilter, FdbKind};
 use lanyard_pipeline::trace::Verdict;
 use lanyard_pipeline::{Pipeline, Sink, Timestamp, relay};
-use lanyard_types::{AclId, PortId, PortSet, Stage, TrapReason, VlanId, VrfId};
+use lanyard_types::{AclId, InstanceId, PortId, PortSet, Stage, TrapReason, VlanId, VrfId};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,6 +65,8 @@ pub struct Chip {
     learn_refused: u64,
     /// True while VLANs are not snooped, whatever they are set to: see [`Chip::set_snooping`].
     unsnooped: bool,
+    /// The ports that an expiry of the watchdog has blocked in trees, until it is acknowledged: see [`Chip::expire_trees`].
+    blocked: Option<BTreeSet<(InstanceId, PortId)>>,
     /// Packets that each route has forwarded since [`Chip::take_activity`].
     activity: BTreeMap<(VrfId, IpNet), u64>,
 }
@@ -86,6 +89,7 @@ impl Chip {
             vrf_users: BTreeMap::new(),
             learn_refused: 0,
             unsnooped: false,
+            blocked: None,
             activity: BTreeMap::new(),
         }
     }
@@ -105,6 +109,7 @@ impl Chip {
         let ports = channels.into_iter().chain(others);
         all.extend(ports.map(|(port, state)| Operation::Port(*port, Some(Box::new(state.clone())))));
         all.extend(state.stp.iter().map(|((instance, port), stp)| Operation::Stp(*instance, *port, *stp)));
+        all.extend(state.watched.iter().map(|(instance, port)| Operation::Watched(*instance, *port, true)));
         all.extend(state.fdb.iter().map(|((vlan, mac), target)| Operation::Fdb(*vlan, *mac, Some(*target))));
         all.extend(state.rifs.iter().map(|(rif, state)| Operation::Rif(*rif, Some(Box::new(state.clone())))));
         all.extend(routes.adjacencies().map(|id| Operation::Adjacency(id, routes.adjacency(id))));

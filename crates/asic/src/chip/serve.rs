@@ -23,14 +23,15 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::EventFd;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::stat::{Mode, umask};
-use nix::sys::time::TimeSpec;
+use nix::sys::time::{TimeSpec, TimeValLike};
+use nix::time::{ClockId, clock_gettime};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The most drivers at a time.
 const MAX_SESSIONS: usize = 64;
@@ -95,7 +96,8 @@ pub struct Server {
     /// Where frames for interfaces are received and sent, if a driver has chosen a netdev for them.
     cpu: Option<CpuWire>,
     peers: BTreeMap<SessionId, Peer>,
-    origin: Instant,
+    /// The time at which the chip was started, in nanoseconds of its clock.
+    origin: u64,
     links_due: u64,
     netdev: Option<Netdev>,
     /// Looks at the links of members of port-channels; started with the first one.
@@ -123,9 +125,16 @@ impl Exit for Outside<'_> {
     }
 }
 
+/// The time since the machine was started, in nanoseconds. The time of a suspended machine counts, because neighbours did not get a
+/// BPDU during it. The kernel has this clock; without it every time would be the same.
+fn clock_ns() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |now| now.num_nanoseconds());
+    u64::try_from(now).unwrap_or_default()
+}
+
 /// The time that has passed.
-fn since(origin: Instant) -> Timestamp {
-    Timestamp::from_nanos(u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+fn since(origin: u64) -> Timestamp {
+    Timestamp::from_nanos(clock_ns().saturating_sub(origin))
 }
 
 /// Listens at a socket with mode 0600. An existing socket whose process has ended is replaced.
@@ -179,7 +188,7 @@ impl Server {
             plugs: options.plugs,
             cpu: None,
             peers: BTreeMap::new(),
-            origin: Instant::now(),
+            origin: clock_ns(),
             links_due: 0,
             watch: None,
             watched: PortSet::EMPTY,
@@ -331,6 +340,8 @@ impl Server {
         if ready[0] {
             return Ok(true);
         }
+        // A process that was stopped forwards no frame that has waited before it blocks the ports.
+        self.device.watch(self.now());
         if ready[1] {
             self.accept();
         }

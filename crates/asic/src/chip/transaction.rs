@@ -13,7 +13,7 @@ use lanyard_pipeline::Timestamp;
 use lanyard_pipeline::route::{RifState, RouteChange, VIRTUAL_MACS};
 use lanyard_pipeline::state::{Aggregation, ChannelMembers, PortState, StpState};
 use lanyard_pipeline::tables::routes::Refused as RouteRefused;
-use lanyard_types::{AclId, PortId, PortSet, VlanId, VrfId};
+use lanyard_types::{AclId, InstanceId, PortId, PortSet, VlanId, VrfId};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -111,6 +111,7 @@ impl Chip {
             }
         }
         gone.into_iter().for_each(|event| self.fdb_event(event, now, effects));
+        self.block_trees();
     }
 
     fn step(&mut self, operation: &Operation) -> Result<(u32, Done), Refused> {
@@ -141,6 +142,10 @@ impl Chip {
                 let kept = Some(*new).filter(|new| *new != StpState::Forwarding);
                 let old = set(&mut self.state.stp, (*instance, *port), kept);
                 (1, Operation::Stp(*instance, *port, old.unwrap_or_default()))
+            }
+            Operation::Watched(instance, port, on) => {
+                let had = self.watch(*instance, *port, *on);
+                (1, Operation::Watched(*instance, *port, had))
             }
             Operation::Fdb(vlan, mac, new) => {
                 if let Some(port) = new.and_then(|new| new.port())
@@ -388,6 +393,11 @@ impl Chip {
         self.pipeline.multicast(&change).map_err(software_refusal)
     }
 
+    /// Sets whether the watchdog blocks a port in a tree; returns whether it did.
+    fn watch(&mut self, instance: InstanceId, port: PortId, on: bool) -> bool {
+        let watched = &mut self.state.watched;
+        if on { !watched.insert((instance, port)) } else { watched.remove(&(instance, port)) }
+    }
     fn note_diverted(&mut self, id: AclId, on: bool) {
         if on {
             self.diverted.insert(id)
@@ -409,6 +419,7 @@ impl Chip {
                     Some(old).filter(|old| *old != StpState::Forwarding),
                 );
             }
+            Operation::Watched(instance, port, had) => _ = self.watch(instance, port, had),
             Operation::Fdb(vlan, mac, old) => _ = set(&mut self.state.fdb, (vlan, mac), old),
             Operation::Rif(rif, old) => {
                 self.pipeline.set_rif(rif, old.as_deref().cloned());

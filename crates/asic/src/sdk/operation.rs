@@ -64,6 +64,9 @@ pub enum Operation {
     /// The members in use of a port-channel, which need not exist yet. Which ports are its members at all is in their settings
     /// ([`Operation::Port`]), and what is hashed in those of the chip.
     Channel(ChannelId, Option<Box<ChannelMembers>>),
+    /// True: the watchdog of spanning tree blocks the port in the tree when it expires
+    /// ([`Request::TreeWatchdog`](super::message::Request::TreeWatchdog)).
+    Watched(InstanceId, PortId, bool),
 }
 
 /// The kind of an operation or of another request to the chip, as named in a fault plan.
@@ -102,6 +105,8 @@ pub enum OperationKind {
     Flood = 15,
     /// [`Operation::Channel`].
     Channel = 16,
+    /// [`Operation::Watched`].
+    Watched = 17,
     /// A change of a table's size: the first that is no step of a transaction.
     Resize = 64,
     /// A query of any kind.
@@ -112,11 +117,13 @@ pub enum OperationKind {
     Age,
     /// A frame of the CPU for the front panel.
     Packet,
+    /// A request about a watchdog.
+    Watchdog,
 }
 
 impl OperationKind {
     /// Every kind.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::Global,
         Self::Port,
         Self::Vlan,
@@ -133,22 +140,27 @@ impl OperationKind {
         Self::Routers,
         Self::Flood,
         Self::Channel,
+        Self::Watched,
         Self::Resize,
         Self::Query,
         Self::Flush,
         Self::Age,
         Self::Packet,
+        Self::Watchdog,
     ];
     /// True for a step of a transaction.
     #[must_use]
     pub const fn is_step(self) -> bool {
         (self as u8) < Self::Resize as u8
     }
-    /// True for a step that the protocols of the switch write, through a connection of their own: states of ports in trees, what
-    /// multicast snooping has learned, and the members in use of port-channels.
+    /// True for a step that the protocols of the switch write, through a connection of their own: states of ports in trees and which of
+    /// them are watched, what multicast snooping has learned, and the members in use of port-channels.
     #[must_use]
     pub const fn is_of_protocols(self) -> bool {
-        matches!(self, Self::Stp | Self::Multicast | Self::Routers | Self::Flood | Self::Channel)
+        matches!(
+            self,
+            Self::Stp | Self::Watched | Self::Multicast | Self::Routers | Self::Flood | Self::Channel
+        )
     }
     /// The name in fault plans.
     #[must_use]
@@ -170,11 +182,13 @@ impl OperationKind {
             Self::Routers => "routers",
             Self::Flood => "flood",
             Self::Channel => "channel",
+            Self::Watched => "watched",
             Self::Resize => "resize",
             Self::Query => "query",
             Self::Flush => "flush",
             Self::Age => "age",
             Self::Packet => "packet",
+            Self::Watchdog => "watchdog",
         }
     }
 }
@@ -200,6 +214,7 @@ impl Operation {
             Self::Routers(..) => OperationKind::Routers,
             Self::Flood(..) => OperationKind::Flood,
             Self::Channel(..) => OperationKind::Channel,
+            Self::Watched(..) => OperationKind::Watched,
         }
     }
 
@@ -275,6 +290,11 @@ impl Operation {
                 into.u8(u8::from(*on));
             }
             Self::Channel(id, members) => write_channel(into, *id, members.as_deref()),
+            Self::Watched(instance, port, on) => {
+                into.u8(instance.get());
+                into.u16(port.get());
+                into.u8(u8::from(*on));
+            }
         }
     }
 
@@ -320,6 +340,7 @@ impl Operation {
             }
             OperationKind::Divert => Self::Divert(acl(from)?, from.flag()?),
             OperationKind::Channel => read_channel(from)?,
+            OperationKind::Watched => Self::Watched(tree(from)?, port(from)?, from.flag()?),
             OperationKind::List => {
                 let id = acl(from)?;
                 let present = from.flag()?;
@@ -329,7 +350,8 @@ impl Operation {
             | OperationKind::Query
             | OperationKind::Flush
             | OperationKind::Age
-            | OperationKind::Packet => {
+            | OperationKind::Packet
+            | OperationKind::Watchdog => {
                 return malformed(format!("{} is no step of a transaction", kind.name()));
             }
         })
@@ -468,10 +490,13 @@ fn read_multicast(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
     Ok(Operation::Multicast(vlan, group, source, ports))
 }
 
+fn tree(from: &mut Reader<'_>) -> Result<InstanceId, Malformed> {
+    let number = from.u8()?;
+    from.index("tree", number, InstanceId::new)
+}
+
 fn read_stp(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
-    let instance = from.u8()?;
-    let instance = from.index("tree", instance, InstanceId::new)?;
-    let port = port(from)?;
+    let (instance, port) = (tree(from)?, port(from)?);
     let state = match from.u8()? {
         0 => StpState::Discarding,
         1 => StpState::Learning,

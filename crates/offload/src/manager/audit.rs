@@ -332,7 +332,7 @@ pub(super) fn key(operation: &Operation) -> Vec<u8> {
         | Operation::Rif(..)
         | Operation::List(..)
         | Operation::Divert(..) => bytes.truncate(3),
-        Operation::Stp(..) => bytes.truncate(4),
+        Operation::Stp(..) | Operation::Watched(..) => bytes.truncate(4),
         Operation::Fdb(..) => bytes.truncate(9),
         Operation::Adjacency(..) | Operation::Group(..) => bytes.truncate(5),
         Operation::Route(..) => bytes.truncate(bytes.len() - 5),
@@ -373,5 +373,6 @@ pub fn removal(operation: &Operation) -> Option<Operation> {
         Operation::List(id, _) => Operation::List(*id, None),
         Operation::Divert(id, _) => Operation::Divert(*id, false),
         Operation::Channel(id, _) => Operation::Channel(*id, None),
+        Operation::Watched(instance, port, _) => Operation::Watched(*instance, *port, false),
     })
 }

@@ -44,7 +44,7 @@ pub enum Request {
     Counters(PortId),
     /// The front panel. Answered by [`Answer::Ports`].
     Ports,
-    /// The notices that this connection receives: 1 learning, 2 links, 4 frames of the CPU port. Answered by
+    /// The notices that this connection receives: the sum of [`wants`](crate::chip::device::wants). Answered by
     /// [`Answer::Done`].
     Subscribe(u32),
     /// Sends a frame through the CPU port. It does not wait for the bus and has no answer; counters show the result.
@@ -78,6 +78,14 @@ pub enum Request {
     /// Restarts the watchdog of multicast snooping with this period in milliseconds. If the period ends without a further request of
     /// this kind, the chip stops snooping. 0 stops the watchdog. Answered by [`Answer::Done`]: 1 when it had expired, and the chip snoops again.
     SnoopingWatchdog(u32),
+    /// Restarts the watchdog of spanning tree with this period in milliseconds. If the period ends without a further request of this
+    /// kind, the chip blocks the watched ports ([`Operation::Watched`]). 0 stops the watchdog. It does not wait for the bus. Answered
+    /// by [`Answer::Done`].
+    TreeWatchdog(u32),
+    /// Asks whether that watchdog has expired; true acknowledges the expiry as well: until then the blocked ports discard, whatever
+    /// states they are given. It does not wait for the bus. Answered by [`Answer::Done`]: 1 when it has expired and this had not been
+    /// acknowledged.
+    TreeExpiry(bool),
 }
 
 /// A frame that the chip has diverted, on its way to the driver and back.
@@ -235,6 +243,8 @@ pub enum Event {
     Link(PortId, bool),
     /// The number of notices that were not delivered because the connection did not read them.
     Lost(u64),
+    /// A driver has acknowledged that the watchdog of spanning tree had expired. Frames of the CPU port before this notice are older.
+    ExpiryAcknowledged,
 }
 
 /// A message that the chip sends without a request.

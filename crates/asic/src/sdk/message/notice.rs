@@ -44,6 +44,7 @@ impl Notice {
                     body.u8(5);
                     body.u64(*count);
                 }
+                Event::ExpiryAcknowledged => body.u8(6),
             }),
         }
     }
@@ -63,6 +64,7 @@ impl Notice {
             3 => Event::Gone(LearnedEntry::read(body)?),
             4 => Event::Link(port(body)?, body.flag()?),
             5 => Event::Lost(body.u64()?),
+            6 => Event::ExpiryAcknowledged,
             other => return malformed(format!("{other} is no event")),
         }))
     }

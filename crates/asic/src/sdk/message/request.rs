@@ -34,6 +34,8 @@ impl Request {
             Self::Judged(..) => 18,
             Self::Relay(..) => 19,
             Self::SnoopingWatchdog(_) => 20,
+            Self::TreeWatchdog(_) => 21,
+            Self::TreeExpiry(_) => 22,
         };
         close(kind, number, |body| match self {
             Self::Hello(version, name) => {
@@ -65,7 +67,8 @@ impl Request {
                 body.raw(&mac.unwrap_or_default().0);
             }
             Self::Age(seconds) => body.u32(*seconds),
-            Self::SnoopingWatchdog(after_ms) => body.u32(*after_ms),
+            Self::SnoopingWatchdog(after_ms) | Self::TreeWatchdog(after_ms) => body.u32(*after_ms),
+            Self::TreeExpiry(acknowledges) => body.u8(u8::from(*acknowledges)),
             Self::Speed(port, mbps) => {
                 body.u16(port.get());
                 body.u32(*mbps);
@@ -144,6 +147,8 @@ impl Request {
                 Self::Relay(vlan, from, ports, frame(&mut body)?)
             }
             20 => Self::SnoopingWatchdog(body.u32()?),
+            21 => Self::TreeWatchdog(body.u32()?),
+            22 => Self::TreeExpiry(body.flag()?),
             other => return malformed(format!("{other} is no request")),
         };
         body.end()?;
