@@ -54,8 +54,8 @@ const PUBLISHED: [(u32, &str, f64); 4] =
     [(1500, "rx", 12.0), (9000, "rx", 72.0), (1500, "tx", 69.0), (9000, "tx", 189.0)];
 /// How long the switch may take to be ready, and to be reached.
 const READY_WITHIN: Duration = Duration::from_secs(30);
-/// Bytes of one write to a stream.
-const CHUNK: usize = 1 << 16;
+/// Bytes of one write to a stream, as iperf3 has it.
+const CHUNK: usize = 1 << 17;
 /// How long a stream runs before it is measured.
 const WARM_UP: Duration = Duration::from_millis(300);
 
