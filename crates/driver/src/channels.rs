@@ -17,6 +17,13 @@ pub(crate) struct Channels {
     pending: BTreeSet<ChannelId>,
 }
 
+/// A port-channel before a change of its members.
+#[derive(Debug, Default)]
+pub(crate) struct Before {
+    members: Option<ChannelMembers>,
+    pending: bool,
+}
+
 impl Channels {
     /// Those that a chip holds.
     pub(crate) fn of(held: BTreeMap<ChannelId, ChannelMembers>) -> Self {
@@ -26,15 +33,17 @@ impl Channels {
     pub(crate) const fn wanted(&self) -> &BTreeMap<ChannelId, ChannelMembers> {
         &self.wanted
     }
-    /// Notes members that the chip has to be given; returns those before.
-    pub(crate) fn set(&mut self, channel: ChannelId, members: ChannelMembers) -> Option<ChannelMembers> {
-        self.pending.insert(channel);
-        self.wanted.insert(channel, members)
+    /// Notes members that the chip has to be given; returns what [`Channels::restore`] takes back.
+    pub(crate) fn set(&mut self, channel: ChannelId, members: ChannelMembers) -> Before {
+        let pending = !self.pending.insert(channel);
+        Before { members: self.wanted.insert(channel, members), pending }
     }
-    /// Takes back a change that no chip takes.
-    pub(crate) fn restore(&mut self, channel: ChannelId, members: Option<ChannelMembers>) {
-        self.pending.remove(&channel);
-        match members {
+    /// Takes back a change that no chip takes. A change before it that the chip has not taken stays pending.
+    pub(crate) fn restore(&mut self, channel: ChannelId, before: Before) {
+        if !before.pending {
+            self.pending.remove(&channel);
+        }
+        match before.members {
             Some(members) => _ = self.wanted.insert(channel, members),
             None => _ = self.wanted.remove(&channel),
         }
@@ -106,7 +115,13 @@ mod tests {
         channels.set(channel(2), members(3));
         channels.moved(&held);
         assert_eq!(channels.pending(), [Operation::Channel(channel(2), Some(Box::new(members(3))))]);
-        channels.restore(channel(2), None);
+        channels.restore(channel(2), Before::default());
         assert_eq!((channels.pending(), channels.wanted().len()), (vec![], 1));
+        // A change that is taken back leaves one before it pending that the chip has not taken.
+        channels.set(channel(1), members(4));
+        let waiting = channels.pending();
+        let before = channels.set(channel(1), members(5));
+        channels.restore(channel(1), before);
+        assert_eq!(channels.pending(), waiting);
     }
 }

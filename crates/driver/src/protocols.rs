@@ -13,6 +13,7 @@ use lanyard_asic::sdk::cpu::CpuHeader;
 use lanyard_asic::sdk::message::{Code, Request};
 use lanyard_asic::sdk::operation::Operation;
 use lanyard_asic::sdk::{Client, SdkError};
+use lanyard_pipeline::state::CHANNEL_BUCKETS;
 use lanyard_plane::{
     ChannelMembers, FdbFilter, MAX_TRACE_FRAME, MdbChange, PlaneError, ProtocolPlane, Trapped, TreeStates,
 };
@@ -128,18 +129,20 @@ impl ChipProtocols {
     }
     /// Writes what the chip has not taken yet. What it does not take now is tried again at the next call.
     fn mend(&mut self) {
-        // Only a driver's mistake is invalid, and it has been reported when the members were set.
+        // Members that no chip takes have been reported when they were set, or will be when they are set again.
         let _ = self.mend_channels();
         self.mend_groups();
     }
-    /// The error is that of members that no chip takes.
-    fn mend_channels(&mut self) -> Result<(), PlaneError> {
+    /// Gives the chip the members that it has not taken. Returns the port-channels whose members no chip takes, with the reason.
+    fn mend_channels(&mut self) -> BTreeMap<ChannelId, String> {
+        let mut invalid = BTreeMap::new();
         for _ in 0..ATTEMPTS {
             let pending = self.endpoint().channels.pending();
             if pending.is_empty() {
                 break;
             }
             for operation in pending {
+                let Operation::Channel(channel, _) = operation else { continue };
                 let (of, outcome) = self.write(|client| client.commit(std::slice::from_ref(&operation)));
                 match outcome {
                     Ok(_) => {
@@ -149,13 +152,13 @@ impl ChipProtocols {
                         }
                     }
                     Err(SdkError::Refused(refused)) if refused.code == Code::Invalid => {
-                        return Err(PlaneError::Invalid(refused.text));
+                        invalid.insert(channel, refused.text);
                     }
                     Err(_) => {}
                 }
             }
         }
-        Ok(())
+        invalid
     }
     fn mend_groups(&mut self) {
         for _ in 0..ATTEMPTS {
@@ -395,9 +398,20 @@ impl ProtocolPlane for ChipProtocols {
     }
     /// Members that a chip which has failed does not take are given to it, or to the next one, later.
     fn set_channel(&mut self, channel: ChannelId, members: &ChannelMembers) -> Result<(), PlaneError> {
-        let was = self.endpoint().channels.set(channel, members.clone());
+        let count = members.buckets.len();
+        if count != 0 && count != CHANNEL_BUCKETS {
+            let text = format!("port-channel {channel} has {count} buckets, not {CHANNEL_BUCKETS}");
+            return Err(PlaneError::Invalid(text));
+        }
+        let before = self.endpoint().channels.set(channel, members.clone());
         self.stalled = None;
-        self.mend_channels().inspect_err(|_| self.endpoint().channels.restore(channel, was))
+        match self.mend_channels().remove(&channel) {
+            None => Ok(()),
+            Some(text) => {
+                self.endpoint().channels.restore(channel, before);
+                Err(PlaneError::Invalid(text))
+            }
+        }
     }
     fn fdb_flush(&mut self, filter: &FdbFilter) -> u64 {
         let (vlan, port, mac) = (filter.vlan, filter.port, filter.mac);
@@ -484,6 +498,13 @@ mod tests {
             let some = wanted.iter().filter(|(_, members)| **members != ChannelMembers::default());
             assert_eq!(held, some.map(|(id, members)| (*id, members.clone())).collect(), "{plan}");
         }
+        // A chip would end the connection for these, at each attempt.
+        let channel = ChannelId::new(1).expect("a port-channel");
+        let port = PortId::new(1).expect("a port");
+        let stray = ChannelMembers { buckets: vec![port; 3], ..ChannelMembers::default() };
+        let refused = protocols.set_channel(channel, &stray).expect_err("three buckets");
+        assert!(refused.to_string().contains("3 buckets"), "{refused}");
+        assert_eq!(protocols.channels(), wanted);
         stopper.stop();
         thread.join().expect("the chip ends");
     }
