@@ -313,6 +313,15 @@ impl Lanyard {
         self.netns.output(command.args(["cli", "--instance", &self.instance, "-c", line]), "")
     }
 
+    /// Ends the daemon and what it has left in the kernel. Its state directory stays for the next start.
+    ///
+    /// # Errors
+    /// When it cannot be detached.
+    pub fn stop(&mut self) -> Result<()> {
+        self.kill();
+        self.detach()
+    }
+
     fn detach(&self) -> Result<()> {
         self.detach_instance(&self.instance)
     }

@@ -159,9 +159,11 @@ fn settled(receiver: &Receiver) -> Result<Arrivals> {
     }
 }
 
-/// From `exec` of `lanyard run` to the first frame out of the last of 48 ports, in milliseconds.
+/// From `exec` of `lanyard run` to the first frame out of the last of 48 ports, in milliseconds. The first start of an instance on a
+/// kernel loads every program, to learn whether the kernel accepts it; those after it, at every further boot, load what they need.
 pub struct StartRig {
     settings: Settings,
+    first: bool,
     bed: Bed,
     detail: String,
 }
@@ -171,20 +173,31 @@ impl StartRig {
     ///
     /// # Errors
     /// When something does not come up.
-    pub fn up(settings: &Settings) -> Result<Self> {
+    pub fn up(settings: &Settings, first: bool) -> Result<Self> {
         let bed = Bed::new(PORTS - 1, Traffic::Frames)?;
-        Ok(Self { settings: settings.clone(), bed, detail: String::new() })
+        Ok(Self { settings: settings.clone(), first, bed, detail: String::new() })
     }
 }
 
 impl Rig for StartRig {
     fn round(&mut self) -> Result<f64> {
+        let up = || Lanyard::up(&self.bed, &self.settings.lanyard, Hook::Auto, PortMode::Access);
+        let mut known = (!self.first).then(up).transpose()?;
+        if let Some(lanyard) = &mut known {
+            lanyard.stop()?;
+        }
         let receiver = Receiver::new(&self.bed.sink, &self.bed.receivers(), CountAt::Tc, false)?;
         let stream = Stream { dst: SILENT, ..Stream::new() };
         let mut generator = Generator::new(&self.bed.sender, "tx0", &stream)?;
         let ports = usize::from(self.bed.outputs);
         let (lanyard, last_ns) = while_knocking(&mut generator, || {
-            let lanyard = Lanyard::up(&self.bed, &self.settings.lanyard, Hook::Auto, PortMode::Access)?;
+            let lanyard = match known.take() {
+                None => up()?,
+                Some(mut lanyard) => {
+                    lanyard.start()?;
+                    lanyard
+                }
+            };
             let mut last_ns = 0;
             for port in 0..ports {
                 wait_until("a frame out of every port", LIMIT, || {

@@ -32,8 +32,11 @@ pub enum Load {
     Routed(RoutedLoad, CountAt),
     /// Kill and restart (Lanyard only), with this startup-config for the new daemon.
     Hitless(Startup),
-    /// Start-up (Lanyard only).
-    Start,
+    /// Start-up (Lanyard only): the first start of an instance on this kernel, or one after it.
+    Start {
+        /// True for the first start.
+        first: bool,
+    },
     /// Resident memory (Lanyard only).
     Memory,
 }
@@ -109,7 +112,7 @@ impl Arm {
             Load::Ping => Box::new(PingRig::up(settings, self.kind)?),
             Load::Routed(load, count_at) => Box::new(RoutedRig::up(settings, &load, count_at)?),
             Load::Hitless(startup) => Box::new(HitlessRig::up(settings, hook, startup)?),
-            Load::Start => Box::new(StartRig::up(settings)?),
+            Load::Start { first } => Box::new(StartRig::up(settings, first)?),
             Load::Memory => Box::new(MemoryRig::up(settings)?),
         })
     }
@@ -583,6 +586,9 @@ fn lives() -> Vec<RowPlan> {
     let bad = "lost by a restart with two bad lines";
     let missing = "lost by a restart without startup-config";
     let auto = Kind::Lanyard(Hook::Auto);
+    let start = |id: &str, title: &str, first, target| {
+        RowPlan::single(id, title, auto, Load::Start { first }, Unit::Milliseconds, target)
+    };
     vec![
         hitless("hitless-tc", again, PEER, Startup::AsBefore),
         hitless("hitless-xdp", again, XDP, Startup::AsBefore),
@@ -590,14 +596,8 @@ fn lives() -> Vec<RowPlan> {
         hitless("hitless-bad-xdp", bad, XDP, Startup::BadLines),
         hitless("hitless-missing-tc", missing, PEER, Startup::Missing),
         hitless("hitless-missing-xdp", missing, XDP, Startup::Missing),
-        RowPlan::single(
-            "start",
-            "run to forwarding, 48 ports",
-            auto,
-            Load::Start,
-            Unit::Milliseconds,
-            Target::Below(300.0),
-        ),
+        start("start", "run to forwarding, 48 ports", false, Target::Below(300.0)),
+        start("start-first", "run to forwarding, 48 ports, first start on a kernel", true, Target::None),
         RowPlan::single(
             "memory",
             "daemon, 48 ports, 10k FDB",
@@ -623,7 +623,7 @@ mod tests {
             let ratio = matches!(row.target, Target::RatioAtLeast(_) | Target::RatioBelow(_));
             assert!((1..=2).contains(&row.arms.len()), "{}", row.id);
             assert!(!ratio || row.arms.len() == 2, "{}: a ratio takes two", row.id);
-            let lives = matches!(row.arms[0].load, Load::Hitless(_) | Load::Start | Load::Memory);
+            let lives = matches!(row.arms[0].load, Load::Hitless(_) | Load::Start { .. } | Load::Memory);
             assert!(!lives || matches!(row.arms[0].kind, Kind::Lanyard(_)), "{}", row.id);
         }
     }
