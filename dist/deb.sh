@@ -32,7 +32,9 @@ chmod 644 "$root"/usr/share/doc/lanyard/* "$root"/usr/share/man/man1/*
 
 install -d -m 755 "$root/DEBIAN"
 for script in postinst prerm postrm; do install -m 755 "$here/debian/$script" "$root/DEBIAN/$script"; done
-size=$(du -sk --exclude=DEBIAN "$root" | cut -f1)
+# As dpkg-gencontrol counts: KiB of each file, rounded up, and 1 for each other object. `du` would count this file system's blocks.
+size=$(find "$root" -mindepth 1 -path "$root/DEBIAN" -prune -o -printf '%y %s\n' |
+    awk '{ kib += $1 == "f" ? int(($2 + 1023) / 1024) : 1 } END { print kib }')
 sed -e "s/@VERSION@/$version/" -e "s/@ARCH@/$arch/" -e "s/@SIZE@/$size/" "$here/debian/control.in" >"$root/DEBIAN/control"
 (cd "$root" && find usr -type f -exec md5sum {} + >DEBIAN/md5sums)
 dpkg-deb --root-owner-group --build "$root" "$output/lanyard_${version}_$arch.deb"
