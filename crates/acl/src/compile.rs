@@ -225,8 +225,8 @@ impl Built {
     }
 }
 
-/// Sorts the ends of ranges; the order of equal ends has no effect. Wildcard masks with scattered bits make up to [`MAX_ENDS`],
-/// for which comparisons took two thirds of the time of compiling, so many ends are sorted by counting.
+/// Sorts the ends of ranges by their values; the order of equal ends has no effect. A counting sort is used for many ends: a wildcard
+/// mask with scattered bits makes up to [`MAX_ENDS`] of them, and a sort by comparison then took two thirds of the compilation.
 fn ascending(mut ends: Vec<(u32, u16)>) -> Vec<(u32, u16)> {
     /// From this number of ends on, the counters of all values cost less than comparisons.
     const MANY: usize = 1 << 13;

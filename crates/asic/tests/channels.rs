@@ -3,14 +3,14 @@
 mod common;
 
 use common::{
-    APPLIANCE, NOW, bridge, bundle, channel, channel_id, chip, commit, frame, platform, port, ports, station,
-    vlan,
+    APPLIANCE, NOW, bridge, bundle, channel, channel_id, chip, commit, frame, incoming, platform, port,
+    ports, station, vlan,
 };
 use lanyard_asic::chip::device::{Device, wants};
 use lanyard_asic::chip::{Chip, Effects};
 use lanyard_asic::sdk::cpu::CpuHeader;
 use lanyard_asic::sdk::faults::FaultPlan;
-use lanyard_asic::sdk::message::{Answer, Code, Event, Incoming, Notice, Request, announced};
+use lanyard_asic::sdk::message::{Answer, Code, Event, Incoming, Notice, Request};
 use lanyard_asic::sdk::{Operation, VERSION};
 use lanyard_asic::tables::Usage;
 use lanyard_pipeline::Timestamp;
@@ -57,15 +57,6 @@ fn device(list: Vec<Operation>, linked: &[u16]) -> (Device, u64) {
     let refused = |message: &Incoming| matches!(message, Incoming::Answer(_, Answer::Refused(_)));
     assert!(!incoming(&mut device, session).iter().any(refused));
     (device, session)
-}
-fn incoming(device: &mut Device, session: u64) -> Vec<Incoming> {
-    let bytes: Vec<u8> = device.output(session).expect("a session").drain(..).collect();
-    let (mut rest, mut all) = (&bytes[..], Vec::new());
-    while let Some(length) = announced(rest).expect("a length") {
-        all.push(Incoming::decode(&rest[..length]).expect("a message"));
-        rest = &rest[length..];
-    }
-    all
 }
 /// The frames that leave a device when one comes in: the seconds go on so that every port sends all of its frames.
 fn through(device: &mut Device, seconds: u32, from: u16, bytes: &[u8]) -> Vec<u16> {

@@ -2,13 +2,13 @@
 
 mod common;
 
-use common::{APPLIANCE, NOW, bridge, chip, commit, frame, platform, port, ports, station, vlan};
+use common::{APPLIANCE, NOW, bridge, chip, commit, frame, incoming, platform, port, ports, station, vlan};
 use lanyard_asic::chip::device::{Device, wants};
 use lanyard_asic::chip::{Chip, Effects};
 use lanyard_asic::object::Object;
 use lanyard_asic::sdk::cpu::CpuHeader;
 use lanyard_asic::sdk::faults::FaultPlan;
-use lanyard_asic::sdk::message::{Answer, Code, Incoming, Notice, Request, announced};
+use lanyard_asic::sdk::message::{Answer, Code, Incoming, Notice, Request};
 use lanyard_asic::sdk::{Operation, VERSION};
 use lanyard_asic::tables::Usage;
 use lanyard_pipeline::Timestamp;
@@ -219,16 +219,6 @@ fn messages_about_memberships_go_up_the_cpu_port_and_are_relayed() {
 fn left(device: &mut Device, now: Timestamp) -> Vec<(PortId, Vec<u8>)> {
     let mut all = device.departures(now);
     all.sort();
-    all
-}
-fn incoming(device: &mut Device, session: u64) -> Vec<Incoming> {
-    let bytes: Vec<u8> = device.output(session).expect("a session").drain(..).collect();
-    let mut rest = &bytes[..];
-    let mut all = Vec::new();
-    while let Some(length) = announced(rest).expect("a length") {
-        all.push(Incoming::decode(&rest[..length]).expect("a message"));
-        rest = &rest[length..];
-    }
     all
 }
 fn packets(device: &mut Device, session: u64) -> Vec<(CpuHeader, Vec<u8>)> {

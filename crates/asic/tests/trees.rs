@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{APPLIANCE, NOW, bridge, chip, commit, frame, platform, port, station};
+use common::{APPLIANCE, NOW, bridge, chip, commit, frame, incoming, platform, port, station};
 use lanyard_asic::chip::device::{Device, SessionId, wants};
 use lanyard_asic::sdk::faults::FaultPlan;
-use lanyard_asic::sdk::message::{Answer, Code, Event, Incoming, Notice, Request, announced};
+use lanyard_asic::sdk::message::{Answer, Code, Event, Incoming, Notice, Request};
 use lanyard_asic::sdk::{Operation, VERSION};
 use lanyard_pipeline::Timestamp;
 use lanyard_pipeline::state::{GlobalState, ReservedAction};
@@ -41,15 +41,6 @@ fn greet(device: &mut Device, now: Timestamp) -> SessionId {
     let session = device.open();
     ask(device, session, now, Request::Hello(VERSION, "test".into()));
     session
-}
-fn incoming(device: &mut Device, session: SessionId) -> Vec<Incoming> {
-    let bytes: Vec<u8> = device.output(session).expect("a session").drain(..).collect();
-    let (mut rest, mut all) = (&bytes[..], Vec::new());
-    while let Some(length) = announced(rest).expect("a length") {
-        all.push(Incoming::decode(&rest[..length]).expect("a message"));
-        rest = &rest[length..];
-    }
-    all
 }
 /// The answer to a request, for which the bus has a second from `now` on.
 fn ask(device: &mut Device, session: SessionId, now: Timestamp, request: Request) -> Answer {

@@ -37,14 +37,14 @@ use tempfile::TempDir;
 const UNITS: [u32; 3] = [64, 32, 128];
 
 /// A chip on a thread of its own.
-struct Running {
+pub(crate) struct Running {
     socket: PathBuf,
     stopper: Stopper,
     thread: JoinHandle<End>,
 }
 
 impl Running {
-    fn start(platform: &Platform, socket: PathBuf, salt: u64) -> Self {
+    pub(crate) fn start(platform: &Platform, socket: PathBuf, salt: u64) -> Self {
         let options = serve::Options {
             platform: platform.clone(),
             salt,
@@ -65,7 +65,7 @@ impl Running {
         client.set_patience(PATIENCE);
         client
     }
-    fn end(self) -> End {
+    pub(crate) fn end(self) -> End {
         self.stopper.stop();
         self.thread.join().expect("no panic")
     }

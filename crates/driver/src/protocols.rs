@@ -8,7 +8,8 @@ use crate::channels::Channels;
 use crate::cpu::Shared;
 use crate::groups::{self, Groups};
 use crate::lower::unsupported;
-use crate::trees::{self, Trees, clock_ns, period_ms};
+use crate::trees::{self, Trees, period_ms};
+use lanyard_asic::chip::serve::clock_ns;
 use lanyard_asic::sdk::cpu::CpuHeader;
 use lanyard_asic::sdk::message::{Code, Request};
 use lanyard_asic::sdk::operation::Operation;
@@ -434,27 +435,13 @@ impl ProtocolPlane for ChipProtocols {
 mod tests {
     use super::*;
     use crate::channels::Channels;
-    use lanyard_asic::chip::serve::{self, Server};
+    use crate::group_faults::Running;
     use lanyard_asic::platform::Platform;
-    use lanyard_asic::sdk::faults::FaultPlan;
     use lanyard_types::Rng;
     use std::collections::BTreeMap;
 
     const APPLIANCE: &str = include_str!("../../../platforms/appliance.toml");
 
-    /// A chip in this process at a socket.
-    fn start(socket: &Path) -> (serve::Stopper, std::thread::JoinHandle<()>) {
-        let options = serve::Options {
-            platform: Platform::parse(APPLIANCE).expect("a platform"),
-            salt: 1,
-            boot: 1,
-            wires: BTreeMap::new(),
-            plugs: BTreeMap::new(),
-            faults: FaultPlan::default(),
-        };
-        let server = Server::new(options, serve::listen(socket).expect("a socket")).expect("a chip");
-        (server.stopper(), std::thread::spawn(move || drop(server.run())))
-    }
     fn random(rng: &mut Rng) -> (ChannelId, ChannelMembers) {
         let channel = ChannelId::new(1 + rng.below(5) as u8).expect("a port-channel");
         let members: Vec<PortId> = (1..=4).filter_map(PortId::new).filter(|_| rng.percent(50)).collect();
@@ -468,7 +455,7 @@ mod tests {
     fn the_chip_has_the_members_that_were_set_whatever_fails() {
         let directory = tempfile::tempdir().expect("a directory");
         let socket = directory.path().join("asic.sock");
-        let (stopper, thread) = start(&socket);
+        let chip = Running::start(&Platform::parse(APPLIANCE).expect("a platform"), socket.clone(), 1);
         let endpoint = Endpoint {
             socket: socket.clone(),
             generation: 1,
@@ -505,7 +492,6 @@ mod tests {
         let refused = protocols.set_channel(channel, &stray).expect_err("three buckets");
         assert!(refused.to_string().contains("3 buckets"), "{refused}");
         assert_eq!(protocols.channels(), wanted);
-        stopper.stop();
-        thread.join().expect("the chip ends");
+        chip.end();
     }
 }

@@ -13,6 +13,7 @@ use crate::protocols;
 use crate::routes::{Routing, error_of};
 use crate::settings;
 use crate::trees;
+use lanyard_asic::chip::serve::clock_ns;
 use lanyard_asic::sdk::Client;
 use lanyard_asic::sdk::message::Request;
 use lanyard_asic::sdk::operation::Operation;
@@ -123,7 +124,7 @@ impl AsicPlane {
             endpoint.trees.due_ns.filter(|_| watchdog)
         };
         let Some(due) = due else { return Ok(()) };
-        let left = Duration::from_nanos(due.saturating_sub(trees::clock_ns()));
+        let left = Duration::from_nanos(due.saturating_sub(clock_ns()));
         let request = Request::TreeWatchdog(trees::period_ms(Some(left)));
         self.client.number(&request).map(drop).map_err(plane_error)
     }

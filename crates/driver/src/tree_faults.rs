@@ -3,20 +3,18 @@
 
 use crate::channels::Channels;
 use crate::cpu::{Carrier, Shared};
+use crate::group_faults::Running;
 use crate::groups::Groups;
 use crate::protocols::{ChipProtocols, Endpoint};
 use crate::trees::{Trees, has_watchdog, held_by};
-use lanyard_asic::chip::serve::{self, Server};
 use lanyard_asic::platform::Platform;
 use lanyard_asic::sdk::Client;
 use lanyard_asic::sdk::cpu::CpuHeader;
-use lanyard_asic::sdk::faults::FaultPlan;
 use lanyard_asic::sdk::message::Request;
 use lanyard_asic::sdk::operation::Operation;
 use lanyard_pipeline::state::{GlobalState, PortState, ReservedAction, VlanState};
 use lanyard_plane::{ProtocolPlane, TreeStates};
 use lanyard_types::{InstanceId, PortId, Rng, StpState, VlanId};
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -29,8 +27,7 @@ const APPLIANCE: &str = include_str!("../../../platforms/appliance.toml");
 struct Bed {
     directory: tempfile::TempDir,
     socket: PathBuf,
-    stopper: serve::Stopper,
-    thread: Option<std::thread::JoinHandle<()>>,
+    chip: Option<Running>,
     shared: Arc<Shared>,
 }
 
@@ -38,19 +35,9 @@ impl Bed {
     fn new() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let socket = directory.path().join("asic.sock");
-        let options = serve::Options {
-            platform: Platform::parse(APPLIANCE).expect("a platform"),
-            salt: 1,
-            boot: 1,
-            wires: BTreeMap::new(),
-            plugs: BTreeMap::new(),
-            faults: FaultPlan::default(),
-        };
-        let server = Server::new(options, serve::listen(&socket).expect("a socket")).expect("a chip");
-        let stopper = server.stopper();
-        let thread = Some(std::thread::spawn(move || drop(server.run())));
+        let chip = Running::start(&Platform::parse(APPLIANCE).expect("a platform"), socket.clone(), 1);
         let shared = Arc::new(Shared::new().expect("eventfds"));
-        Self { directory, socket, stopper, thread, shared }
+        Self { directory, socket, chip: Some(chip), shared }
     }
     /// The protocols of a daemon that has just been started.
     fn daemon(&self) -> ChipProtocols {
@@ -79,8 +66,7 @@ impl Bed {
 
 impl Drop for Bed {
     fn drop(&mut self) {
-        self.stopper.stop();
-        let _ = self.thread.take().map(std::thread::JoinHandle::join);
+        let _ = self.chip.take().map(Running::end);
     }
 }
 

@@ -13,8 +13,6 @@ use lanyard_asic::sdk::operation::Operation;
 use lanyard_asic::sdk::{Client, SdkError};
 use lanyard_plane::TreeStates;
 use lanyard_types::StpState;
-use nix::sys::time::TimeValLike;
-use nix::time::{ClockId, clock_gettime};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
@@ -28,7 +26,7 @@ pub(crate) struct Trees {
     pub(crate) held: Option<TreeStates>,
     /// True if the chip has a watchdog.
     pub(crate) watchdog: bool,
-    /// When the watchdog expires that was restarted last, as [`clock_ns`].
+    /// When the watchdog expires that was restarted last, as [`lanyard_asic::chip::serve::clock_ns`].
     pub(crate) due_ns: Option<u64>,
 }
 
@@ -37,12 +35,6 @@ impl Trees {
     pub(crate) fn of(held: TreeStates, watchdog: bool) -> Self {
         Self { wanted: held.clone(), held: Some(held), watchdog, due_ns: None }
     }
-}
-
-/// The time since the machine was started, in nanoseconds, with the time for which it was suspended: the clock of a chip's watchdogs.
-pub(crate) fn clock_ns() -> u64 {
-    let now = clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |now| now.num_nanoseconds());
-    u64::try_from(now).unwrap_or_default()
 }
 
 /// True if the chip at a socket has a watchdog of spanning tree. A device that has none refuses the request, or ends the connection

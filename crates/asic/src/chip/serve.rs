@@ -125,9 +125,10 @@ impl Exit for Outside<'_> {
     }
 }
 
-/// The time since the machine was started, in nanoseconds. The time of a suspended machine counts, because neighbours did not get a
-/// BPDU during it. The kernel has this clock; without it every time would be the same.
-fn clock_ns() -> u64 {
+/// The time since the machine was started, in nanoseconds: the clock of the chip's watchdogs. The time of a suspended machine counts,
+/// because neighbours did not get a BPDU during it. Every kernel that runs a chip has this clock.
+#[must_use]
+pub fn clock_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |now| now.num_nanoseconds());
     u64::try_from(now).unwrap_or_default()
 }

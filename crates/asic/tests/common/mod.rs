@@ -3,10 +3,11 @@
 #![allow(dead_code)] // not every test uses all of it
 
 use ipnet::IpNet;
+use lanyard_asic::chip::device::{Device, SessionId};
 use lanyard_asic::chip::{Chip, Effects};
 use lanyard_asic::platform::Platform;
 use lanyard_asic::sdk::Operation;
-use lanyard_asic::sdk::message::Refused;
+use lanyard_asic::sdk::message::{Incoming, Refused, announced};
 use lanyard_pipeline::Timestamp;
 use lanyard_pipeline::balance::spread;
 use lanyard_pipeline::route::{Adjacency, RifAttachment, RifState, RouteTarget, Urpf};
@@ -21,6 +22,16 @@ pub const UFT: &str = include_str!("../../../../platforms/uft-like.toml");
 /// The time of operations and frames of tests in which no time passes.
 pub const NOW: Timestamp = Timestamp::from_secs(1000);
 
+/// The messages that a device has sent to a driver since the last call.
+pub fn incoming(device: &mut Device, session: SessionId) -> Vec<Incoming> {
+    let bytes: Vec<u8> = device.output(session).expect("a session").drain(..).collect();
+    let (mut rest, mut all) = (&bytes[..], Vec::new());
+    while let Some(length) = announced(rest).expect("a length") {
+        all.push(Incoming::decode(&rest[..length]).expect("a message"));
+        rest = &rest[length..];
+    }
+    all
+}
 /// A small chip with these entries.
 pub fn chip(list: &[Operation]) -> Chip {
     let mut chip = Chip::new(&platform(APPLIANCE), 1);

@@ -86,11 +86,9 @@ impl Manager<dyn Hardware> {
 
     fn ask_figures(&mut self, awaited: bool) {
         self.flush();
-        let ticket = match awaited {
-            true => self.hardware.ask(Request::Usage),
-            false => self.hardware.send(Request::Usage),
-        };
-        self.figures = Some(ticket);
+        let hardware = &mut self.hardware;
+        self.figures =
+            Some(if awaited { hardware.ask(Request::Usage) } else { hardware.send(Request::Usage) });
         self.strategy.asked();
     }
 
