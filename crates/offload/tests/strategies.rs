@@ -145,7 +145,13 @@ fn step(rng: &mut Rng) -> Write {
             } else {
                 random_prefix(rng)
             };
-            let object = if to.addr().is_ipv4() { Object::Ipv4Prefix } else { Object::Ipv6Prefix64 };
+            let object = match (to, to.prefix_len()) {
+                (IpNet::V4(_), 32) => Object::Ipv4Host,
+                (IpNet::V4(_), _) => Object::Ipv4Prefix,
+                (IpNet::V6(_), 0..=64) => Object::Ipv6Prefix64,
+                (IpNet::V6(_), 128) => Object::Ipv6Host,
+                (IpNet::V6(_), _) => Object::Ipv6Prefix128,
+            };
             plain(route(to, target), vec![(object, 1)])
         }
         3 => {
@@ -202,12 +208,21 @@ fn step(rng: &mut Rng) -> Write {
 
 #[test]
 fn the_model_predicts_what_fits() {
+    predicts("predict-model");
+}
+
+#[test]
+fn hybrid_predicts_what_fits() {
+    predicts("hybrid");
+}
+
+fn predicts(strategy: &str) {
     for (name, text, steps) in
         [("appliance", APPLIANCE, 40_000), ("spectrum-like", SPECTRUM, 220_000), ("uft-like", UFT, 220_000)]
     {
         for seed in if steps < 100_000 { 1..=3 } else { 1..=1 } {
             let platform = platform(text);
-            let mut model = by_name("predict-model", &platform, SALT, 1).expect("a strategy");
+            let mut model = by_name(strategy, &platform, SALT, 1).expect("a strategy");
             let mut chip = Chip::new(&platform, SALT);
             let mut send = |operation: &Operation| {
                 chip.commit(Timestamp::default(), std::slice::from_ref(operation), &mut Effects::default())

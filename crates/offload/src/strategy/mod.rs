@@ -8,6 +8,7 @@
 
 mod credit;
 mod flat;
+mod hybrid;
 mod lockstep;
 mod model;
 mod pool;
@@ -107,8 +108,8 @@ pub fn by_name(
         "prefetch" => Box::new(prefetch::Prefetch::new(platform, prefetch.max(1))),
         "credit" => Box::new(credit::Credit::new(platform)),
         "predict-flat" => Box::new(flat::Flat::new(platform)),
-        "predict-model" => Box::new(model::Model::new(platform, salt, 1)),
-        "hybrid" => Box::new(model::Model::new(platform, salt, 64)),
+        "predict-model" => Box::new(model::Model::new(platform, salt)),
+        "hybrid" => Box::new(hybrid::Hybrid::new(platform, salt)),
         other => return Err(format!("strategy {other:?}: one of {}", NAMES.join(", "))),
     })
 }

@@ -1,4 +1,4 @@
-//! Predict-model and hybrid: a twin of the chip, with the same tables and the same hashes, decides in its place.
+//! Predict-model: a twin of the chip, with the same tables and the same hashes, decides in its place.
 //!
 //! A driver sets the seed of a chip's hashes, so it can compute where every key collides. The twin receives the same
 //! operations as the chip in the same order, so it refuses exactly the entries that the chip will refuse, and no
@@ -6,8 +6,6 @@
 //! which the protocols write, take room in a shared hash table. If a table is shared with these, or after a failure, when
 //! entries are in another order than the twin's, the chip verifies entries of hash tables and TCAMs. Counts of units remain
 //! reliable.
-//!
-//! Hybrid is the same with transactions of up to 64 operations, so that a batch needs few messages.
 
 use super::{Decision, Layout, Strategy, Write};
 use lanyard_asic::chip::{Chip, Effects};
@@ -32,11 +30,10 @@ pub(super) struct Model {
     exact: bool,
     /// The tables in which others write entries, too.
     shared: BTreeSet<usize>,
-    chunk: usize,
 }
 
 impl Model {
-    pub(super) fn new(platform: &Platform, salt: u64, chunk: usize) -> Self {
+    pub(super) fn new(platform: &Platform, salt: u64) -> Self {
         let layout = Layout::new(platform);
         Self {
             platform: platform.clone(),
@@ -46,17 +43,46 @@ impl Model {
             sizes: BTreeMap::new(),
             exact: true,
             shared: BTreeSet::new(),
-            chunk,
         }
     }
 
     /// True when the twin's answer about these writes may differ from the chip's.
     fn unsure(&self, writes: &[Write]) -> bool {
-        if !self.exact && self.layout.must_verify(writes) {
-            return true;
-        }
+        !self.exact && self.layout.must_verify(writes) || self.is_shared(writes)
+    }
+
+    /// True when some writes go to a table in which others write entries, too.
+    fn is_shared(&self, writes: &[Write]) -> bool {
         let mut added = writes.iter().flat_map(|write| &write.adds);
-        added.any(|(object, count)| self.shared.contains(&self.layout.units(*object, *count).0))
+        !self.shared.is_empty()
+            && added.any(|(object, count)| self.shared.contains(&self.layout.units(*object, *count).0))
+    }
+
+    /// True when a count of free units is sufficient to decide about some writes.
+    pub(super) fn is_counted(&self, writes: &[Write]) -> bool {
+        !self.layout.must_verify(writes) && !self.is_shared(writes)
+    }
+
+    /// The tables of the platform.
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The free units of each table of [`Model::layout`].
+    pub(super) fn free(&self) -> Vec<i64> {
+        let usage = self.twin.usage();
+        let free = |path: &str| {
+            let table = usage.iter().find(|table| table.path == path);
+            table.map_or(0, |table| i64::from(table.size) - i64::from(table.used))
+        };
+        self.layout.tables.iter().map(|(path, _)| free(path)).collect()
+    }
+
+    /// Carries out operations that were accepted one by one.
+    pub(super) fn replay(&mut self, operations: &[Operation]) {
+        for operation in operations {
+            self.exact &= self.send(std::slice::from_ref(operation)).is_ok();
+        }
     }
 
     /// Notes that others write entries of this object.
@@ -80,7 +106,7 @@ impl Model {
 
 impl Strategy for Model {
     fn name(&self) -> &'static str {
-        if self.chunk == 1 { "predict-model" } else { "hybrid" }
+        "predict-model"
     }
     fn admit(&mut self, writes: &[Write]) -> Decision {
         if self.unsure(writes) {
@@ -130,9 +156,6 @@ impl Strategy for Model {
         if matches!(event, Event::Learned(_) | Event::Lost(_)) {
             self.share(Object::Mac);
         }
-    }
-    fn chunk(&self) -> usize {
-        self.chunk
     }
     fn confidence(&self) -> f64 {
         match (self.exact, self.shared.is_empty()) {

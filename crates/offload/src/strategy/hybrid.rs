@@ -1,0 +1,119 @@
+//! Hybrid: counts units where a count is exact, and asks the twin of `predict-model` where it is not.
+//!
+//! A table of prefixes takes everything that its units allow, so a count decides there, and the caller does not wait for the twin.
+//! The twin gets these operations later: before it has to decide itself, and with the chip's figures, which the manager asks for
+//! about once a second. It gets all operations in the order in which the chip gets them, so it decides as if it had had them at
+//! once. Transactions have up to 64 operations, so that a batch needs few messages.
+
+use super::model::Model;
+use super::{Decision, Strategy, Write};
+use lanyard_asic::platform::Platform;
+use lanyard_asic::sdk::message::Event;
+use lanyard_asic::sdk::operation::Operation;
+use lanyard_asic::tables::Usage;
+
+/// The most operations of a transaction without a waiting caller.
+const CHUNK: usize = 64;
+/// The most operations that the twin has not had yet.
+const MAX_BEHIND: usize = 1 << 14;
+
+/// See the module comment.
+#[derive(Debug)]
+pub(super) struct Hybrid {
+    twin: Model,
+    /// Free units of each table, for those that are counted; `None` after the twin has decided, whose figures are exact.
+    free: Option<Vec<i64>>,
+    /// The operations that the twin has not had yet, oldest first.
+    behind: Vec<Operation>,
+}
+
+impl Hybrid {
+    pub(super) fn new(platform: &Platform, salt: u64) -> Self {
+        Self { twin: Model::new(platform, salt), free: None, behind: Vec::new() }
+    }
+
+    /// Gives the twin the operations that it has not had.
+    fn catch_up(&mut self) {
+        let behind = std::mem::take(&mut self.behind);
+        self.twin.replay(&behind);
+    }
+
+    /// The twin, with all operations, to do something that may change how many units are free.
+    fn current(&mut self) -> &mut Model {
+        self.catch_up();
+        self.free = None;
+        &mut self.twin
+    }
+
+    /// Takes the units that some writes need, if all of them are in tables in which a count is exact and has room.
+    fn take(&mut self, writes: &[Write]) -> bool {
+        if !self.twin.is_counted(writes) {
+            return false;
+        }
+        if self.free.is_none() {
+            self.catch_up();
+        }
+        let free = self.free.get_or_insert_with(|| self.twin.free());
+        let layout = self.twin.layout();
+        if layout.needs(writes).iter().any(|(table, units)| free[*table] < *units) {
+            // The same writes may free units, which the twin knows.
+            return false;
+        }
+        for write in writes {
+            for (object, count) in &write.adds {
+                let (table, units) = layout.units(*object, *count);
+                free[table] -= units;
+            }
+            for (object, count) in &write.removes {
+                let (table, units) = layout.units(*object, *count);
+                free[table] += units;
+            }
+        }
+        true
+    }
+}
+
+impl Strategy for Hybrid {
+    fn name(&self) -> &'static str {
+        "hybrid"
+    }
+    fn admit(&mut self, writes: &[Write]) -> Decision {
+        if !self.take(writes) {
+            return self.current().admit(writes);
+        }
+        self.behind.extend(writes.iter().map(|write| write.operation.clone()));
+        if self.behind.len() >= MAX_BEHIND {
+            self.catch_up();
+        }
+        Decision::Accept
+    }
+    fn wrote(&mut self, operations: &[Operation]) {
+        self.current().wrote(operations);
+    }
+    fn distrust(&mut self) {
+        self.twin.distrust();
+    }
+    fn figures(&mut self, tables: &[Usage]) {
+        self.current().figures(tables);
+    }
+    fn resized(&mut self, path: &str, units: u32) {
+        self.current().resized(path, units);
+    }
+    fn restarted(&mut self, salt: u64) {
+        self.twin.restarted(salt);
+    }
+    fn resync(&mut self, entries: &[Operation]) {
+        // The twin begins anew, with what the chip holds.
+        self.behind.clear();
+        self.current().resync(entries);
+    }
+    fn received(&mut self, event: &Event) {
+        self.twin.received(event);
+    }
+    fn chunk(&self) -> usize {
+        CHUNK
+    }
+    fn confidence(&self) -> f64 {
+        self.twin.confidence()
+    }
+}
