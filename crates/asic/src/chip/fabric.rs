@@ -60,6 +60,8 @@ pub struct Fabric {
     /// The queues by ingress slice and egress port; with `fifo` the port is `None`.
     ingress: BTreeMap<(u16, Option<PortId>), VecDeque<Waiting>>,
     crossings: u64,
+    /// The number of waiting frames.
+    waiting: usize,
     /// The frames that have arrived.
     arrivals: u64,
     /// The number of ports of each slice.
@@ -113,6 +115,7 @@ impl Fabric {
             ports,
             ingress: BTreeMap::new(),
             crossings: 0,
+            waiting: 0,
             arrivals: 0,
             sizes,
         }
@@ -146,7 +149,7 @@ impl Fabric {
     /// The number of waiting frames.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.ports.values().map(|egress| egress.waiting).sum()
+        self.waiting
     }
 
     /// Adds the copies of one frame received at `from`. Returns the ports and lengths of the copies for which there was
@@ -203,6 +206,7 @@ impl Fabric {
             }
             queue.push_back(waiting);
             egress.waiting += 1;
+            self.waiting += 1;
             self.crossings += u64::from(!many && self.at == Buffering::Egress);
         }
         dropped
@@ -256,6 +260,7 @@ impl Fabric {
                 }
             }
             egress.waiting -= 1;
+            self.waiting -= 1;
             egress.free = start + ns(frame.bytes.len(), egress.byte_ps);
             sent.push((Timestamp::from_nanos(start), port, frame.bytes, frame.pending));
         }
@@ -271,6 +276,9 @@ impl Fabric {
     /// The frame that leaves first: the time, the port and the ingress queue.
     #[allow(clippy::type_complexity)]
     fn earliest(&self) -> Option<(u64, PortId, Option<(u16, Option<PortId>)>)> {
+        if self.waiting == 0 {
+            return None;
+        }
         let mut best: Option<(u64, u64, PortId, Option<(u16, Option<PortId>)>)> = None;
         let mut offer = |start: u64, rank: u64, port: PortId, source| {
             if best.is_none_or(|(other, other_rank, ..)| (start, rank) < (other, other_rank)) {

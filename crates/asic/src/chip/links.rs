@@ -47,9 +47,10 @@ impl CpuWire {
             let _ = self.socket.send_parts(&pending, [addresses, &header.to_tag(), rest]);
         }
     }
-    /// Hands out the frames that the kernel has sent, a bounded number. What carries no header is dropped.
-    pub(super) fn receive(&self, mut take: impl FnMut(CpuHeader, &[u8], &Offload)) {
-        for _ in 0..TURN {
+    /// Hands out the frames that the kernel has sent, a bounded number, and returns how many it has received. What carries no
+    /// header is dropped.
+    pub(super) fn receive(&self, mut take: impl FnMut(CpuHeader, &[u8], &Offload)) -> usize {
+        for taken in 0..TURN {
             let arrived = self.socket.receive_in_place(|arrived| {
                 if arrived.outgoing {
                     return;
@@ -60,9 +61,10 @@ impl CpuWire {
                 }
             });
             if !matches!(arrived, Ok(Some(()))) {
-                return;
+                return taken;
             }
         }
+        TURN
     }
 }
 
@@ -140,9 +142,9 @@ impl Wire {
             }
         }
     }
-    /// Hands out the frames that wait, a bounded number.
-    pub(super) fn receive(&self, mut take: impl FnMut(&[u8], &Offload)) {
-        for _ in 0..TURN {
+    /// Hands out the frames that wait, a bounded number, and returns how many it has received.
+    pub(super) fn receive(&self, mut take: impl FnMut(&[u8], &Offload)) -> usize {
+        for taken in 0..TURN {
             let more = match self {
                 // The socket reports once that the netdev went down. The link state is followed elsewhere.
                 Self::Netdev { socket, .. } => {
@@ -160,9 +162,10 @@ impl Wire {
                 }
             };
             if !more {
-                return;
+                return taken;
             }
         }
+        TURN
     }
     /// True when the netdev does not exist any more.
     pub(super) fn is_gone(&self, netdev: &Netdev) -> bool {

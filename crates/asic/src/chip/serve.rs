@@ -39,6 +39,8 @@ const MAX_SESSIONS: usize = 64;
 const LINKS_MS: u64 = 250;
 /// How long before the end of a request that a driver waits for the chip no longer sleeps, in nanoseconds.
 const AWAKE_NS: u64 = 60_000;
+/// The most looks at the same wires in one turn.
+const LOOKS: usize = 16;
 /// The most bytes read from a driver in one turn.
 const TURN: usize = 1 << 16;
 
@@ -358,23 +360,39 @@ impl Server {
                 }
             }
         }
-        // Each frame has its own time: a port may have become free since the one before.
-        let origin = self.origin;
-        if let (Some(cpu), Some(true)) = (&self.cpu, ready.get(2 + ids.len() + ports.len())) {
-            let device = &mut self.device;
-            let mut out = Outside { wires: &self.wires, cpu: Some(cpu) };
-            cpu.receive(|header, frame, pending| {
-                device.cpu_buffer(since(origin), header, pending, frame, Some(&mut out));
-            });
-        }
-        for (port, _) in ports.iter().zip(&ready[2 + ids.len()..]).filter(|(_, ready)| **ready) {
-            let device = &mut self.device;
-            let mut out = Outside { wires: &self.wires, cpu: self.cpu.as_ref() };
-            self.wires[port].receive(|frame, pending| {
-                device.buffer(since(origin), *port, pending, frame, Some(&mut out));
-            });
-        }
+        let cpu = ready.get(2 + ids.len() + ports.len()) == Some(&true);
+        let ports = ports.iter().zip(&ready[2 + ids.len()..]).filter(|(_, ready)| **ready);
+        self.receive(cpu, &ports.map(|(port, _)| *port).collect::<Vec<_>>());
         Ok(false)
+    }
+
+    /// Handles the frames that wait at the CPU port, if `cpu` is set, and at wires. While there are more and nothing else is due, it
+    /// looks again, at the CPU port too, before the chip waits for everything: a frame takes longer than the next one needs to
+    /// arrive, and a look at two sockets costs a third of a wait.
+    fn receive(&mut self, cpu: bool, ports: &[PortId]) {
+        let origin = self.origin;
+        let (device, wires) = (&mut self.device, &self.wires);
+        let mut look_at_cpu = cpu;
+        for _ in 0..LOOKS {
+            let mut taken = 0;
+            if let Some(cpu) = self.cpu.as_ref().filter(|_| look_at_cpu) {
+                let mut out = Outside { wires, cpu: Some(cpu) };
+                // Each frame has its own time: a port may have become free since the one before.
+                taken += cpu.receive(|header, frame, pending| {
+                    device.cpu_buffer(since(origin), header, pending, frame, Some(&mut out));
+                });
+            }
+            for port in ports {
+                let mut out = Outside { wires, cpu: self.cpu.as_ref() };
+                taken += wires[port].receive(|frame, pending| {
+                    device.buffer(since(origin), *port, pending, frame, Some(&mut out));
+                });
+            }
+            if taken == 0 || device.is_dead() || device.next().is_some_and(|next| next <= since(origin)) {
+                return;
+            }
+            look_at_cpu = true;
+        }
     }
 
     fn accept(&mut self) {

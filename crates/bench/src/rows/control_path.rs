@@ -9,19 +9,23 @@
 //! *rx* is what the switch receives, *tx* what it sends. Rounds of the paths are interleaved. The published figures are those
 //! that docs/offload.md cites, of a switch whose CPU port was a TUN device.
 //!
-//! Both ends use the congestion control that Debian's kernels use by default. If this machine has another default, the ratios
-//! are also shown with that one: it limits a stream by its own estimate of the path's rate, BBR for instance by timers, which
-//! hides a part of the difference between the paths.
+//! Three preparations of the ends are measured. The rows with targets measure the path and not what an application does with the
+//! bytes: the receiving end discards them in the kernel (`MSG_TRUNC`, as `iperf3 --skip-rx-copy`), because on a machine that is host
+//! and switch at once the copy to the receiver takes the processor that the path needs. The rows `read` copy them, as most
+//! applications do. Both use the congestion control that Debian's kernels use by default. The rows `own` copy, too, and use this
+//! machine's default if it is another one: BBR for instance limits a stream by timers, which hides a part of the difference
+//! between the paths.
 
 use super::chip_switch::ChipSwitch;
 use crate::report::{Arm, Outputs, Results, Row, Target, Unit};
 use anyhow::{Context, Result, bail, ensure};
 use lanyard_tester::os::{self, Netns};
-use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
+use nix::sys::socket::{MsgFlags, recv, setsockopt, sockopt::TcpCongestion};
 use serde_json::json;
 use std::ffi::OsString;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd as _;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -74,20 +78,41 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let own = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")?.trim().to_owned();
     results.parameter("congestion", DEBIANS);
     results.parameter("own_congestion", &own);
-    let mut controls = vec![DEBIANS];
+    let mut all = vec![
+        Ends { id: "", control: DEBIANS, copies: false },
+        Ends { id: "read-", control: DEBIANS, copies: true },
+    ];
     if own != DEBIANS {
-        controls.push(&own);
+        all.push(Ends { id: "own-", control: &own, copies: true });
     }
-    let found = measure_all(args, &controls)?;
-    for rates in found.iter().filter(|rates| rates.control == DEBIANS) {
+    let found = measure_all(args, &all)?;
+    for rates in found.iter().filter(|rates| rates.ends == all[0]) {
         figure(&mut results, rates);
     }
-    for control in controls {
-        gains(&mut results, &found, control);
+    for ends in all {
+        gains(&mut results, &found, ends);
     }
     print!("{}", results.table());
     args.outputs.write(&results)?;
     Ok(results.exit_code())
+}
+
+/// How the ends of a stream were prepared: see the module comment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Ends<'a> {
+    /// The part of the rows' names that stands for this preparation.
+    id: &'static str,
+    /// The congestion control.
+    control: &'a str,
+    /// True if the receiver copies the bytes from the kernel.
+    copies: bool,
+}
+
+impl std::fmt::Display for Ends<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let receiver = if self.copies { "receiver copies" } else { "receiver discards" };
+        write!(f, "{}, {receiver}", self.control)
+    }
 }
 
 /// The rates of one path, in bit/s, a figure a round.
@@ -95,24 +120,23 @@ struct Rates<'a> {
     path: &'static str,
     mtu: u32,
     direction: &'static str,
-    /// The congestion control.
-    control: &'a str,
+    ends: Ends<'a>,
     rounds: Vec<f64>,
 }
 
-fn measure_all<'a>(args: &Args, controls: &[&'a str]) -> Result<Vec<Rates<'a>>> {
+fn measure_all<'a>(args: &Args, all: &[Ends<'a>]) -> Result<Vec<Rates<'a>>> {
     let mut found: Vec<Rates<'_>> = Vec::new();
     let time = Duration::from_secs_f64(args.seconds);
     for mtu in MTUS {
         let switches: Vec<Switch> = PATHS.iter().map(|path| Switch::up(path, mtu)).collect::<Result<_>>()?;
         for direction in DIRECTIONS {
-            for control in controls {
-                let rates = |path: &&'static str| Rates { path, mtu, direction, control, rounds: Vec::new() };
+            for ends in all.iter().copied() {
+                let rates = |path: &&'static str| Rates { path, mtu, direction, ends, rounds: Vec::new() };
                 let mut rows: Vec<Rates<'_>> = PATHS.iter().map(rates).collect();
                 for _ in 0..args.rounds {
                     for (switch, row) in switches.iter().zip(&mut rows) {
                         os::check_interrupted()?;
-                        row.rounds.push(switch.stream(direction, control, time)?);
+                        row.rounds.push(switch.stream(direction, ends, time)?);
                     }
                 }
                 found.extend(rows);
@@ -122,24 +146,20 @@ fn measure_all<'a>(args: &Args, controls: &[&'a str]) -> Result<Vec<Rates<'a>>> 
     Ok(found)
 }
 
-/// The ratios of the paths with one congestion control. Only those with Debian's have a target.
-fn gains(results: &mut Results, found: &[Rates<'_>], control: &str) {
+/// The ratios of the paths with one preparation of the ends. Only the first has a target.
+fn gains(results: &mut Results, found: &[Rates<'_>], ends: Ends<'_>) {
     for mtu in MTUS {
         for (direction, bound) in DIRECTIONS.into_iter().zip([4.0, 2.0]) {
             let arm = |path: &str| {
-                let mut of = found.iter().filter(|rates| rates.control == control && rates.path == path);
+                let mut of = found.iter().filter(|rates| rates.ends == ends && rates.path == path);
                 let of = of.find(|rates| rates.mtu == mtu && rates.direction == direction);
                 let rounds = of.map(|rates| rates.rounds.clone()).unwrap_or_default();
                 Arm { label: path.to_owned(), detail: String::new(), rounds }
             };
-            let what = format!("kernel to tun, MTU {mtu}, {}", word(direction));
-            let row = if control == DEBIANS {
-                let (id, target) = (format!("gain-{mtu}-{direction}"), Target::RatioAtLeast(bound));
-                Row::new(&id, &format!("{what}, {control}"), Unit::BitsPerSecond, target)
-            } else {
-                let title = format!("{what}, {control}, the default of this machine");
-                Row::new(&format!("gain-own-{mtu}-{direction}"), &title, Unit::BitsPerSecond, Target::None)
-            };
+            let target = if ends.id.is_empty() { Target::RatioAtLeast(bound) } else { Target::None };
+            let title = format!("kernel to tun, MTU {mtu}, {}, {ends}", word(direction));
+            let row =
+                Row::new(&format!("gain-{}{mtu}-{direction}", ends.id), &title, Unit::BitsPerSecond, target);
             results.push_row(row, vec![arm("kernel"), arm("tun")], None);
         }
     }
@@ -150,11 +170,11 @@ fn word(direction: &str) -> &'static str {
 }
 
 fn figure(results: &mut Results, rates: &Rates<'_>) {
-    let Rates { path, mtu, direction, control, rounds } = rates;
+    let Rates { path, mtu, direction, ends, rounds } = rates;
     let published = PUBLISHED.iter().find(|row| row.0 == *mtu && row.1 == *direction).map(|row| row.2);
     let published = published.filter(|_| *path == "tun");
     let note = published.map_or_else(String::new, |mbps| format!("; published {mbps:.0} Mbit/s"));
-    let title = format!("TCP by path {path}, MTU {mtu}, {}, {control}{note}", word(direction));
+    let title = format!("TCP by path {path}, MTU {mtu}, {}, {ends}{note}", word(direction));
     let mut row = Row::new(&format!("{path}-{mtu}-{direction}"), &title, Unit::BitsPerSecond, Target::None);
     let mut sorted = rounds.clone();
     sorted.sort_by(f64::total_cmp);
@@ -163,7 +183,8 @@ fn figure(results: &mut Results, rates: &Rates<'_>) {
         ("path", json!(path)),
         ("mtu", json!(mtu)),
         ("direction", json!(direction)),
-        ("congestion", json!(control)),
+        ("congestion", json!(ends.control)),
+        ("receiver_copies", json!(ends.copies)),
         ("mbps", json!(median / 1e6)),
     ];
     facts.extend(published.map(|mbps| ("published_mbps", json!(mbps))));
@@ -200,8 +221,8 @@ impl Switch {
         Ok(Self { switch, host })
     }
 
-    /// The rate of a TCP stream in bit/s, with this congestion control.
-    fn stream(&self, direction: &str, control: &str, time: Duration) -> Result<f64> {
+    /// The rate of a TCP stream in bit/s, with the ends prepared so.
+    fn stream(&self, direction: &str, ends: Ends<'_>, time: Duration) -> Result<f64> {
         let (server, address, client) = match direction {
             "rx" => (&self.switch.netns, SWITCH, &self.host),
             _ => (&self.host, HOST, &self.switch.netns),
@@ -218,13 +239,13 @@ impl Switch {
                 Duration::from_secs(10),
             )?
         };
-        setsockopt(&sender, TcpCongestion, &OsString::from(control))
-            .with_context(|| format!("TCP congestion control {control}"))?;
-        let (mut receiver, _) = listener.accept()?;
+        setsockopt(&sender, TcpCongestion, &OsString::from(ends.control))
+            .with_context(|| format!("TCP congestion control {}", ends.control))?;
+        let (receiver, _) = listener.accept()?;
         let (arrived, stop) = (AtomicU64::new(0), AtomicBool::new(false));
         let rate = std::thread::scope(|scope| {
             scope.spawn(|| send(&sender, &stop));
-            scope.spawn(|| receive(&mut receiver, &arrived));
+            scope.spawn(|| receive(&receiver, ends.copies, &arrived));
             let rate = measure(&arrived, time);
             stop.store(true, Ordering::Release);
             // Segments on the way are not waited for.
@@ -241,9 +262,10 @@ fn send(mut stream: &TcpStream, stop: &AtomicBool) {
     while !stop.load(Ordering::Acquire) && stream.write_all(&chunk).is_ok() {}
 }
 
-fn receive(stream: &mut TcpStream, arrived: &AtomicU64) {
+fn receive(stream: &TcpStream, copies: bool, arrived: &AtomicU64) {
     let mut chunk = vec![0; CHUNK];
-    while let Ok(count) = stream.read(&mut chunk) {
+    let flags = if copies { MsgFlags::empty() } else { MsgFlags::MSG_TRUNC };
+    while let Ok(count) = recv(stream.as_raw_fd(), &mut chunk, flags) {
         if count == 0 {
             return;
         }
