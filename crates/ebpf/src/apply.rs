@@ -510,16 +510,28 @@ impl EbpfPlane {
         }
     }
 
+    /// Enters the netdev of a port, so that its frames come from this port.
+    fn enter_ifindex(&self, id: PortId, old: Option<&PortState>, new: &PortState) -> Result<()> {
+        let ifindex = self.ifindex(id, new);
+        if ifindex == 0 {
+            return Ok(());
+        }
+        if old.is_some_and(|old| self.ifindex(id, old) != ifindex) {
+            // Frames of the new netdev must not pass by the rows of the old one, which were written for another configuration.
+            // `write_row` sets the flag again.
+            let flags = self.tables.ports.u32(id.index(), offset_of!(abi::Port, flags));
+            flags.fetch_and(!abi::PORT_ENABLED, SeqCst);
+        }
+        self.tables.set_ifindex(ifindex, id).inspect_err(|_| self.write_row(id))
+    }
+
     fn change_port(&mut self, id: PortId, old: Option<&PortState>, new: Option<&PortState>) -> Result<()> {
         let hooked = |port: &PortState| (port.ifindex, port.hook, port.delivery);
         if let Some(new) = new {
             if old.is_none_or(|old| hooked(old) != hooked(new)) || !self.facts.contains_key(&id) {
                 self.hook(id, new, true)?;
             }
-            let ifindex = self.ifindex(id, new);
-            if ifindex != 0 {
-                self.tables.set_ifindex(ifindex, id)?;
-            }
+            self.enter_ifindex(id, old, new)?;
         } else {
             self.facts.remove(&id);
         }

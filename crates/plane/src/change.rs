@@ -221,12 +221,15 @@ type PortChange = (PortId, Option<PortState>, Option<PortState>);
 
 /// Splits changes of ports into those that remove something and those that add something.
 fn narrow(changed: Vec<PortChange>) -> (Vec<PortChange>, Vec<PortChange>) {
-    let (mut first, mut then) = (Vec::new(), Vec::new());
+    let (mut first, mut replaced, mut then) = (Vec::new(), Vec::new(), Vec::new());
     for (id, old, new) in changed {
-        // A port with another netdev is another port: the old netdev may be gone, and cannot be changed any
-        // more.
-        let same = old.as_ref().zip(new.as_ref()).filter(|(old, new)| old.ifindex == new.ifindex);
-        let less = same.map(|(old, new)| common(old, new));
+        if old.as_ref().zip(new.as_ref()).is_some_and(|(old, new)| old.ifindex != new.ifindex) {
+            // A port with another netdev is another port: the old netdev may be gone, and cannot be changed any more. It changes
+            // as a whole, before other ports gain something: none of them meets it in a VLAN that it leaves.
+            replaced.push((id, old, new));
+            continue;
+        }
+        let less = old.as_ref().zip(new.as_ref()).map(|(old, new)| common(old, new));
         match less {
             Some(less) if old.as_ref() != Some(&less) => {
                 first.push((id, old, Some(less.clone())));
@@ -237,7 +240,8 @@ fn narrow(changed: Vec<PortChange>) -> (Vec<PortChange>, Vec<PortChange>) {
             _ => then.push((id, old, new)),
         }
     }
-    (first, then)
+    replaced.append(&mut then);
+    (first, replaced)
 }
 
 /// `old` without what `new` no longer allows.
@@ -391,7 +395,9 @@ mod tests {
             state
         };
         let old = state(&[(1, 10, false), (2, 20, true), (3, 10, true), (4, 20, true), (5, 10, true)]);
-        let next = state(&[(1, 10, true), (2, 10, true), (3, 20, true), (4, 20, true), (5, 10, false)]);
+        let mut next = state(&[(1, 10, true), (2, 10, true), (3, 20, true), (4, 20, true), (5, 10, false)]);
+        // The last port that changes has another netdev, too.
+        next.ports.entry(PortId::new(3).expect("a port")).and_modify(|port| port.ifindex = 99);
         let pairs = || (1..=5).flat_map(|a| (1..=5).map(move |b| (a, b)));
         for (from, to) in [(&old, &next), (&next, &old)] {
             let mut plane = Chaos { state: from.clone(), fail_at: 0, step: 0 };
@@ -422,10 +428,10 @@ mod tests {
     }
 
     #[test]
-    fn a_port_whose_netdev_was_replaced_changes_at_once() {
+    fn a_port_whose_netdev_was_replaced_changes_at_once_and_before_others_gain_a_vlan() {
         let port = |ifindex, vlan| PortState::access("e", ifindex, VlanId::new(vlan).expect("a VLAN"));
         let changed = |ifindex| {
-            let ports = [(1, port(7, 10), port(ifindex, 20)), (2, port(8, 20), port(8, 10))];
+            let ports = [(1, port(8, 20), port(8, 10)), (2, port(7, 10), port(ifindex, 20))];
             let id = |n| PortId::new(n).expect("a port");
             ports.map(|(n, old, new)| (id(n), Some(old), Some(new))).to_vec()
         };
@@ -433,7 +439,7 @@ mod tests {
         let (first, then) = narrow(changed(7));
         assert_eq!((numbers(&first), numbers(&then)), (vec![1, 2], vec![1, 2]));
         let (first, then) = narrow(changed(9));
-        assert_eq!((numbers(&first), numbers(&then)), (vec![2], vec![1, 2]));
+        assert_eq!((numbers(&first), numbers(&then)), (vec![1], vec![2, 1]));
     }
 
     #[test]
