@@ -98,14 +98,21 @@ impl Groups {
     pub(crate) fn pending(&self) -> Vec<MdbChange> {
         self.pending.iter().map(|key| self.change(key)).collect()
     }
-    /// Notes that the chip holds these changes. Those that have been replaced meanwhile stay pending.
-    pub(crate) fn taken(&mut self, changes: &[MdbChange]) {
-        for change in changes {
+    /// Notes that the chip holds these changes, except those of groups for which it had no room: of these it has carried out none, no
+    /// removal either. Changes that have been replaced meanwhile are pending.
+    pub(crate) fn taken(&mut self, changes: &[MdbChange], without: &BTreeSet<Group>) {
+        for change in changes.iter().filter(|change| !is_of(change, without)) {
             let key = Key::of(change);
             if self.change(&key) == *change {
                 self.pending.remove(&key);
+            } else {
+                self.pending.insert(key);
             }
         }
+    }
+    /// Notes that it is not known whether the chip holds these changes.
+    pub(crate) fn doubt(&mut self, changes: &[MdbChange]) {
+        self.pending.extend(changes.iter().map(Key::of));
     }
     /// Notes that another chip holds these changes and nothing else.
     pub(crate) fn moved(&mut self, held: &[MdbChange]) {
@@ -164,6 +171,11 @@ pub(crate) fn group(change: &MdbChange) -> Option<Group> {
     }
 }
 
+/// True for an entry of one of these groups.
+pub(crate) fn is_of(change: &MdbChange, groups: &BTreeSet<Group>) -> bool {
+    group(change).is_some_and(|group| groups.contains(&group))
+}
+
 /// Gives a chip changes in the order of their keys. Returns the groups for which it had no room; of their changes none was
 /// carried out.
 pub(crate) fn write(client: &mut Client, changes: &[MdbChange]) -> Result<BTreeSet<Group>, SdkError> {
@@ -209,4 +221,49 @@ fn part(changes: &[MdbChange], most: usize) -> usize {
         end += 1;
     }
     end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lanyard_types::{PortId, PortSet};
+
+    #[test]
+    fn a_removal_of_a_group_without_room_stays_pending() {
+        let vlan = VlanId::new(10).expect("a VLAN");
+        let address = IpAddr::from([239, 1, 1, 1]);
+        let ports: PortSet = PortId::new(1).into_iter().collect();
+        let entry = |source: Option<u8>, on: bool| MdbChange::Entry {
+            vlan,
+            group: address,
+            source: source.map(|last| IpAddr::from([10, 0, 0, last])),
+            ports: on.then(|| Box::new(ports.clone())),
+        };
+        let mut groups = Groups::default();
+        groups.note(&entry(None, true), true).expect("room");
+        // The chip has not got the removal, nor another entry of the group, for which it has no room.
+        groups.note(&entry(None, false), false).expect("a removal");
+        groups.note(&entry(Some(2), true), false).expect("room");
+        let (pending, lost) = (groups.pending(), BTreeSet::from([(vlan, address)]));
+        groups.taken(&pending, &lost);
+        groups.lose(&lost);
+        let left = groups.pending();
+        assert!(left.contains(&entry(None, false)) && left.contains(&entry(Some(2), false)), "{left:?}");
+        assert!(groups.changes().iter().all(|change| group(change).is_none()));
+        groups.taken(&left, &BTreeSet::new());
+        assert_eq!(groups.pending(), []);
+    }
+
+    #[test]
+    fn a_change_that_was_replaced_while_the_chip_took_it_is_pending() {
+        let vlan = VlanId::new(10).expect("a VLAN");
+        let flood = |flooded| MdbChange::Flood { vlan, family: Family::V4, flooded };
+        let mut groups = Groups::default();
+        groups.note(&flood(Flooded::All), true).expect("room");
+        groups.taken(&[flood(Flooded::Nothing)], &BTreeSet::new());
+        assert_eq!(groups.pending(), [flood(Flooded::All)]);
+        groups.doubt(&[flood(Flooded::Nothing)]);
+        groups.taken(&groups.pending(), &BTreeSet::new());
+        assert_eq!(groups.pending(), []);
+    }
 }

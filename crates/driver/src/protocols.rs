@@ -110,23 +110,25 @@ impl ChipProtocols {
     fn endpoint(&self) -> MutexGuard<'_, Endpoint> {
         self.endpoint.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Writes to the chip that is driven now, and returns the generation of that chip.
+    /// Writes to the chip that is driven now, and returns the generation of the chip that was written to.
     fn write<T>(&mut self, ask: impl Fn(&mut Client) -> Result<T, SdkError>) -> (u64, Result<T, SdkError>) {
         let before = self.endpoint().generation;
         if self.stalled == Some(before) {
             return (before, Err(SdkError::Gone(std::io::ErrorKind::TimedOut.into())));
         }
         let outcome = self.client().and_then(ask);
+        // Another chip may have taken over before the connection was made.
+        let of = self.connection.as_ref().map_or(before, |(of, _)| *of);
         match &outcome {
             Ok(_) | Err(SdkError::Refused(_)) => {}
             Err(error) => {
                 self.connection = None;
                 let late =
                     matches!(error, SdkError::Gone(error) if error.kind() == std::io::ErrorKind::TimedOut);
-                self.stalled = late.then_some(before);
+                self.stalled = late.then_some(of);
             }
         }
-        (before, outcome)
+        (of, outcome)
     }
     /// Writes what the chip has not taken yet. What it does not take now is tried again at the next call.
     fn mend(&mut self) {
@@ -169,12 +171,13 @@ impl ChipProtocols {
             }
             let (of, outcome) = self.write(|client| groups::write(client, &pending));
             let mut endpoint = self.endpoint();
-            if let Ok(lost) = outcome
-                && endpoint.generation == of
-            {
-                endpoint.groups.taken(&pending);
-                // Their changes were not carried out, and are replaced by others.
-                endpoint.groups.lose(&lost);
+            match outcome {
+                Ok(lost) if endpoint.generation == of => {
+                    endpoint.groups.taken(&pending, &lost);
+                    endpoint.groups.lose(&lost);
+                }
+                // The chip that is driven now may have got them, and some may not be wanted any more since it took over.
+                _ => endpoint.groups.doubt(&pending),
             }
         }
     }
@@ -292,10 +295,11 @@ pub(crate) fn move_groups(
     endpoint.socket = socket;
     endpoint.generation += 1;
     endpoint.trees.held = None;
-    let is_lost = |change: &MdbChange| groups::group(change).is_some_and(|group| lost.contains(&group));
     endpoint.channels.moved(channels);
     endpoint.groups.lose(&lost);
-    endpoint.groups.moved(&learned.into_iter().filter(|change| !is_lost(change)).collect::<Vec<_>>());
+    endpoint
+        .groups
+        .moved(&learned.into_iter().filter(|change| !groups::is_of(change, &lost)).collect::<Vec<_>>());
     Ok(())
 }
 
