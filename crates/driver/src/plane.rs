@@ -647,12 +647,7 @@ impl Plane for AsicPlane {
         self.kernel = None;
         if let Ok(mut client) = connect(&self.options.place.socket, "switch") {
             // A chip that was started by hand continues to run, with an empty configuration.
-            let entries = client.entries().unwrap_or_default();
-            let removals: Vec<Operation> =
-                entries.iter().rev().filter_map(lanyard_offload::manager::removal).collect();
-            for part in removals.chunks(SETUP) {
-                let _ = client.commit(part);
-            }
+            let _ = crate::takeover::empty(&mut client);
             if trees::has_watchdog(&self.options.place.socket) {
                 let _ = client.number(&Request::TreeWatchdog(0));
                 let _ = client.number(&Request::TreeExpiry(true));
