@@ -419,7 +419,7 @@ fn lines_that_do_not_fit_are_refused(plane: Plane) {
     refused("interface port-channel 1\nmtu 9000", "setting of its members");
     refused("interface port-channel 300", "1 to 255");
     refused("interface p3\nport-channel min-links 2", "port-channels");
-    refused("interface p3\nchannel-group 1 mode desirable", "Invalid input");
+    refused("interface p3\nchannel-group 1 mode desirable", "not supported by Lanyard");
     wait_bundled(&bed, &["p1", "p2"]);
     // Too few members: the port-channel is down as a whole.
     bed.configure("interface port-channel 1\nport-channel min-links 2");

@@ -58,6 +58,16 @@ impl Kind {
             Self::Mac => "Extended MAC access list",
         }
     }
+    /// The numbers that lists of this kind may have as names.
+    #[must_use]
+    pub const fn numbers(self) -> &'static str {
+        match self {
+            Self::Standard => "1 to 99 or 1300 to 1999",
+            Self::Extended => "100 to 199 or 2000 to 2699",
+            Self::Ipv6 => "it has a name, not a number",
+            Self::Mac => "700 to 799 or 1100 to 1199",
+        }
+    }
     /// The kind of a numbered list; `None` for other names.
     #[must_use]
     pub fn of_number(name: &str) -> Option<Self> {

@@ -58,11 +58,8 @@ pub fn parse(kind: Kind, words: &[&str]) -> Result<Rule, Wrong> {
 /// When the words do not begin a rule.
 pub fn expected(kind: Kind, words: &[&str]) -> Result<Expected, Wrong> {
     let mut line = Words { words, at: 0, choices: Vec::new() };
-    match rule(kind, &mut line) {
-        Ok(_) => Ok(Expected { choices: line.choices, complete: true }),
-        Err(Wrong::Incomplete) => Ok(Expected { choices: line.choices, complete: false }),
-        Err(wrong) => Err(wrong),
-    }
+    let found = rule(kind, &mut line).map(drop);
+    line.expected(found)
 }
 
 /// Parses a member of a service group: `tcp|udp|... [source PORTS] [PORTS]`, or a protocol.
@@ -70,8 +67,21 @@ pub fn expected(kind: Kind, words: &[&str]) -> Result<Expected, Wrong> {
 /// # Errors
 /// Says which word is wrong.
 pub fn parse_service(words: &[&str]) -> Result<Service, Wrong> {
+    service(&mut Words { words, at: 0, choices: Vec::new() })
+}
+
+/// The words that may follow `words`, which are complete, in a member of a service group.
+///
+/// # Errors
+/// Says which word is wrong.
+pub fn expected_service(words: &[&str]) -> Result<Expected, Wrong> {
     let mut line = Words { words, at: 0, choices: Vec::new() };
-    let protocol = match protocol(Kind::Extended, &mut line)? {
+    let found = service(&mut line).map(drop);
+    line.expected(found)
+}
+
+fn service(line: &mut Words<'_>) -> Result<Service, Wrong> {
+    let protocol = match protocol(Kind::Extended, line)? {
         Protocol::Number(number) => Some(number),
         _ => None,
     };
@@ -80,7 +90,7 @@ pub fn parse_service(words: &[&str]) -> Result<Service, Wrong> {
         if line.keyword(&[("source", "Source port")])?.is_some() {
             service.src_port = Some(line.need_port(ports)?);
         }
-        service.dst_port = port(&mut line, ports)?;
+        service.dst_port = port(line, ports)?;
     }
     line.end()?;
     Ok(service)
@@ -94,6 +104,14 @@ struct Words<'a> {
 }
 
 impl Words<'_> {
+    /// What may follow the words, which were parsed with this result.
+    fn expected(self, found: Result<(), Wrong>) -> Result<Expected, Wrong> {
+        match found {
+            Ok(()) => Ok(Expected { choices: self.choices, complete: true }),
+            Err(Wrong::Incomplete) => Ok(Expected { choices: self.choices, complete: false }),
+            Err(wrong) => Err(wrong),
+        }
+    }
     /// Takes a keyword, if the next word is one of these or abbreviates one.
     fn keyword(&mut self, keywords: &[(&'static str, &'static str)]) -> Result<Option<&'static str>, Wrong> {
         self.choices.extend(keywords.iter().map(|(word, help)| ((*word).to_owned(), *help)));

@@ -2,6 +2,7 @@
 //!
 //! Invariant: [`take`] never consumes more words than the line has, and every value is in range.
 
+use crate::line::OUT_OF_RANGE;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use lanyard_config::InterfaceName;
 use lanyard_types::{ChannelId, MacAddr, VlanId, VlanSet};
@@ -316,16 +317,25 @@ pub fn take(kind: Kind, words: &[&str], rest: &str, names: &dyn Names) -> Take {
 fn vlan(word: &str) -> Take {
     match word.parse::<VlanId>() {
         Ok(vlan) if digits(word) => Take::Value(Value::Vlan(vlan), 1),
-        _ if digits(word) => Take::Bad(format!("VLAN {} is not a VLAN: 1 to 4094", short(word))),
+        _ if digits(word) || is_number(word) => {
+            Take::Bad(format!("VLAN {} is not a VLAN: 1 to 4094", short(word)))
+        }
         _ => Take::Mismatch,
     }
 }
 
+/// True for a number in digits, also one with a sign or a point.
+fn is_number(word: &str) -> bool {
+    word.trim_start_matches(['-', '+']).starts_with(|c: char| c.is_ascii_digit())
+        && word.bytes().all(|b| b.is_ascii_digit() || b"+-.".contains(&b))
+        && !is_quad(word)
+}
+
 fn vlan_list(word: &str) -> Take {
-    if !word.starts_with(|c: char| c.is_ascii_digit()) {
+    if !word.starts_with(|c: char| c.is_ascii_digit()) && !is_number(word) {
         return Take::Mismatch;
     }
-    if digits(word) {
+    if digits(word) || word.starts_with(['-', '+']) {
         return match vlan(word) {
             Take::Value(Value::Vlan(vlan), n) => Take::Value(Value::Vlans([vlan].into_iter().collect()), n),
             other => other,
@@ -370,12 +380,17 @@ fn mac(word: &str) -> Take {
 }
 
 /// True for text in the form of an IPv4 address, whatever its numbers: `300.1.1.1`.
-fn is_quad(word: &str) -> bool {
+pub(crate) fn is_quad(word: &str) -> bool {
     word.split('.').count() == 4 && word.split('.').all(digits)
 }
 
 fn bad_quad(word: &str) -> Take {
-    Take::Bad(format!("{} is not an IPv4 address: each of its four numbers is 0 to 255", short(word)))
+    Take::Bad(not_ipv4(word))
+}
+
+/// The reason why text in the form of an IPv4 address is none.
+pub(crate) fn not_ipv4(word: &str) -> String {
+    format!("{} is not an IPv4 address: each of its four numbers is 0 to 255", short(word))
 }
 
 fn address(kind: Kind, word: &str) -> Take {
@@ -386,7 +401,20 @@ fn address(kind: Kind, word: &str) -> Take {
     match address {
         Some(address) => Take::Value(Value::Address(address), 1),
         None if kind == Kind::Ipv4 && is_quad(word) => bad_quad(word),
-        None => Take::Mismatch,
+        None => other_family(kind == Kind::Ipv4, word, word),
+    }
+}
+
+/// The refusal of `word` because `address` in it is of the other family; a mismatch if it is no address.
+fn other_family(wants_v4: bool, word: &str, address: &str) -> Take {
+    match address.parse::<IpAddr>() {
+        Ok(IpAddr::V6(_)) if wants_v4 => {
+            Take::Bad(format!("{} is not an IPv4 address: it belongs to IPv6", short(word)))
+        }
+        Ok(IpAddr::V4(_)) if !wants_v4 => {
+            Take::Bad(format!("{} is not an IPv6 address: it belongs to IPv4", short(word)))
+        }
+        _ => Take::Mismatch,
     }
 }
 
@@ -404,15 +432,13 @@ fn prefix(kind: Kind, word: &str) -> Take {
             Take::Bad(format!("/{} is not a prefix length of {address}: 0 to {most}", short(length)))
         }
         None if kind == Kind::Ipv4Prefix && is_quad(address) => bad_quad(address),
-        None => Take::Mismatch,
+        None => other_family(kind == Kind::Ipv4Prefix, word, address),
     }
 }
 
 fn number(word: &str, min: u64, max: u64) -> Take {
     if !digits(word) {
-        let looks_like_one = word.trim_start_matches(['-', '+']).starts_with(|c: char| c.is_ascii_digit());
-        let is_number = looks_like_one && word.bytes().all(|b| b.is_ascii_digit() || b"+-.".contains(&b));
-        return if is_number && !is_quad(word) {
+        return if is_number(word) {
             Take::Bad(format!("{} is not a whole number from {min} to {max}", short(word)))
         } else {
             Take::Mismatch
@@ -420,7 +446,7 @@ fn number(word: &str, min: u64, max: u64) -> Take {
     }
     match word.parse::<u64>() {
         Ok(n) if (min..=max).contains(&n) => Take::Value(Value::Number(n), 1),
-        _ => Take::Bad(format!("{} is out of range: {min} to {max}", short(word))),
+        _ => Take::Bad(format!("{}{OUT_OF_RANGE}{min} to {max}", short(word))),
     }
 }
 
@@ -518,6 +544,9 @@ fn interface(words: &[&str], names: &dyn Names) -> Take {
         if let Some((netdev, n)) = names.netdev_of(word).map(|netdev| (netdev, 1)).or(apart) {
             return single(InterfaceName::Netdev(netdev), n);
         }
+    }
+    if word.eq_ignore_ascii_case("vlan") && words.len() == 1 && !names.is_netdev(word) {
+        return Take::Short;
     }
     let (name, n) = match words.get(1) {
         Some(next) if word.eq_ignore_ascii_case("netdev") => (*next, 2),

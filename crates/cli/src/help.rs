@@ -3,7 +3,7 @@
 //! `sh?` lists the words that begin with `sh`; `show ?` lists the words that may follow, with help and
 //! `<cr>`.
 
-use crate::args::{Kind, Names, Take, take};
+use crate::args::{Kind, Names, Take, short, take};
 use crate::help_rule;
 use crate::line::{Failure, Word, words};
 use crate::parse::{Expected, Reader};
@@ -13,7 +13,7 @@ use crate::tree::{Node, Root, Token};
 
 /// The maximum number of interface names that `?` lists.
 const MAX_NAMES: usize = 64;
-/// The maximum number of words that the message about an incomplete line lists.
+/// The maximum number of words that a message about an incomplete or wrong line lists.
 const MAX_NEXT: usize = 8;
 
 /// The context in which a line is typed.
@@ -96,12 +96,27 @@ impl Helper<'_> {
     pub fn next_words(&self, line: &str) -> Vec<String> {
         let (_, items) = self.items(&format!("{} ", line.trim_end())).unwrap_or_default();
         let labels = items.into_iter().filter(|item| !item.is_name && item.label != "<cr>");
-        let mut labels: Vec<String> = labels.map(|item| item.label).take(MAX_NEXT + 1).collect();
-        if labels.len() > MAX_NEXT {
-            labels.truncate(MAX_NEXT);
-            labels.push("...".into());
+        few(labels.map(|item| item.label))
+    }
+
+    /// The message about what may stand behind `before`, in place of `word`, which may not. `None` if nothing is known to fit,
+    /// or if `word` is the first of a line in a mode of many commands.
+    #[must_use]
+    pub fn instead(&self, before: &str, word: &str) -> Option<String> {
+        let (_, items) = self.items(&format!("{} ", before.trim_end())).ok()?;
+        let word = short(word);
+        let ends = items.iter().any(|item| item.label == "<cr>");
+        let labels = items.into_iter().filter(|item| !item.is_name && !["<cr>", "|"].contains(&&*item.label));
+        let labels = few(labels.map(|item| item.label));
+        match labels.as_slice() {
+            [] => ends.then(|| format!("% The command ends before {word}.")),
+            [one] => Some(format!("% Enter {one} in place of {word}.")),
+            some if some.len() <= MAX_NEXT => {
+                Some(format!("% Enter one of these in place of {word}: {}", some.join(", ")))
+            }
+            _ if before.trim().is_empty() => None,
+            _ => Some(format!("% Enter ? in place of {word} to list the words that fit.")),
         }
-        labels
     }
 
     /// True when the end of the line is within free text.
@@ -195,6 +210,25 @@ impl Helper<'_> {
             }
         }
     }
+}
+
+/// The message about a line that ends too early, without `%`; `next` are the words that may follow.
+pub(crate) fn incomplete(next: &[String]) -> String {
+    match next {
+        [] => "Incomplete command.".into(),
+        [one] => format!("Incomplete command. Enter {one} next."),
+        some => format!("Incomplete command. Enter one of these next: {}", some.join(", ")),
+    }
+}
+
+/// The first [`MAX_NEXT`] of `labels`, and `...` in place of the others.
+pub(crate) fn few(labels: impl Iterator<Item = String>) -> Vec<String> {
+    let mut labels: Vec<String> = labels.take(MAX_NEXT + 1).collect();
+    if labels.len() > MAX_NEXT {
+        labels.truncate(MAX_NEXT);
+        labels.push("...".into());
+    }
+    labels
 }
 
 fn interfaces(help: &str, partial: &str, names: &dyn Names) -> Vec<Item> {

@@ -7,6 +7,8 @@
 pub const MAX_LINE: usize = 4096;
 /// The maximum number of words in a line.
 pub const MAX_TOKENS: usize = 128;
+/// What the reason for a number that is out of range has between the number and the range.
+pub(crate) const OUT_OF_RANGE: &str = " is out of range: ";
 
 /// A word of a line and its position in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,8 +62,21 @@ impl Failure {
             };
             (f.at(), kind)
         };
+        if rank(&other) == rank(&self)
+            && let (Self::Reason(at, one), Self::Reason(_, two)) = (&self, &other)
+            && let Some(reason) = both_ranges(one, two)
+        {
+            return Self::Reason(*at, reason);
+        }
         if rank(&other) > rank(&self) { other } else { self }
     }
+}
+
+/// The reason with the ranges of two reasons that refuse the same number, which fits neither of two arguments.
+fn both_ranges(one: &str, two: &str) -> Option<String> {
+    let (number, range) = two.split_once(OUT_OF_RANGE)?;
+    let is_new = one.strip_prefix(number)?.strip_prefix(OUT_OF_RANGE)? != range;
+    is_new.then(|| format!("{one}, or {range}"))
 }
 
 /// Splits a line into words.

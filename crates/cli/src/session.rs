@@ -11,7 +11,7 @@ use crate::backend::{Backend, Entered};
 use crate::commands::{self, banner::Capture};
 use crate::edit::ConfigNames;
 use crate::exec::{Exec, Login, State};
-use crate::help::{Completion, Helper};
+use crate::help::{Completion, Helper, incomplete};
 use crate::line::{Failure, Word, words};
 use crate::mode::{ConfigMode, Mode};
 use crate::outcome::{Outcome, Terminal, lines};
@@ -399,23 +399,34 @@ impl Session {
         };
         let Failure::Invalid(at) = failure else { return Outcome::Refused(lines(&[message])) };
         let column = line.get(..*at).map_or(0, |before| before.chars().count());
-        if self.state.login.interactive {
+        let mut answer = if self.state.login.interactive {
             let column = column + self.prompt(backend).chars().count();
-            Outcome::Refused(lines(&[format!("{}^", " ".repeat(column)), message]))
+            vec![format!("{}^", " ".repeat(column)), message]
         } else {
             let shown: String = line.chars().map(|c| if c == '\t' { ' ' } else { c }).collect();
-            Outcome::Refused(lines(&[message, format!("  {shown}"), format!("  {}^", " ".repeat(column))]))
+            vec![message, format!("  {shown}"), format!("  {}^", " ".repeat(column))]
+        };
+        answer.extend(self.way_out(line, *at, backend));
+        Outcome::Refused(lines(&answer))
+    }
+
+    /// The message about what could be entered for the line, which is wrong at `at`; `None` if that is not known.
+    fn way_out(&self, line: &str, at: usize, backend: &dyn Backend) -> Option<String> {
+        let (before, rest) = line.split_at_checked(at)?;
+        let known = Known(backend);
+        let words = words(line).ok()?;
+        if self.in_exec() && words.first()?.text.eq_ignore_ascii_case("do") {
+            return Some("% Enter the command without do: this is an exec mode.".into());
         }
+        if let Some(head) = commands::head_of(&self.reader(line, &words, &known), self.in_exec()) {
+            return Some(format!("% Enter {head} before this command."));
+        }
+        self.helper(&known).instead(before, rest.split_whitespace().next()?)
     }
 
     /// The message about a line that ends too early, with the words that may follow.
     fn incomplete(&self, line: &str, backend: &dyn Backend) -> String {
-        let next = self.helper(&Known(backend)).next_words(line);
-        match next.as_slice() {
-            [] => "% Incomplete command.".into(),
-            [one] => format!("% Incomplete command. Enter {one} next."),
-            some => format!("% Incomplete command. Enter one of these next: {}", some.join(", ")),
-        }
+        format!("% {}", incomplete(&self.helper(&Known(backend)).next_words(line)))
     }
 
     /// True when the end of the line is within free text, where `?` is an ordinary character.

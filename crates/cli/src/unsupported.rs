@@ -8,8 +8,8 @@ use crate::line::{Failure, Word};
 use crate::mode::ConfigMode;
 use std::sync::LazyLock;
 
-/// A table: a command a line, between comments. `N` stands for a number, `*` for any value, and a keyword that ends in a
-/// colon for every name that begins with it.
+/// A table: a command a line, between comments. `N` stands for a number, `*` for a value with a digit or a colon, `NAME` for any
+/// word, and a keyword that ends in a colon for every name that begins with it.
 type Table = LazyLock<Vec<&'static str>>;
 
 static EXEC: Table = LazyLock::new(|| entries(include_str!("unsupported/exec.txt")));
@@ -37,8 +37,41 @@ const WHOLE: &[&str] = &[
     "service config",
     "service pad",
 ];
+/// The same in exec modes.
+const WHOLE_OF_EXEC: &[&str] = &["show configuration"];
 /// The same under `line`.
 const WHOLE_OF_LINE: &[&str] = &["exec", "monitor"];
+
+/// Commands of exec modes whose last word the tree takes for the name of an interface or a VRF.
+const TAKEN_OF_EXEC: &[&str] = &[
+    "show interfaces accounting",
+    "show interfaces capabilities",
+    "show interfaces crb",
+    "show interfaces dampening",
+    "show interfaces debounce",
+    "show interfaces etherchannel",
+    "show interfaces fair-queue",
+    "show interfaces flowcontrol",
+    "show interfaces history",
+    "show interfaces irb",
+    "show interfaces link",
+    "show interfaces mac-accounting",
+    "show interfaces module",
+    "show interfaces mtu",
+    "show interfaces precedence",
+    "show interfaces private-vlan",
+    "show interfaces pruning",
+    "show interfaces random-detect",
+    "show interfaces rate-limit",
+    "show interfaces stats",
+    "show interfaces summary",
+    "show interfaces switchport module",
+    "show vrf detail",
+    "show vrf ipv4",
+    "show vrf ipv6",
+];
+/// Commands of a class in a policy map whose second word the tree takes for a rate.
+const TAKEN_OF_POLICY_CLASS: &[&str] = &["police aggregate", "police flow"];
 
 /// Interface commands that protect the network, in addition to those of features: an interface that should have one must
 /// not forward without it.
@@ -98,6 +131,7 @@ pub(crate) fn begins(command: &str, words: &[Word<'_>]) -> Option<usize> {
         let fits = match keyword {
             "N" => word.bytes().all(|byte| byte.is_ascii_digit()),
             "*" => word.bytes().any(|byte| byte.is_ascii_digit() || byte == b':'),
+            "NAME" => true,
             _ if keyword.ends_with(':') && word.starts_with(keyword) => true,
             _ => keyword.starts_with(&word) && word.len() >= keyword.len().min(3),
         };
@@ -112,7 +146,7 @@ pub(crate) fn begins(command: &str, words: &[Word<'_>]) -> Option<usize> {
 /// The command as the line has it: with the values in place of `N` and `*`.
 fn as_entered(command: &'static str, words: &[Word<'_>]) -> String {
     let shown = |(keyword, word): (&'static str, &Word<'_>)| match keyword {
-        "N" | "*" => word.text.to_owned(),
+        "N" | "*" | "NAME" => word.text.to_owned(),
         _ => keyword.to_owned(),
     };
     command.split(' ').zip(words).map(shown).collect::<Vec<_>>().join(" ")
@@ -174,9 +208,17 @@ impl Place {
     }
     const fn whole(self) -> &'static [&'static str] {
         match self {
-            Self::Exec => &[],
+            Self::Exec => WHOLE_OF_EXEC,
             Self::Line => WHOLE_OF_LINE,
             _ => WHOLE,
+        }
+    }
+    /// The commands of which the tree takes a keyword for a value: they are missing wherever the line is wrong.
+    const fn taken(self) -> &'static [&'static str] {
+        match self {
+            Self::Exec => TAKEN_OF_EXEC,
+            Self::PolicyClass => TAKEN_OF_POLICY_CLASS,
+            _ => &[],
         }
     }
 }
@@ -188,8 +230,11 @@ pub fn explain(failure: Failure, words: &[Word<'_>], place: Place) -> Failure {
         _ => (plain(words), place),
     };
     let first = words.first().map_or(failure.at(), |word| word.at);
+    let taken = || place.taken().iter().find(|command| begins(command, words).is_some());
     let known = match &failure {
-        Failure::Invalid(at) => missing(words, place, *at, begins),
+        Failure::Invalid(at) => {
+            missing(words, place, *at, begins).or_else(|| taken().map(|command| (*command).to_owned()))
+        }
         // An abbreviation of several words of the tree may still be a word of IOS in full.
         Failure::Ambiguous(at, _) => missing(words, place, *at, |command, words| {
             let count = begins(command, words)?;
@@ -200,7 +245,7 @@ pub fn explain(failure: Failure, words: &[Word<'_>], place: Place) -> Failure {
             let fits = |command: &&&str| begins(command, words) == Some(words.len());
             place.whole().iter().find(fits).map(|command| (*command).to_owned())
         }
-        Failure::Reason(..) => None,
+        Failure::Reason(..) => taken().map(|command| (*command).to_owned()),
     };
     match known {
         Some(command) => Failure::Reason(first, format!("{command} is not supported by Lanyard")),

@@ -90,7 +90,8 @@ fn the_caret_stands_under_the_echoed_word() {
     let mut session = Session::new(login);
     let Outcome::Refused(text) = session.execute("show \u{e9}vln", &mut fake) else { panic!("taken") };
     // `Lanyard#show évln`
-    assert_eq!(text, format!("{}^\n% Invalid input detected at '^' marker.\n", " ".repeat(13)));
+    let way_out = "% Enter ? in place of \u{e9}vln to list the words that fit.\n";
+    assert_eq!(text, format!("{}^\n% Invalid input detected at '^' marker.\n{way_out}", " ".repeat(13)));
     let Outcome::Text(text) = session.execute("configure terminal", &mut fake) else { panic!("refused") };
     assert_eq!(text, "Enter configuration commands, one per line.  End with CNTL/Z.\n");
 }

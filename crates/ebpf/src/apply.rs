@@ -24,7 +24,7 @@ use lanyard_acl::PlaneList;
 use lanyard_pipeline::state::{
     FdbTarget, GlobalState, PortKind, PortState, StpState, Tpid, TrapRate, VlanState,
 };
-use lanyard_plane::{ApplyChange, Change, FdbFilter, Plane, PlaneError, PlaneState, changes, transact};
+use lanyard_plane::{ApplyChange, Change, FdbFilter, Plane, PlaneError, PlaneState};
 use lanyard_types::{AclId, InstanceId, MacAddr, PortId, TrapGroup, VlanId, VlanSet};
 use libbpf_rs::{MapCore, MapFlags};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,7 +52,7 @@ impl EbpfPlane {
         self.writing(true);
         let done = match self.rough {
             true => self.rewrite(next),
-            false => transact(self, changes(&before, next)),
+            false => self.change_to(&before, next),
         };
         match done {
             Ok(()) => {
@@ -400,32 +400,6 @@ impl EbpfPlane {
         }
     }
 
-    /// Writes the rows of a port.
-    pub(crate) fn write_row(&self, id: PortId) {
-        self.write_row_in(id, &VlanSets::of(&self.state));
-    }
-    /// Writes the rows of all ports of the state.
-    fn write_rows(&self) {
-        let sets = VlanSets::of(&self.state);
-        self.state.ports.keys().for_each(|id| self.write_row_in(*id, &sets));
-    }
-    /// Writes the rows of a port, given the sets of VLANs of the state.
-    fn write_row_in(&self, id: PortId, sets: &VlanSets) {
-        let facts = self.facts.get(&id).cloned().unwrap_or_default();
-        let port = self.state.ports.get(&id);
-        self.tables.stages.write(id, port);
-        acl::write_port(&self.tables, id, port);
-        self.policies.write(&self.tables, id, port);
-        let rif = self.rif_on(id);
-        let row = port.map(|port| {
-            let flags = acl::flags(port, self.vlan_lists);
-            lower::port_row(port, self.ifindex(id, port), &facts, rif, sets, flags)
-        });
-        let row = row.unwrap_or_default();
-        self.tables.ports.set(id.index(), &row);
-        watchdog::end_lease_again(&self.tables, id);
-    }
-
     /// The ports that XDP floods to, and the longest frame that fits them all.
     fn xdp_flood(&self) -> (u64, u32) {
         let ended = watchdog::leases_ended(&self.tables);
@@ -611,7 +585,6 @@ impl EbpfPlane {
         if shares(old) != shares(new) {
             self.write_shared(vlan);
             self.write_vlan_rif(vlan);
-            self.write_rows();
         }
         {
             let mut writer = self.pairs.lock();
@@ -622,14 +595,12 @@ impl EbpfPlane {
             writer.write_vlan(vlan);
         }
         self.tables.set_limit(abi::usage_vlan(vlan), new.and_then(|new| new.fdb_limit));
-        // A VLAN without a state has the tables of one without snooping and checks, so a new VLAN changes no port's row
-        // unless it has them.
+        // A VLAN without a state has the tables of one without snooping and checks.
         let checks =
             |state: Option<&VlanState>| state.map(|state| (state.snooping, state.guard)).unwrap_or_default();
         if checks(old) != checks(new) {
             mdb::write_config(&self.tables, vlan, new);
             bindings::write_vlan(&self.tables, vlan, new);
-            self.write_rows();
         }
     }
 

@@ -46,6 +46,7 @@ mod open;
 mod own;
 mod pairs;
 mod plane;
+mod port_rows;
 mod ports;
 mod present;
 mod probe;

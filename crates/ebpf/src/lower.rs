@@ -255,7 +255,7 @@ impl VlanView {
 }
 
 /// The VLANs on which the flags of the ports in them depend. One value serves all ports, because it reads every VLAN.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct VlanSets {
     /// Those whose groups are snooped. A secondary private VLAN has the groups of its primary VLAN, and is snooped with it.
     snooped: VlanSet,
@@ -282,6 +282,14 @@ impl VlanSets {
             }
         }
         sets
+    }
+    /// The VLANs that are in these sets or in `other`.
+    pub(crate) fn union(&self, other: &Self) -> Self {
+        Self {
+            snooped: self.snooped.union(&other.snooped),
+            guarded: self.guarded.union(&other.guarded),
+            secondary: self.secondary.union(&other.secondary),
+        }
     }
 }
 

@@ -62,6 +62,9 @@ impl Deferred {
     }
 }
 
+/// A loaded program, with its name in `bpf/`.
+type Named = (&'static str, OwnedFd);
+
 /// A plane's programs.
 #[derive(Debug)]
 pub(crate) struct Programs {
@@ -101,6 +104,21 @@ impl Programs {
             watchdog_set,
             deferred,
         })
+    }
+
+    /// Takes each of [`PROGRAMS`] from `loaded`, and those of [`Deferred`] that are there.
+    fn from_named(mut loaded: Vec<Named>) -> Result<Self> {
+        let mut take = |name| {
+            let at = loaded.iter().position(|(found, _)| *found == name)?;
+            Some(loaded.swap_remove(at).1)
+        };
+        let programs = Self::new(PROGRAMS.into_iter().filter_map(&mut take).collect())?;
+        for which in Deferred::ALL {
+            if let Some(program) = take(which.name()) {
+                programs.put(which, program);
+            }
+        }
+        Ok(programs)
     }
 
     /// Stores a program that has been loaded already. Nothing changes if there is one.
@@ -178,62 +196,52 @@ const LOADS: [&[&str]; 3] = [
 /// every program.
 pub(crate) fn create(buckets: u32, salt: u64, whole: bool) -> Result<(Tables, Programs)> {
     let constants = Constants { buckets, salt, dry: false };
-    let mut first = load(LOADS[0], constants, None, None)?;
-    first.maps.push(create_meta()?);
-    let tables = Tables::new(first.maps)?;
-    let deferred = if whole { Deferred::ALL.to_vec() } else { Vec::new() };
-    let programs = load_groups(&tables, constants, &LOADS[1..], &deferred, vec![first.programs])?;
-    Ok((tables, programs))
+    let [first, others @ ..] = LOADS;
+    let Loaded { mut maps, programs, .. } = load(first, constants, None, None)?;
+    maps.push(create_meta()?);
+    let tables = Tables::new(maps)?;
+    let mut loaded: Vec<Named> = first.iter().copied().zip(programs).collect();
+    let deferred: &[Deferred] = if whole { &Deferred::ALL } else { &[] };
+    loaded.extend(load_beside(&others, deferred, constants, &tables)?);
+    Ok((tables, Programs::from_named(loaded)?))
 }
 
 /// Loads [`PROGRAMS`], and those of `deferred`, with the maps of `tables`.
 pub(crate) fn load_programs(tables: &Tables, deferred: &[Deferred]) -> Result<Programs> {
-    load_groups(tables, constants_of(tables), &LOADS, deferred, Vec::new())
+    Programs::from_named(load_beside(&LOADS, deferred, constants_of(tables), tables)?)
 }
 
-/// Loads the last groups of [`LOADS`], and those of `deferred`; `loaded` has the programs of the groups before them.
-fn load_groups(
-    tables: &Tables,
-    constants: Constants,
-    groups: &[&[&str]],
+/// Loads the programs of each group, and each of `deferred`, with the maps of `tables`, on a thread of its own.
+fn load_beside(
+    groups: &[&[&'static str]],
     deferred: &[Deferred],
-    mut loaded: Vec<Vec<OwnedFd>>,
-) -> Result<Programs> {
-    let alone: Vec<[&str; 1]> = deferred.iter().map(|which| [which.name()]).collect();
-    let groups: Vec<&[&str]> = groups.iter().copied().chain(alone.iter().map(|name| &name[..])).collect();
-    loaded.extend(load_beside(&groups, constants, tables)?);
-    let last = loaded.split_off(LOADS.len());
-    let programs = Programs::new(in_order(loaded))?;
-    for (which, program) in deferred.iter().zip(last.into_iter().flatten()) {
-        programs.put(*which, program);
-    }
-    Ok(programs)
-}
-
-/// Loads each group with the maps of `tables`, on a thread of its own.
-fn load_beside(groups: &[&[&str]], constants: Constants, tables: &Tables) -> Result<Vec<Vec<OwnedFd>>> {
+    constants: Constants,
+    tables: &Tables,
+) -> Result<Vec<Named>> {
     #[cfg(test)]
     refuse()?;
-    let loaded: Vec<Option<Vec<OwnedFd>>> = std::thread::scope(|scope| {
+    let load_group = |names: &[&'static str]| -> Result<Vec<Named>> {
+        let programs = load(names, constants, Some(tables), None)?.programs;
+        Ok(names.iter().copied().zip(programs).collect())
+    };
+    let alone: Vec<[&str; 1]> = deferred.iter().map(|which| [which.name()]).collect();
+    let groups = groups.iter().copied().chain(alone.iter().map(|name| &name[..]));
+    let (mut loaded, mut refused) = (Vec::new(), Vec::new());
+    std::thread::scope(|scope| {
         let _messages = Messages::listen();
-        let begun: Vec<_> = groups
-            .iter()
-            .map(|names| {
-                scope.spawn(|| load(names, constants, Some(tables), None).ok().map(|loaded| loaded.programs))
-            })
-            .collect();
-        begun.into_iter().map(|thread| thread.join().ok().flatten()).collect()
+        let begin = |names| (names, scope.spawn(move || load_group(names)));
+        for (names, thread) in groups.map(begin).collect::<Vec<_>>() {
+            match thread.join() {
+                Ok(Ok(programs)) => loaded.extend(programs),
+                _ => refused.push(names),
+            }
+        }
     });
-    let again = |names: &&[&str]| load(names, constants, Some(tables), None).map(|loaded| loaded.programs);
     // libbpf's messages about several loads are mixed. So a group that was refused is loaded once more by itself, for the reason.
-    loaded.into_iter().zip(groups).map(|(loaded, names)| loaded.map_or_else(|| again(names), Ok)).collect()
-}
-
-/// The programs of the groups of [`LOADS`], in the order of [`PROGRAMS`].
-fn in_order(groups: impl IntoIterator<Item = Vec<OwnedFd>>) -> Vec<OwnedFd> {
-    let mut named: Vec<_> = LOADS.concat().into_iter().zip(groups.into_iter().flatten()).collect();
-    named.sort_by_key(|(name, _)| PROGRAMS.iter().position(|program| program == name));
-    named.into_iter().map(|(_, program)| program).collect()
+    for names in refused {
+        loaded.extend(load_group(names)?);
+    }
+    Ok(loaded)
 }
 
 /// The constants with which the maps of `tables` were made.
@@ -247,7 +255,8 @@ pub(crate) fn load_over(tables: &Tables, names: &[&str], ifindex: Option<u32>) -
     load(names, constants_of(tables), Some(tables), ifindex).map(|loaded| loaded.programs)
 }
 
-/// Loads the programs of [`DRY`], in that order, for dry runs with the maps of `tables`. Returns also the map by which they jump, which is emptied when it is dropped.
+/// Loads the programs of [`DRY`], in that order, for dry runs with the maps of `tables`. Returns also the map by which they jump,
+/// which is emptied when it is dropped.
 pub(crate) fn load_dry(tables: &Tables) -> Result<(Vec<OwnedFd>, MapHandle)> {
     let constants = Constants { dry: true, ..constants_of(tables) };
     let loaded = load(&DRY, constants, Some(tables), None)?;

@@ -15,6 +15,7 @@ use crate::error::{Doing, PLANE, Result, system};
 use crate::events::Events;
 use crate::follow::{Follower, vouch};
 use crate::hurry::{self, Hurry};
+use crate::lower::VlanSets;
 use crate::mdb::Mdb;
 use crate::object::{self, Deferred, PROGRAMS, Programs};
 use crate::pairs::Pairs;
@@ -217,6 +218,7 @@ impl EbpfPlane {
             cleared: BTreeMap::new(),
             leaving: BTreeSet::new(),
             emptied: Vec::new(),
+            vlan_flags: VlanSets::default(),
             rough: false,
             events,
             follower,
@@ -230,6 +232,8 @@ impl EbpfPlane {
             vlan_lists: false,
             #[cfg(test)]
             fail_at: None,
+            #[cfg(test)]
+            rows_written: std::sync::atomic::AtomicUsize::new(0),
         })
     }
 

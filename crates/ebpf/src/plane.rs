@@ -15,7 +15,7 @@ use crate::fdb::flush_call;
 use crate::follow::Follower;
 use crate::hurry::Hurry;
 use crate::inject::Injector;
-use crate::lower::PortFacts;
+use crate::lower::{PortFacts, VlanSets};
 use crate::mdb::{self, Mdb};
 use crate::object::Programs;
 use crate::pairs::Pairs;
@@ -68,6 +68,8 @@ pub struct EbpfPlane {
     pub(crate) leaving: BTreeSet<PortId>,
     /// VLANs that are removed if the transaction in progress succeeds.
     pub(crate) emptied: Vec<VlanId>,
+    /// The VLANs of both states for which ports have flags, while a transaction is in progress.
+    pub(crate) vlan_flags: VlanSets,
     /// True if the tables may not hold `state`: the next state is then written completely.
     pub(crate) rough: bool,
     pub(crate) events: Events,
@@ -87,6 +89,9 @@ pub struct EbpfPlane {
     /// The change that fails next, counted from 1.
     #[cfg(test)]
     pub(crate) fail_at: Option<usize>,
+    /// How many rows of ports have been written.
+    #[cfg(test)]
+    pub(crate) rows_written: std::sync::atomic::AtomicUsize,
 }
 
 /// Pins, hooks, and the connection to the netdevs.

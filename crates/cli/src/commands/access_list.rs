@@ -4,10 +4,11 @@
 //! `lanyard_acl::text` parses and prints rules. Invariant: the printed lines, entered again, give equal lists.
 
 use super::need;
-use crate::args::{Args, Form, Kind, short};
+use crate::args::{Args, Form, Kind, is_quad, not_ipv4, short};
 use crate::backend::Refusal;
 use crate::edit::Edit;
 use crate::exec::Exec;
+use crate::help::{few, incomplete};
 use crate::mode::ConfigMode;
 use crate::outcome::Outcome;
 use crate::render;
@@ -15,9 +16,10 @@ use crate::setting::Line;
 use crate::tree::{Node, arg, kw, number};
 use crate::view::{AccessListView, AccessLists, RuleView};
 use lanyard_acl::list::{MAX_SEQ, SEQ_STEP};
-use lanyard_acl::text::{self, Wrong};
+use lanyard_acl::text::{self, Expected, Wrong};
 use lanyard_acl::{AccessList, Entry, Family, Kind as ListKind, MAX_RULES, Rule, shadow};
 use lanyard_config::{AccessGroups, Config, Interface, InterfaceName, Role};
+use std::net::Ipv4Addr;
 
 /// The maximum number of lists.
 const MAX_LISTS: usize = 1023;
@@ -181,12 +183,30 @@ fn print_bindings(interface: &Interface) -> Vec<String> {
     both.flatten().collect()
 }
 
-/// The refusal of words that are not a rule.
-pub(super) fn refusal(wrong: Wrong, words: &[&str]) -> Refusal {
+/// The refusal of words that are not a rule or a member of a service group. `expected` returns what may follow words that are.
+pub(super) fn refusal(
+    wrong: Wrong,
+    words: &[&str],
+    expected: impl Fn(&[&str]) -> Result<Expected, Wrong>,
+) -> Refusal {
     let word = |at: usize| short(words.get(at).copied().unwrap_or_default());
+    let choices = |upto: usize| {
+        let found = expected(words.get(..upto).unwrap_or(words)).map(|found| found.choices);
+        few(found.unwrap_or_default().into_iter().map(|(label, _)| label))
+    };
     match wrong {
-        Wrong::Incomplete => "Incomplete command.".into(),
-        Wrong::Invalid(at) => format!("Invalid input detected at \"{}\"", word(at)).into(),
+        Wrong::Incomplete => incomplete(&choices(words.len())).into(),
+        Wrong::Invalid(at) if is_quad(&word(at)) && word(at).parse::<Ipv4Addr>().is_err() => {
+            not_ipv4(&word(at)).into()
+        }
+        Wrong::Invalid(at) => {
+            let there = match choices(at).as_slice() {
+                [] => "the rule ends before it".into(),
+                [one] => format!("enter {one}"),
+                some => format!("enter one of these: {}", some.join(", ")),
+            };
+            format!("Invalid input detected at \"{}\": {there}", word(at)).into()
+        }
         Wrong::Ambiguous(at) => format!("Ambiguous command: \"{}\"", word(at)).into(),
         Wrong::Refused(_, why) => why.into(),
     }
@@ -239,7 +259,8 @@ fn create<'a>(config: &'a mut Config, name: &str, kind: ListKind) -> Result<&'a 
     check_name(name)?;
     let digits = name.bytes().all(|b| b.is_ascii_digit());
     if digits && ListKind::of_number(name) != Some(kind) {
-        return Err(format!("{} is not the number of such a list: see access-list ?", short(name)).into());
+        let (title, numbers) = (kind.title(), kind.numbers());
+        return Err(format!("{} is not the number of this kind, {title}: {numbers}", short(name)).into());
     }
     let lists = &config.lists.access;
     if !lists.contains_key(name) && lists.len() >= MAX_LISTS {
@@ -304,7 +325,10 @@ fn change(edit: &mut Edit<'_>, name: &str, seq: Option<u32>, args: &Args) -> Res
         (Some("remark"), Some(text)) => Some(Entry::Remark(text)),
         (Some(action), Some(text)) => {
             let words: Vec<&str> = std::iter::once(action).chain(text.split_whitespace()).collect();
-            Some(Entry::Rule(text::parse(list.kind, &words).map_err(|wrong| refusal(wrong, &words))?))
+            Some(Entry::Rule(
+                text::parse(list.kind, &words)
+                    .map_err(|wrong| refusal(wrong, &words, |words| text::expected(list.kind, words)))?,
+            ))
         }
         _ => None,
     };

@@ -11,7 +11,7 @@ use crate::tree::{Node, arg, kw, number};
 use lanyard_acl::Family;
 use lanyard_acl::groups::{NetworkMember, Service};
 use lanyard_acl::list::{MapEntry, map_action};
-use lanyard_acl::text::{MAX_NAME, parse_service};
+use lanyard_acl::text::{MAX_NAME, expected_service, parse_service};
 use lanyard_acl::time::{DAYS, Date, MONTHS, Periodic, TimeRange};
 use lanyard_config::Config;
 use lanyard_config::text::chunks;
@@ -236,7 +236,7 @@ fn service(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         .find(|word| ["icmp", "ip", "sctp", "tcp", "udp"].contains(word)));
     let text = args.text().unwrap_or_default();
     let words: Vec<&str> = first.into_iter().chain(text.split_whitespace()).collect();
-    let new: Service = parse_service(&words).map_err(|wrong| refusal(wrong, &words))?;
+    let new: Service = parse_service(&words).map_err(|wrong| refusal(wrong, &words, expected_service))?;
     let group = edit.config.lists.groups.services.entry(name.clone()).or_default();
     member(&mut group.members, new, args.form)
 }

@@ -50,7 +50,17 @@ const ADDRESS_V6: Node = kw("address", "Configure IPv6 address on interface").no
 
 /// The prefix length of a mask.
 fn mask_len(mask: IpAddr, of: IpAddr) -> Result<u8, Refusal> {
-    ipnet::ip_mask_to_prefix(mask).map_err(|_| format!("Bad mask {mask} for address {of}").into())
+    ipnet::ip_mask_to_prefix(mask).map_err(|_| bad_mask(mask, of))
+}
+
+fn bad_mask(mask: IpAddr, of: IpAddr) -> Refusal {
+    let bad = format!("Bad mask {mask} for address {of}");
+    match mask {
+        IpAddr::V4(v4) if ipnet::ipv4_mask_to_prefix(!v4).is_ok() => {
+            format!("{bad}: it is a wildcard; the mask is {}", !v4).into()
+        }
+        _ => format!("{bad}: enter ones before zeros, such as 255.255.255.0").into(),
+    }
 }
 
 /// The prefix of a line, as `A.B.C.D MASK` or `A/L` with its host bits as typed; and the addresses that
@@ -61,8 +71,7 @@ pub fn prefix(args: &Args) -> Result<Option<(IpNet, Vec<IpAddr>)>, Refusal> {
         return Ok(Some((prefix, addresses)));
     }
     let [address, mask, rest @ ..] = addresses.as_slice() else { return Ok(None) };
-    let net = IpNet::new(*address, mask_len(*mask, *address)?)
-        .map_err(|_| Refusal(format!("Bad mask {mask} for address {address}")))?;
+    let net = IpNet::new(*address, mask_len(*mask, *address)?).map_err(|_| bad_mask(*mask, *address))?;
     Ok(Some((net, rest.to_vec())))
 }
 

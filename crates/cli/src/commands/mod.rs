@@ -63,6 +63,7 @@ mod vrrp;
 use crate::backend::Refusal;
 use crate::feature::Feature;
 use crate::mode::{ConfigMode, Mode};
+use crate::parse::Reader;
 use crate::setting::{Branch, Line, Target};
 use crate::tree::{Node, Root, Special, Token, kw};
 use lanyard_config::access::CommandMode;
@@ -314,6 +315,26 @@ fn own_tree(at: &ConfigMode) -> Option<&'static [Node]> {
         ConfigMode::ErspanDestination(_) => Some(TREES.erspan_destination),
         ConfigMode::ErspanDestinationSource(_) => Some(TREES.erspan_destination_source),
     }
+}
+
+/// The line that leads to a mode that accepts the whole line of `reader`, which the session's own mode does not know.
+pub(crate) fn head_of(reader: &Reader<'_>, in_exec: bool) -> Option<&'static str> {
+    let modes: [(&[Node], &str); 13] = [
+        (if in_exec { &[] } else { TREES.exec }, "do"),
+        (if in_exec { TREES.global } else { &[] }, "configure terminal"),
+        (TREES.interface, "interface INTERFACE"),
+        (TREES.vlan, "vlan NUMBER"),
+        (TREES.line, "line vty 0 15"),
+        (TREES.access_list, "ip access-list"),
+        (TREES.mst, "spanning-tree mst configuration"),
+        (TREES.class_map, "class-map NAME"),
+        (TREES.policy_class, "policy-map NAME and class NAME"),
+        (TREES.policy_map, "policy-map NAME"),
+        (TREES.vrf, "vrf definition NAME"),
+        (TREES.radius_server, "radius server NAME"),
+        (TREES.tacacs_server, "tacacs server NAME"),
+    ];
+    modes.into_iter().find(|(tree, _)| reader.parse(&vec![*tree]).is_ok()).map(|(_, head)| head)
 }
 
 /// True for a command that every configuration mode has.

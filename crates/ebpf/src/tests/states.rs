@@ -2,9 +2,9 @@
 
 use super::{assert_same, dump, private, state};
 use crate::abi;
-use lanyard_pipeline::state::Tpid;
+use lanyard_pipeline::state::{PortState, Tpid, Unregistered, VlanState};
 use lanyard_plane::{Plane, PlaneError, PlaneState, changes};
-use lanyard_types::PortId;
+use lanyard_types::{PortId, VlanGuard, VlanId};
 use libbpf_rs::{MapCore, MapFlags};
 use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::IntoBytes;
@@ -51,6 +51,42 @@ fn every_failing_step_leaves_the_tables_as_they_were() {
         }
         plane.apply(&next).expect("applied in the end");
     }
+}
+
+/// With snooping and first-hop security in all 200 VLANs, a transaction writes the row of each port once when the VLANs get them
+/// and once when they lose them, and twice when VLANs get and lose them.
+#[test]
+fn vlans_that_change_together_write_each_ports_row_once() {
+    let Some(mut plane) = private() else { return };
+    let vlans = |from: u16| (from..from + 200).filter_map(VlanId::new);
+    let mut plain = PlaneState::default();
+    plain.global.fdb_limit = 1000;
+    for n in 1..=4 {
+        let tagged = vlans(1000).chain(vlans(1200)).collect();
+        let trunk = PortState { tagged, ..PortState::new(&format!("p{n}"), 100 + u32::from(n)) };
+        plain.ports.insert(PortId::new(n).expect("a port"), trunk);
+    }
+    let guard = VlanGuard { dhcp: true, ..VlanGuard::default() };
+    let checked = VlanState { guard, snooping: [Some(Unregistered::default()); 2], ..VlanState::default() };
+    let with = |from: u16| {
+        let mut next = plain.clone();
+        next.vlans = vlans(from).map(|vlan| (vlan, checked.clone())).collect();
+        next
+    };
+    plane.apply(&plain).expect("applied");
+    let mut check = |next: &PlaneState, times: usize, what: &str| {
+        let before = plane.rows_written.load(Relaxed);
+        plane.apply(next).expect(what);
+        let written = plane.rows_written.load(Relaxed) - before;
+        assert_eq!(written, times * next.ports.len(), "{what}");
+        let stepwise = dump(&plane);
+        plane.rewrite(next).expect(what);
+        assert_same(&stepwise, &dump(&plane), what);
+    };
+    check(&with(1000), 1, "200 VLANs with checks are added");
+    check(&with(1200), 2, "they are replaced by others");
+    check(&plain, 1, "they are removed");
+    check(&plain, 0, "nothing changes");
 }
 
 #[test]
