@@ -8,7 +8,7 @@ use crate::abi;
 use crate::bound::stays_in_place;
 use crate::bpffs::Pins;
 use crate::clock::tick_ns;
-use crate::embedded::LANYARD;
+use crate::embedded::{LANYARD, plane_object};
 use crate::error::{Doing, Result, check, system};
 use crate::kernel_release;
 use crate::refusal::Messages;
@@ -178,9 +178,10 @@ const LOADS: [&[&str]; 3] = [
 /// every program.
 pub(crate) fn create(buckets: u32, salt: u64, whole: bool) -> Result<(Tables, Programs)> {
     let constants = Constants { buckets, salt, dry: false };
+    let _shared = plane_object()?;
     let mut first = load(LOADS[0], constants, None, None)?;
     first.maps.push(create_meta()?);
-    let tables = Tables::new(first.maps)?;
+    let tables = Tables::new(first.maps, true)?;
     let deferred = if whole { Deferred::ALL.to_vec() } else { Vec::new() };
     let programs = load_groups(&tables, constants, &LOADS[1..], &deferred, vec![first.programs])?;
     Ok((tables, programs))
@@ -214,6 +215,7 @@ fn load_groups(
 fn load_beside(groups: &[&[&str]], constants: Constants, tables: &Tables) -> Result<Vec<Vec<OwnedFd>>> {
     #[cfg(test)]
     refuse()?;
+    let _shared = plane_object()?;
     let loaded: Vec<Option<Vec<OwnedFd>>> = std::thread::scope(|scope| {
         let _messages = Messages::listen();
         let begun: Vec<_> = groups
@@ -284,7 +286,7 @@ fn load(
     let messages = Messages::listen();
     let failed = |error: libbpf_rs::Error| system("loading the eBPF programs", messages.reason(&error));
     let mut builder = ObjectBuilder::default();
-    let file = LANYARD.object()?;
+    let file = plane_object()?;
     let mut object = builder.name("lanyard").and_then(|b| b.open_memory(file.bytes())).map_err(failed)?;
     write_constants(&mut object, constants).doing(|| "setting the constants of the eBPF programs".into())?;
     for mut program in object.progs_mut() {
