@@ -91,6 +91,22 @@ fn forwards(bed: &Bed) -> bool {
     ["t1", "t2"].iter().all(|trunk| ports.get(*trunk).is_some_and(|(_, state)| state == "forwarding"))
 }
 
+/// Without a daemon the neighbour takes both trunks over, and the chip forwards at its edges alone. The daemon comes back without
+/// a loop. `meanwhile` is called while the neighbour waits.
+fn is_replaced(chip: &mut Chip, mut meanwhile: impl FnMut(&mut Rig), come_back: fn(&mut Rig)) {
+    let (neighbour, began) = (&chip.neighbours[0], Instant::now());
+    let mut loops = Loops::at(neighbour);
+    loops.until("the neighbour to take both trunks over", || {
+        meanwhile(&mut chip.rig);
+        forwards(neighbour)
+    });
+    println!("the neighbour forwards at both trunks after {:?}", began.elapsed());
+    chip.edges_only(neighbour.host(1));
+    come_back(&mut chip.rig);
+    chip.settle();
+    chip.no_loop(&chip.neighbours[0]);
+}
+
 /// The daemon dies, and the neighbour takes over both trunks; then the daemon starts again.
 fn dies(die: fn(&mut Rig), come_back: fn(&mut Rig)) {
     let mut chip = Chip::with_two_trunks();
@@ -99,19 +115,13 @@ fn dies(die: fn(&mut Rig), come_back: fn(&mut Rig)) {
     assert!(text.contains("Watchdog: running; without a daemon it blocks swp3, swp4"), "{text}");
     let process = chip.rig.chip();
     die(&mut chip.rig);
-    let (neighbour, dead) = (&chip.neighbours[0], Instant::now());
+    let neighbour = &chip.neighbours[0];
     let this = frame(BROADCAST, chip.hosts[0].mac);
     chip.hosts[0].send(&this);
     wait_for("a frame while the last BPDU is believed", || {
         neighbour.host(1).next().filter(|received| *received == this)
     });
-    let mut loops = Loops::at(neighbour);
-    loops.until("the neighbour to take both trunks over", || forwards(neighbour));
-    println!("the neighbour forwards at both trunks {:?} after the end", dead.elapsed());
-    chip.edges_only(neighbour.host(1));
-    come_back(&mut chip.rig);
-    chip.settle();
-    chip.no_loop(&chip.neighbours[0]);
+    is_replaced(&mut chip, |_| (), come_back);
     assert!(chip.rig.exec(&["show logging"]).contains("%SPANTREE-2-WATCHDOG: "));
     assert_eq!(chip.expiries(), 1);
     assert_eq!(chip.rig.chip(), process, "the chip is the same process");
@@ -150,16 +160,7 @@ fn a_daemon_that_crashes_again_and_again() {
         let mut chip = Chip::with_two_trunks();
         chip.settle();
         chip.rig.kill_daemon();
-        let neighbour = &chip.neighbours[0];
-        let mut loops = Loops::at(neighbour);
-        loops.until("the neighbour to take both trunks over", || {
-            drop(chip.rig.spawn());
-            forwards(neighbour)
-        });
-        chip.edges_only(neighbour.host(1));
-        chip.rig.start();
-        chip.settle();
-        chip.no_loop(&chip.neighbours[0]);
+        is_replaced(&mut chip, |rig| drop(rig.spawn()), Rig::start);
     });
 }
 
@@ -201,13 +202,7 @@ fn a_chip_that_was_started_again_is_watched() {
         let _process = Ended(chip.rig.start_chip());
         wait_for("the chip", || chip.rig.printed().contains("%PLANE-5-CHIPUP").then_some(()));
         chip.rig.kill_daemon();
-        let neighbour = &chip.neighbours[0];
-        let mut loops = Loops::at(neighbour);
-        loops.until("the neighbour to take both trunks over", || forwards(neighbour));
-        chip.edges_only(neighbour.host(1));
-        chip.rig.start();
-        chip.settle();
-        chip.no_loop(&chip.neighbours[0]);
+        is_replaced(&mut chip, |_| (), Rig::start);
     });
 }
 

@@ -97,6 +97,7 @@ pub(crate) async fn serve(mut core: Core, mut events: Events, hangup: Signal) ->
     tokio::task::spawn_local(crate::ssh_server::serve(shared.clone()));
     tokio::task::spawn_local(crate::fpm_server::serve(shared.clone()));
     announce(&core);
+    os::return_free_memory();
     tokio::task::spawn_local(systemd::watchdog());
     let sources = Sources::open(&core.borrow(), &events)?;
     loop {

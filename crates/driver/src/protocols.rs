@@ -198,14 +198,10 @@ impl ChipProtocols {
         let mut outcome = Ok(());
         // When the last attempt meets another chip as well, the states are read from it at the next change.
         for _ in 0..ATTEMPTS {
-            let (generation, watchdog, held) = {
+            let (generation, next, held) = {
                 let mut endpoint = self.endpoint();
-                (endpoint.generation, endpoint.trees.watchdog, endpoint.trees.held.take())
+                (endpoint.generation, endpoint.trees.for_chip(wanted), endpoint.trees.held.take())
             };
-            let mut next = wanted.clone();
-            if !watchdog {
-                next.watched.clear();
-            }
             if held.as_ref() == Some(&next) {
                 self.endpoint().trees.held = held;
                 return Ok(());

@@ -100,10 +100,7 @@ impl AsicPlane {
                 true => self.endpoint().trees.wanted.clone(),
                 false => TreeStates { stp: self.state.stp.clone(), watched: self.state.watched.clone() },
             };
-            let mut next = wanted.clone();
-            if !self.endpoint().trees.watchdog {
-                next.watched.clear();
-            }
+            let next = self.endpoint().trees.for_chip(&wanted);
             trees::write(&mut self.client, given, &next).map_err(plane_error)?;
             *given = next;
             let mut endpoint = self.endpoint();

@@ -35,6 +35,12 @@ impl Trees {
     pub(crate) fn of(held: TreeStates, watchdog: bool) -> Self {
         Self { wanted: held.clone(), held: Some(held), watchdog, due_ns: None }
     }
+
+    /// What the chip gets of `states`: a chip without a watchdog watches no port.
+    pub(crate) fn for_chip(&self, states: &TreeStates) -> TreeStates {
+        let watched = if self.watchdog { states.watched.clone() } else { Default::default() };
+        TreeStates { stp: states.stp.clone(), watched }
+    }
 }
 
 /// True if the chip at a socket has a watchdog of spanning tree. A device that has none refuses the request, or ends the connection

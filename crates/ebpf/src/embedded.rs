@@ -4,11 +4,29 @@
 use crate::error::{Result, system};
 use miniz_oxide::inflate::decompress_slice_iter_to_slice;
 use std::mem::size_of;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use zerocopy::IntoBytes;
 
 /// An embedded object file: its size in bytes (u64, little endian), then the file by DEFLATE (RFC 1951).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Embedded(&'static [u8]);
+
+/// The file of [`LANYARD`], if it is in use.
+static PLANE: Mutex<Weak<Object>> = Mutex::new(Weak::new());
+
+/// The programs of the plane. Loads that run at the same time share the file, which is a megabyte.
+///
+/// # Errors
+/// As [`Embedded::object`].
+pub(crate) fn plane_object() -> Result<Arc<Object>> {
+    let mut held = PLANE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(object) = held.upgrade() {
+        return Ok(object);
+    }
+    let object = Arc::new(LANYARD.object()?);
+    *held = Arc::downgrade(&object);
+    Ok(object)
+}
 
 /// The programs of the plane.
 pub(crate) const LANYARD: Embedded =

@@ -6,14 +6,14 @@
 use crate::abi::{self, FdbEvent, FdbValue, TrapGroupRow, TrapHeader};
 use crate::clock::now_s;
 use crate::error::{Doing, Result};
-use crate::shared::map_bytes;
+use crate::shared::{map_bytes, ring_bytes};
 use crate::stages;
 use crate::tables::Tables;
 use crate::words::fdb_entry;
 use lanyard_plane::{FdbEntry, PlaneEvent};
 use lanyard_types::{PortId, TrapGroup, TrapReason, VlanId};
 use lanyard_wire::{Tag, push};
-use libbpf_rs::{AsRawLibbpf, MapCore, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use std::cell::RefCell;
 use std::mem::offset_of;
@@ -40,12 +40,11 @@ const WATCHED: u64 = 3;
 pub(crate) struct Events {
     epoll: Epoll,
     fdb: RingBuffer<'static>,
-    traps: RingBuffer<'static>,
+    /// `None` if another thread reads the ring of trapped frames.
+    traps: Option<RingBuffer<'static>>,
     samples: RingBuffer<'static>,
     waiting: Rc<RefCell<Vec<PlaneEvent>>>,
     lost: u64,
-    /// True if another thread reads the ring of trapped frames. Only its length is measured here then.
-    traps_left: bool,
 }
 
 /// A ring as a finite table.
@@ -80,7 +79,7 @@ impl Events {
         }
         let (fdb, traps) = (ring("fdb_events", fdb_event)?, ring("traps", trap)?);
         let samples = ring("samples", stages::sampled)?;
-        Ok(Self { epoll, fdb, traps, samples, waiting, lost: lost(tables), traps_left: false })
+        Ok(Self { epoll, fdb, traps: Some(traps), samples, waiting, lost: lost(tables) })
     }
 
     /// A descriptor that is readable when there are records to poll.
@@ -96,18 +95,15 @@ impl Events {
 
     /// Leaves the ring of trapped frames to the protocol thread.
     pub(crate) fn leave_traps(&mut self, tables: &Tables) -> Result<()> {
-        self.traps_left = true;
+        self.traps = None;
         self.epoll.delete(tables.map("traps").as_fd()).doing(|| "leaving the trapped frames".into())
     }
 
     /// Passes on the waiting records.
     pub(crate) fn poll(&mut self, tables: &Tables, handle: &mut dyn FnMut(PlaneEvent)) {
-        let rings =
-            [(&self.traps, TRAPS_A_POLL), (&self.fdb, EVENTS_A_POLL), (&self.samples, SAMPLES_A_POLL)];
-        for (ring, most) in rings {
-            if self.traps_left && most == TRAPS_A_POLL {
-                continue;
-            }
+        let traps = self.traps.as_ref().map(|traps| (traps, TRAPS_A_POLL));
+        let rings = [(&self.fdb, EVENTS_A_POLL), (&self.samples, SAMPLES_A_POLL)];
+        for (ring, most) in traps.into_iter().chain(rings) {
             // The callbacks do not fail, so the only error is an empty ring.
             ring.consume_raw_n(most);
             let records = std::mem::take(&mut *self.waiting.borrow_mut());
@@ -122,32 +118,30 @@ impl Events {
 
     /// Drops waiting BPDUs, and keeps the other records for the next poll.
     pub(crate) fn discard_bpdus(&mut self) {
-        self.traps.consume_raw_n(RECORDS_IN_RING);
+        if let Some(traps) = &self.traps {
+            traps.consume_raw_n(RECORDS_IN_RING);
+        }
         let is_bpdu = |event: &PlaneEvent| matches!(event, PlaneEvent::Trapped { reason, .. } if reason.group() == TrapGroup::Stp);
         self.waiting.borrow_mut().retain(|event| !is_bpdu(event));
     }
 
     /// The rings as finite tables, counted in records.
     pub(crate) fn queues(&self, tables: &Tables) -> [Queue; 2] {
-        let queue = |name: &'static str, ring: &RingBuffer<'_>, record: u64, lost: u64| {
+        let queue = |name: &'static str, record: u64, lost: u64| {
             let map = tables.map(name);
             let size = u64::from(map.max_entries()) / record;
-            Queue { name, size, used: available(ring) / record, lost, bytes: map_bytes(map.as_fd()) }
+            Queue {
+                name,
+                size,
+                used: ring_bytes(map.as_fd()).unwrap_or(0) / record,
+                lost,
+                bytes: map_bytes(map.as_fd()),
+            }
         };
         [
-            queue("fdb_events", &self.fdb, EVENT_RECORD, tables.lost.u64(0, 0).load(Relaxed)),
-            queue("traps", &self.traps, TRAP_RECORD, lost_traps(tables)),
+            queue("fdb_events", EVENT_RECORD, tables.lost.u64(0, 0).load(Relaxed)),
+            queue("traps", TRAP_RECORD, lost_traps(tables)),
         ]
-    }
-}
-
-/// Bytes waiting in a ring.
-#[allow(unsafe_code)]
-fn available(ring: &RingBuffer<'_>) -> u64 {
-    // SAFETY: the ring manager is alive and has exactly one ring, number 0, which lives as long as it does.
-    unsafe {
-        let ring = libbpf_sys::ring_buffer__ring(ring.as_libbpf_object().as_ptr(), 0);
-        if ring.is_null() { 0 } else { libbpf_sys::ring__avail_data_size(ring) as u64 }
     }
 }
 

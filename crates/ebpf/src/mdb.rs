@@ -440,7 +440,9 @@ pub(crate) fn write_config(tables: &Tables, vlan: VlanId, state: Option<&VlanSta
             Some(Unregistered::Routers) => abi::SNOOP_ON | abi::SNOOP_ROUTERS,
         };
         let at = offset_of!(SnoopVlan, config) + family.index();
-        tables.snoop_vlans.u8(vlan.index(), at).store(bits, Relaxed);
+        if bits != 0 || !tables.snoop_vlans.is_blank(vlan.index()) {
+            tables.snoop_vlans.u8(vlan.index(), at).store(bits, Relaxed);
+        }
     }
 }
 

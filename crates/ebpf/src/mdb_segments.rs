@@ -1,6 +1,6 @@
 //! The segments of the MDB (`bpf/stages/snoop.h`): arrays of one element, which has an index and rows, in an array of arrays.
 //!
-//! Invariant: a segment stays where it was put for as long as the plane exists, and its memory stays mapped.
+//! Invariant: a segment stays where it was put for as long as the plane exists, and what is mapped of it stays mapped.
 
 use crate::abi::{self, MdbBucket, MdbRow, MdbSegment};
 use crate::error::{Doing, Result};

@@ -8,7 +8,7 @@ use crate::abi;
 use crate::bound::stays_in_place;
 use crate::bpffs::Pins;
 use crate::clock::tick_ns;
-use crate::embedded::LANYARD;
+use crate::embedded::{LANYARD, plane_object};
 use crate::error::{Doing, Result, check, system};
 use crate::kernel_release;
 use crate::refusal::Messages;
@@ -196,10 +196,11 @@ const LOADS: [&[&str]; 3] = [
 /// every program.
 pub(crate) fn create(buckets: u32, salt: u64, whole: bool) -> Result<(Tables, Programs)> {
     let constants = Constants { buckets, salt, dry: false };
+    let _shared = plane_object()?;
     let [first, others @ ..] = LOADS;
     let Loaded { mut maps, programs, .. } = load(first, constants, None, None)?;
     maps.push(create_meta()?);
-    let tables = Tables::new(maps)?;
+    let tables = Tables::new(maps, true)?;
     let mut loaded: Vec<Named> = first.iter().copied().zip(programs).collect();
     let deferred: &[Deferred] = if whole { &Deferred::ALL } else { &[] };
     loaded.extend(load_beside(&others, deferred, constants, &tables)?);
@@ -220,6 +221,7 @@ fn load_beside(
 ) -> Result<Vec<Named>> {
     #[cfg(test)]
     refuse()?;
+    let _shared = plane_object()?;
     let load_group = |names: &[&'static str]| -> Result<Vec<Named>> {
         let programs = load(names, constants, Some(tables), None)?.programs;
         Ok(names.iter().copied().zip(programs).collect())
@@ -293,7 +295,7 @@ fn load(
     let messages = Messages::listen();
     let failed = |error: libbpf_rs::Error| system("loading the eBPF programs", messages.reason(&error));
     let mut builder = ObjectBuilder::default();
-    let file = LANYARD.object()?;
+    let file = plane_object()?;
     let mut object = builder.name("lanyard").and_then(|b| b.open_memory(file.bytes())).map_err(failed)?;
     write_constants(&mut object, constants).doing(|| "setting the constants of the eBPF programs".into())?;
     for mut program in object.progs_mut() {

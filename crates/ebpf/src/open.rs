@@ -324,7 +324,7 @@ fn adopt(pins: &Pins, file: &StateFile, netns: u64) -> Result<Adopted> {
             Err(_) => return no("the pins found were incomplete"),
         }
     }
-    let Ok(tables) = Tables::new(maps) else { return no("the pinned tables have another layout") };
+    let Ok(tables) = Tables::new(maps, false) else { return no("the pinned tables have another layout") };
     let meta = tables.meta.get(0);
     if meta.abi != abi::ABI {
         return no(&format!("the pins are of layout {}, this program's is {}", meta.abi, abi::ABI));

@@ -216,9 +216,10 @@ impl Writer<'_> {
                 }
             }
             if step == Step::Close {
-                let held = tables.vlan_ports.get(vlan.index());
-                let sets = row.form.iter_mut().flatten().zip(held.form.iter().flatten());
-                sets.for_each(|(want, held)| *want &= held);
+                let words = row.form.as_flattened_mut().iter_mut().enumerate();
+                for (word, want) in words.filter(|(_, want)| **want != 0) {
+                    *want &= tables.vlan_ports.u64(vlan.index(), word * 8).load(Relaxed);
+                }
             }
             tables.vlan_ports.set(vlan.index(), &row);
         }

@@ -131,18 +131,18 @@ macro_rules! tables {
         }
 
         impl Tables {
-            fn mapped(maps: Vec<MapHandle>) -> Result<Self> {
+            fn open(maps: Vec<MapHandle>, new: bool) -> Result<Self> {
                 let find = |name: &str| {
                     let at = names().position(|n| n == name).and_then(|at| maps.get(at));
                     at.ok_or_else(|| system(format!("opening the map {name}"), "it is not there"))
                 };
                 Ok(Self {
-                    $($name: Shared::of(stringify!($name), find(stringify!($name))?)?,)*
-                    stages: StageTables::open(&find)?,
+                    $($name: Shared::of(stringify!($name), find(stringify!($name))?, new)?,)*
+                    stages: StageTables::open(&find, new)?,
                     mdb: Segments::open(find(MDB)?)?,
-                    meta: Shared::of(META, find(META)?)?,
-                    fdb: Shared::of("fdb", find("fdb")?)?,
-                    fdb_times: Shared::of("fdb_times", find("fdb_times")?)?,
+                    meta: Shared::of(META, find(META)?, new)?,
+                    fdb: Shared::of("fdb", find("fdb")?, new)?,
+                    fdb_times: Shared::of("fdb_times", find("fdb_times")?, new)?,
                     buckets: find("fdb_times")?.max_entries(),
                     maps,
                 })
@@ -225,12 +225,12 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 impl Tables {
-    /// Takes the maps, one for each of [`names`] in that order.
-    pub(crate) fn new(maps: Vec<MapHandle>) -> Result<Self> {
+    /// Takes the maps, one for each of [`names`] in that order. `new` is true if this process has made them.
+    pub(crate) fn new(maps: Vec<MapHandle>, new: bool) -> Result<Self> {
         for ((name, shape), map) in shapes().zip(&maps) {
             check_shape(name, shape, map)?;
         }
-        Self::mapped(maps)
+        Self::open(maps, new)
     }
 
     /// The map with this name, which must be one of [`names`].

@@ -20,7 +20,7 @@ mod storm;
 pub(crate) use sample::sampled;
 
 use crate::error::Result;
-use crate::shared::Shared;
+use crate::shared::{Shared, is_zero};
 use lanyard_pipeline::state::PortState;
 use lanyard_types::PortId;
 use libbpf_rs::MapHandle;
@@ -51,14 +51,15 @@ macro_rules! stages {
         }
 
         impl StageTables {
-            /// Maps the tables; `map` finds the map of a name.
-            pub(crate) fn open<'a>(map: &dyn Fn(&str) -> Result<&'a MapHandle>) -> Result<Self> {
-                Ok(Self { $($stage: Shared::of(stringify!($stage), map(stringify!($stage))?)?,)* })
+            /// Opens the tables; `map` finds the map of a name, and this process has made them if they are `new`.
+            pub(crate) fn open<'a>(map: &dyn Fn(&str) -> Result<&'a MapHandle>, new: bool) -> Result<Self> {
+                Ok(Self { $($stage: Shared::of(stringify!($stage), map(stringify!($stage))?, new)?,)* })
             }
             /// Writes the rows of a port; `None`: of one that is not configured.
             pub(crate) fn write(&self, id: PortId, port: Option<&PortState>) {
                 $(for (at, row) in $stage::rows(id, port) {
-                    if !$stage::same(&self.$stage.get(at), &row) {
+                    let blank = self.$stage.is_blank(at) && is_zero(&row);
+                    if !blank && !$stage::same(&self.$stage.get(at), &row) {
                         self.$stage.set(at, &row);
                     }
                 })*
