@@ -3,6 +3,8 @@
 use crate::bridging::BRIDGE;
 use crate::harness::{wait_for, wait_until};
 use crate::rig::Rig;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -56,6 +58,44 @@ fn the_software_plane_takes_over_when_the_chip_is_killed() {
         assert!(back.is_some(), "{}", rig.printed());
         let downs = || rig.printed().matches("%PLANE-2-CHIPDOWN").count();
         wait_for("the software plane again", || (downs() == 2).then_some(()));
+        rig.reaches(1, "10.0.0.2");
+    });
+}
+
+/// A process that is stopped until this is dropped.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn new(process: i32) -> Self {
+        kill(Pid::from_raw(process), Signal::SIGSTOP).expect("it is there");
+        Self(Pid::from_raw(process))
+    }
+}
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = kill(self.0, Signal::SIGCONT);
+    }
+}
+
+#[test]
+fn a_chip_that_hangs_is_replaced_and_forgets_what_was_removed_meanwhile() {
+    crate::check(|| {
+        let rig = Rig::new(2, BRIDGE);
+        rig.reaches(1, "10.0.0.2");
+        let link = rig.on_host(2, "ip -o link show eth0").stdout;
+        let link = String::from_utf8_lossy(&link).into_owned();
+        let address = link.split("link/ether ").nth(1).and_then(|rest| rest.split(' ').next());
+        let entry = format!("mac address-table static {} vlan 10 drop", address.expect("an address"));
+        rig.configure(&entry).expect("a blackhole");
+        let pings = || rig.on_host(1, "ping -n -c 1 -W 1 10.0.0.2").status.success();
+        wait_for("the chip to drop", || (!pings()).then_some(()));
+        let hangs = Stopped::new(rig.chip());
+        wait_for("the report", || rig.printed().contains("%PLANE-2-CHIPDOWN").then_some(()));
+        assert!(!pings(), "the software plane has the blackhole, too");
+        rig.configure(&format!("no {entry}")).expect("the end of the blackhole");
+        rig.reaches(1, "10.0.0.2");
+        drop(hangs);
+        wait_for("the chip again", || rig.printed().contains("%PLANE-5-CHIPUP").then_some(()));
         rig.reaches(1, "10.0.0.2");
     });
 }

@@ -3,11 +3,14 @@
 //! Invariants: a chip that answers is joined and never started twice. A chip that this driver starts is in a process
 //! group of its own and outlives the driver.
 
+use crate::lower::{self, SETUP};
 use lanyard_asic::chip::serve::{self, Server, Stopper};
 use lanyard_asic::object::{Object, TableKind, Width};
 use lanyard_asic::platform::{Buffering, Memory, Platform, Table};
-use lanyard_asic::sdk::Client;
 use lanyard_asic::sdk::faults::FaultPlan;
+use lanyard_asic::sdk::operation::Operation;
+use lanyard_asic::sdk::{Client, SdkError};
+use lanyard_offload::manager::removal;
 use lanyard_types::PortId;
 use std::collections::BTreeMap;
 use std::fs;
@@ -129,10 +132,13 @@ pub(crate) struct Software {
     stopper: Stopper,
     threads: Vec<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
+    found: Arc<AtomicBool>,
 }
 
 /// The interval of checks whether a chip answers again.
 const REJOIN: Duration = Duration::from_millis(500);
+/// The time in which such a chip must answer.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
 
 impl Software {
     /// Starts it on a thread of its own. Another thread calls `found` whenever a chip answers at `watched`.
@@ -162,11 +168,18 @@ impl Software {
         let run = move || drop(server.run());
         let thread = std::thread::Builder::new().name("lanyard-takeover".into()).spawn(run)?;
         let stop = Arc::new(AtomicBool::new(false));
-        let mut software =
-            Self { socket: socket.to_owned(), stopper, threads: vec![thread], stop: stop.clone() };
+        let is_found = Arc::new(AtomicBool::new(false));
+        let mut software = Self {
+            socket: socket.to_owned(),
+            stopper,
+            threads: vec![thread],
+            stop: stop.clone(),
+            found: is_found.clone(),
+        };
         let watch = move || {
             while !stop.load(Ordering::Acquire) {
-                if Client::connect(&watched, "probe").is_ok() {
+                if Client::connect_within(&watched, "probe", ANSWERS_WITHIN).is_ok() {
+                    is_found.store(true, Ordering::Release);
                     found();
                 }
                 std::thread::park_timeout(REJOIN);
@@ -174,6 +187,12 @@ impl Software {
         };
         software.threads.push(std::thread::Builder::new().name("lanyard-rejoin".into()).spawn(watch)?);
         Ok(software)
+    }
+
+    /// True once after each time that a chip has answered. A chip that hangs accepts connections, too, so only the thread that looks
+    /// for it waits for its answers.
+    pub(crate) fn takes_found(&self) -> bool {
+        self.found.swap(false, Ordering::AcqRel)
     }
 }
 
@@ -188,6 +207,18 @@ impl Drop for Software {
         }
         let _ = fs::remove_file(&self.socket);
     }
+}
+
+/// Removes everything from a chip. One that has hung still holds what it held then, and the switch may have lost some of that since.
+/// Ports go before the states of trees that block them.
+pub(crate) fn empty(client: &mut Client) -> Result<(), SdkError> {
+    let of_trees = |operation: &Operation| matches!(operation, Operation::Stp(..) | Operation::Watched(..));
+    let removals = client.entries()?.iter().rev().filter_map(removal).collect::<Vec<Operation>>();
+    let (trees, others): (Vec<_>, Vec<_>) = removals.into_iter().partition(of_trees);
+    for part in [others, trees].into_iter().flat_map(|list| lower::transactions(list, SETUP)) {
+        client.commit(&part)?;
+    }
+    Ok(())
 }
 
 /// The platform name of [`Software`].
@@ -215,4 +246,51 @@ pub(crate) fn unlimited(platform: &Platform) -> Platform {
     (software.bus.write_us, software.bus.query_us, software.bus.bulk) = (0, 0, 4096);
     (software.buffer.at, software.buffer.queue) = (Buffering::Ingress, 4096);
     software
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::group_faults::Running;
+    use lanyard_pipeline::generate;
+    use lanyard_pipeline::route::RouteChange;
+    use lanyard_pipeline::state::PlaneState;
+    use lanyard_plane::changes;
+
+    /// A random state with every kind of entry, as operations.
+    fn entries(seed: u64) -> Vec<Operation> {
+        let mut state = generate::State::new(seed).without_access_lists();
+        // A chip has no private VLANs.
+        state.plane.vlans.values_mut().for_each(|vlan| vlan.shares = None);
+        let list = lower::operations(changes(&PlaneState::default(), &state.plane));
+        let routes = state.routes.iter().filter_map(|change| match change.clone() {
+            RouteChange::Adjacency(id, new) => Some(Operation::Adjacency(id, new)),
+            RouteChange::Group(id, new) => Some(Operation::Group(id, new)),
+            RouteChange::Route(vrf, prefix, new) => Some(Operation::Route(vrf, prefix, new)),
+            RouteChange::VrfGone(_) => None,
+        });
+        let mut rng = generate::Rng::new(seed);
+        let groups = (0..20).map(|_| Operation::from(&generate::mdb_change(&mut rng, &state)));
+        list.trees.into_iter().chain(list.setup).chain(routes).chain(groups).chain(list.channels).collect()
+    }
+
+    #[test]
+    fn an_emptied_chip_holds_its_global_settings_only() {
+        let platform = Platform::parse(include_str!("../../../platforms/uft-like.toml")).expect("a platform");
+        for seed in 1..=8 {
+            let directory = tempfile::tempdir().expect("a directory");
+            let socket = directory.path().join("asic.sock");
+            let chip = Running::start(&platform, socket.clone(), seed);
+            let mut client = Client::connect(&socket, "test").expect("a chip");
+            let refused =
+                entries(seed).into_iter().filter(|entry| client.commit(std::slice::from_ref(entry)).is_err());
+            println!("seed {seed}: {} entries do not fit", refused.count());
+            let held = client.entries().expect("the entries").len();
+            assert!(held > 20, "seed {seed}: {held} entries");
+            empty(&mut client).expect("it is emptied");
+            let left = client.entries().expect("the entries");
+            assert!(left.iter().all(|entry| matches!(entry, Operation::Global(_))), "seed {seed}: {left:?}");
+            chip.end();
+        }
+    }
 }

@@ -8,6 +8,7 @@
 //! Invariants: every queue is bounded, and losses are counted and reported. No lock is held while a frame is read or
 //! written.
 
+use crate::chip::PATIENCE;
 use lanyard_acl::PlaneList;
 use lanyard_asic::chip::device::wants;
 use lanyard_asic::sdk::Client;
@@ -327,11 +328,12 @@ pub(crate) struct Carrier {
 }
 
 impl Carrier {
-    /// Subscribes to all of the chip's notices, and starts the thread.
+    /// Subscribes to all of the chip's notices, and starts the thread. With `probes` a chip that is silent is asked for a sign of life:
+    /// only a chip with a watchdog of spanning tree answers such a request without waiting for its bus.
     ///
     /// # Errors
     /// When the chip does not answer, or the system has no thread left.
-    pub(crate) fn start(mut client: Client, shared: Arc<Shared>) -> Result<Self, String> {
+    pub(crate) fn start(mut client: Client, shared: Arc<Shared>, probes: bool) -> Result<Self, String> {
         let mask = wants::LEARNING | wants::LINKS | wants::PACKETS | wants::DIVERTED | wants::EXPIRY;
         client.number(&Request::Subscribe(mask)).map_err(|error| error.to_string())?;
         {
@@ -346,7 +348,7 @@ impl Carrier {
             let back: Vec<Request> = early.into_iter().filter_map(|notice| carried.take(notice)).collect();
             // If the connection has ended, this is noticed when it is read.
             let _ = sender.send_all(&back);
-            carry(&carried, sender, receiver);
+            carry(&carried, sender, receiver, probes.then(Silence::default));
         };
         let thread = std::thread::Builder::new().name("lanyard-cpu".into()).spawn(run);
         Ok(Self { shared, thread: Some(thread.map_err(|error| error.to_string())?) })
@@ -378,8 +380,41 @@ impl Shared {
     }
 }
 
-/// Carries frames until it is stopped or the chip's connection ends.
-fn carry(shared: &Shared, mut sender: Sender, mut receiver: Receiver) {
+/// How long a chip may be silent before it is asked for a sign of life.
+const SILENT: Duration = Duration::from_secs(1);
+
+/// How long a chip has been silent.
+#[derive(Debug)]
+struct Silence {
+    /// When it was heard, or asked, last.
+    since: Instant,
+    /// True if it has been asked since it was heard.
+    asked: bool,
+}
+
+impl Default for Silence {
+    fn default() -> Self {
+        Self { since: Instant::now(), asked: false }
+    }
+}
+
+impl Silence {
+    /// Asks the chip when it is time to; true if it has not answered in time. A process that hangs keeps its connections.
+    fn is_hung(&mut self, sender: &mut Sender) -> bool {
+        if self.asked {
+            return self.since.elapsed() >= PATIENCE;
+        }
+        if self.since.elapsed() >= SILENT {
+            *self = Self { asked: true, ..Self::default() };
+            // If the connection has ended, this is noticed when it is read.
+            let _ = sender.send(&Request::TreeExpiry(false));
+        }
+        false
+    }
+}
+
+/// Carries frames until it is stopped, or the chip's connection ends or the chip hangs.
+fn carry(shared: &Shared, mut sender: Sender, mut receiver: Receiver, mut silence: Option<Silence>) {
     let mut generation = u64::MAX;
     let mut outlets: Vec<(PortId, Arc<Outlet>)> = Vec::new();
     let mut buffer = Vec::new();
@@ -395,11 +430,18 @@ fn carry(shared: &Shared, mut sender: Sender, mut receiver: Receiver) {
                 outlets = read.map(|(port, outlet)| (*port, outlet.clone())).collect();
             }
         }
-        let Ok(ready) = wait(shared, &receiver, &outlets) else { continue };
+        let Ok(ready) = wait(shared, &receiver, &outlets, silence.is_some()) else { continue };
         if ready[0] {
             let _ = shared.wake.read();
         }
-        if ready[1] && !from_chip(shared, &mut receiver, &mut sender) {
+        let mut gone = ready[1] && !from_chip(shared, &mut receiver, &mut sender);
+        if let Some(silence) = &mut silence {
+            if ready[1] {
+                *silence = Silence::default();
+            }
+            gone |= silence.is_hung(&mut sender);
+        }
+        if gone {
             shared.lock().gone = true;
             let _ = shared.bell.write(1);
             return;
@@ -412,8 +454,13 @@ fn carry(shared: &Shared, mut sender: Sender, mut receiver: Receiver) {
     }
 }
 
-/// Waits; returns which of the wake-up, the chip and the netdevs are ready.
-fn wait(shared: &Shared, receiver: &Receiver, outlets: &[(PortId, Arc<Outlet>)]) -> nix::Result<Vec<bool>> {
+/// Waits, with `briefly` no longer than a chip may be silent; returns which of the wake-up, the chip and the netdevs are ready.
+fn wait(
+    shared: &Shared,
+    receiver: &Receiver,
+    outlets: &[(PortId, Arc<Outlet>)],
+    briefly: bool,
+) -> nix::Result<Vec<bool>> {
     let mut fds = vec![
         PollFd::new(shared.wake.as_fd(), PollFlags::POLLIN),
         PollFd::new(receiver.as_fd(), PollFlags::POLLIN),
@@ -421,7 +468,9 @@ fn wait(shared: &Shared, receiver: &Receiver, outlets: &[(PortId, Arc<Outlet>)])
     fds.extend(
         outlets.iter().filter_map(|(_, outlet)| outlet.fd()).map(|fd| PollFd::new(fd, PollFlags::POLLIN)),
     );
-    poll(&mut fds, PollTimeout::NONE)?;
+    let limit =
+        if briefly { PollTimeout::try_from(SILENT).unwrap_or(PollTimeout::NONE) } else { PollTimeout::NONE };
+    poll(&mut fds, limit)?;
     let ready = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| !events.is_empty());
     Ok(fds.iter().map(ready).collect())
 }
@@ -433,7 +482,7 @@ fn from_chip(shared: &Shared, receiver: &mut Receiver, sender: &mut Sender) -> b
     for _ in 0..TURN {
         match receiver.ready() {
             Ok(Some(Incoming::Notice(notice))) => back.extend(shared.take(notice)),
-            // No request was made on this connection.
+            // The only requests on this connection are those for a sign of life.
             Ok(Some(Incoming::Answer(..))) => {}
             Ok(None) => break,
             Err(_) => {

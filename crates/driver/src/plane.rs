@@ -230,7 +230,8 @@ impl AsicPlane {
     pub(crate) fn carry(&mut self) -> Result<(), PlaneError> {
         self.carrier = None;
         let socket = self.socket();
-        let carrier = Carrier::start(connect(&socket, "cpu")?, self.shared.clone());
+        let probes = self.endpoint().trees.watchdog;
+        let carrier = Carrier::start(connect(&socket, "cpu")?, self.shared.clone(), probes);
         self.carrier = Some(carrier.map_err(system("carrying frames of the CPU port"))?);
         if let (Some(kernel), Some((ifindex, name))) = (&self.kernel, &self.panel.cpu) {
             self.client.number(&Request::CpuNetdev(name.clone())).map_err(plane_error)?;
@@ -588,8 +589,10 @@ impl Plane for AsicPlane {
             // Nothing else waits for the end of this process.
             let _ = child.try_wait();
         }
-        if self.software.is_some() {
-            self.rejoin();
+        if let Some(software) = &self.software {
+            if software.takes_found() {
+                self.rejoin();
+            }
         } else if self.shared.is_gone() || self.manager.is_down() {
             self.take_over();
         }
@@ -647,7 +650,7 @@ impl Plane for AsicPlane {
         self.kernel = None;
         if let Ok(mut client) = connect(&self.options.place.socket, "switch") {
             // A chip that was started by hand continues to run, with an empty configuration.
-            let _ = crate::takeover::empty(&mut client);
+            let _ = chip::empty(&mut client);
             if trees::has_watchdog(&self.options.place.socket) {
                 let _ = client.number(&Request::TreeWatchdog(0));
                 let _ = client.number(&Request::TreeExpiry(true));

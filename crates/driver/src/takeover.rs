@@ -14,12 +14,11 @@ use crate::routes::{Routing, error_of};
 use crate::settings;
 use crate::trees;
 use lanyard_asic::chip::serve::clock_ns;
+use lanyard_asic::sdk::Client;
 use lanyard_asic::sdk::message::Request;
 use lanyard_asic::sdk::operation::Operation;
-use lanyard_asic::sdk::{Client, SdkError};
 use lanyard_offload::Manager;
 use lanyard_offload::live::Live;
-use lanyard_offload::manager::removal;
 use lanyard_pipeline::state::PlaneState;
 use lanyard_plane::{ChipSettings, PlaneError, PlaneEvent, TreeStates, changes};
 use std::path::{Path, PathBuf};
@@ -128,7 +127,7 @@ impl AsicPlane {
     }
 
     fn drive_chip(&mut self, socket: PathBuf) -> Result<(), PlaneError> {
-        empty(&mut connect(&socket, "switch")?).map_err(plane_error)?;
+        chip::empty(&mut connect(&socket, "switch")?).map_err(plane_error)?;
         let (strategy, units) = (self.settings.strategy.name(), settings::units(self.settings.strategy));
         let mut manager = manager_at(&socket, &self.platform, strategy, units)?;
         let (policy, kinds) = policies::lower(&self.platform, &self.settings).map_err(PlaneError::Invalid)?;
@@ -158,63 +157,5 @@ impl AsicPlane {
             }
         };
         self.shared.push(PlaneEvent::Chip { up: self.software.is_none(), what });
-    }
-}
-
-/// Removes everything from a chip. One that has hung still holds what it held then, and the switch may have lost some of that since.
-/// Ports go before the states of trees that block them.
-pub(crate) fn empty(client: &mut Client) -> Result<(), SdkError> {
-    let of_trees = |operation: &Operation| matches!(operation, Operation::Stp(..) | Operation::Watched(..));
-    let removals = client.entries()?.iter().rev().filter_map(removal).collect::<Vec<Operation>>();
-    let (trees, others): (Vec<_>, Vec<_>) = removals.into_iter().partition(of_trees);
-    for part in [others, trees].into_iter().flat_map(|list| lower::transactions(list, SETUP)) {
-        client.commit(&part)?;
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::group_faults::Running;
-    use lanyard_asic::platform::Platform;
-    use lanyard_pipeline::generate;
-    use lanyard_pipeline::route::RouteChange;
-
-    /// A random state with every kind of entry, as operations.
-    fn entries(seed: u64) -> Vec<Operation> {
-        let mut state = generate::State::new(seed).without_access_lists();
-        // A chip has no private VLANs.
-        state.plane.vlans.values_mut().for_each(|vlan| vlan.shares = None);
-        let list = lower::operations(changes(&PlaneState::default(), &state.plane));
-        let routes = state.routes.iter().filter_map(|change| match change.clone() {
-            RouteChange::Adjacency(id, new) => Some(Operation::Adjacency(id, new)),
-            RouteChange::Group(id, new) => Some(Operation::Group(id, new)),
-            RouteChange::Route(vrf, prefix, new) => Some(Operation::Route(vrf, prefix, new)),
-            RouteChange::VrfGone(_) => None,
-        });
-        let mut rng = generate::Rng::new(seed);
-        let groups = (0..20).map(|_| Operation::from(&generate::mdb_change(&mut rng, &state)));
-        list.trees.into_iter().chain(list.setup).chain(routes).chain(groups).chain(list.channels).collect()
-    }
-
-    #[test]
-    fn an_emptied_chip_holds_its_global_settings_only() {
-        let platform = Platform::parse(include_str!("../../../platforms/uft-like.toml")).expect("a platform");
-        for seed in 1..=8 {
-            let directory = tempfile::tempdir().expect("a directory");
-            let socket = directory.path().join("asic.sock");
-            let chip = Running::start(&platform, socket.clone(), seed);
-            let mut client = Client::connect(&socket, "test").expect("a chip");
-            let refused =
-                entries(seed).into_iter().filter(|entry| client.commit(std::slice::from_ref(entry)).is_err());
-            println!("seed {seed}: {} entries do not fit", refused.count());
-            let held = client.entries().expect("the entries").len();
-            assert!(held > 20, "seed {seed}: {held} entries");
-            empty(&mut client).expect("it is emptied");
-            let left = client.entries().expect("the entries");
-            assert!(left.iter().all(|entry| matches!(entry, Operation::Global(_))), "seed {seed}: {left:?}");
-            chip.end();
-        }
     }
 }

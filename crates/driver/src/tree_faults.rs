@@ -172,7 +172,7 @@ fn bpdus_from_before_an_expiry_are_discarded() {
     let header = CpuHeader { pipeline: true, to: Some(one), ..CpuHeader::default() };
     // The frames of one connection keep their order: this one is on its way when the carrier starts.
     let cpu = bed.client();
-    let carrier = Carrier::start(cpu, bed.shared.clone()).expect("a chip");
+    let carrier = Carrier::start(cpu, bed.shared.clone(), false).expect("a chip");
     client.packet(header, &bpdu(1)).expect("sent");
     client.number(&Request::TreeWatchdog(1)).expect("a chip");
     bed.wait_for_expiry();

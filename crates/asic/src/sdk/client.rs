@@ -187,6 +187,14 @@ impl Client {
         Self::over(UnixStream::connect(socket)?, name)
     }
 
+    /// As [`Client::connect`] for a chip that must answer within `limit`.
+    ///
+    /// # Errors
+    /// As for [`Client::connect`].
+    pub fn connect_within(socket: &Path, name: &str, limit: Duration) -> Result<Self, SdkError> {
+        Self::greet(UnixStream::connect(socket)?, name, limit)
+    }
+
     /// Opens a session with the chip at the other end of a stream.
     ///
     /// # Errors

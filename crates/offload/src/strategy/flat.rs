@@ -40,16 +40,7 @@ impl Strategy for Flat {
                 return self.layout.refuse(table, free);
             }
         }
-        for write in writes {
-            for (object, count) in &write.adds {
-                let (table, units) = self.layout.units(*object, *count);
-                self.used[table] += units;
-            }
-            for (object, count) in &write.removes {
-                let (table, units) = self.layout.units(*object, *count);
-                self.used[table] -= units;
-            }
-        }
+        self.layout.differences(writes).for_each(|(table, units)| self.used[table] += units);
         Decision::Accept
     }
     fn figures(&mut self, tables: &[Usage]) {

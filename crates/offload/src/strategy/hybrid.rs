@@ -59,16 +59,7 @@ impl Hybrid {
             // The same writes may free units, which the twin knows.
             return false;
         }
-        for write in writes {
-            for (object, count) in &write.adds {
-                let (table, units) = layout.units(*object, *count);
-                free[table] -= units;
-            }
-            for (object, count) in &write.removes {
-                let (table, units) = layout.units(*object, *count);
-                free[table] += units;
-            }
-        }
+        layout.differences(writes).for_each(|(table, units)| free[table] -= units);
         true
     }
 }

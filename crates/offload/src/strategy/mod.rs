@@ -168,6 +168,14 @@ impl Layout {
         }
         needs
     }
+    /// How the units in use of a table change with each object that the writes add and remove.
+    pub(crate) fn differences<'a>(&'a self, writes: &'a [Write]) -> impl Iterator<Item = (usize, i64)> + 'a {
+        writes.iter().flat_map(|write| {
+            let added = write.adds.iter().map(|(object, count)| self.units(*object, *count));
+            let removed = write.removes.iter().map(|(object, count)| self.units(*object, *count));
+            added.chain(removed.map(|(table, units)| (table, -units)))
+        })
+    }
     /// Refuses because a table has no room.
     pub(crate) fn refuse(&self, table: usize, free: i64) -> Decision {
         let (path, size) = &self.tables[table];
