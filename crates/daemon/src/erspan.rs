@@ -82,9 +82,12 @@ impl Module for Erspan {
         let wanted: BTreeMap<u16, (Option<String>, ErspanTunnel)> =
             config.erspan_tunnels().map(|(number, tunnel)| (number, (vrf(number), tunnel))).collect();
         self.errors.retain(|number, _| wanted.contains_key(number));
-        // A thread that has stopped lost its netdev: it is made again.
+        // A session that has lost its netdev gets a new one. Its thread may not have noticed the loss yet.
+        let kernel = &*ctx.kernel;
         let stays = |number: &u16, session: &mut Session| {
-            wanted.get(number).is_some_and(|(vrf, _)| *vrf == session.vrf) && session.is_alive()
+            wanted.get(number).is_some_and(|(vrf, _)| *vrf == session.vrf)
+                && session.is_alive()
+                && kernel.link(None, &erspan_netdev(*number)).is_ok()
         };
         self.sessions.retain(stays);
         for (number, (vrf, tunnel)) in wanted {
