@@ -24,6 +24,7 @@ pub mod key;
 pub mod list;
 pub mod names;
 pub mod note;
+mod print;
 pub mod rule;
 pub mod shadow;
 pub mod text;

@@ -58,14 +58,14 @@ impl Kind {
             Self::Mac => "Extended MAC access list",
         }
     }
-    /// The numbers that lists of this kind may have as names.
+    /// The ranges of the numbers that lists of this kind may have as names; none for IPv6, whose lists have names only.
     #[must_use]
-    pub const fn numbers(self) -> &'static str {
+    pub const fn numbers(self) -> &'static [(u16, u16)] {
         match self {
-            Self::Standard => "1 to 99 or 1300 to 1999",
-            Self::Extended => "100 to 199 or 2000 to 2699",
-            Self::Ipv6 => "it has a name, not a number",
-            Self::Mac => "700 to 799 or 1100 to 1199",
+            Self::Standard => &[(1, 99), (1300, 1999)],
+            Self::Extended => &[(100, 199), (2000, 2699)],
+            Self::Ipv6 => &[],
+            Self::Mac => &[(700, 799), (1100, 1199)],
         }
     }
     /// The kind of a numbered list; `None` for other names.
@@ -74,12 +74,9 @@ impl Kind {
         if !name.bytes().all(|b| b.is_ascii_digit()) {
             return None;
         }
-        match name.parse::<u16>().ok()? {
-            1..=99 | 1300..=1999 => Some(Self::Standard),
-            100..=199 | 2000..=2699 => Some(Self::Extended),
-            700..=799 | 1100..=1199 => Some(Self::Mac),
-            _ => None,
-        }
+        let number = name.parse::<u16>().ok()?;
+        let has = |kind: &Self| kind.numbers().iter().any(|(low, high)| (*low..=*high).contains(&number));
+        [Self::Standard, Self::Extended, Self::Mac].into_iter().find(has)
     }
 }
 

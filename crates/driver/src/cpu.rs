@@ -22,6 +22,7 @@ use lanyard_types::{AclId, PortId, Stage, TrapGroup, TrapReason};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::{BTreeMap, VecDeque};
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -328,8 +329,9 @@ pub(crate) struct Carrier {
 }
 
 impl Carrier {
-    /// Subscribes to all of the chip's notices, and starts the thread. With `probes` a chip that is silent is asked for a sign of life:
-    /// only a chip with a watchdog of spanning tree answers such a request without waiting for its bus.
+    /// Subscribes to all of the chip's notices, and starts the thread. If `probes` is set, the thread sends a request to a chip from which
+    /// no message has arrived for [`SILENT`], and reports the chip as gone if no message arrives within [`PATIENCE`] then. The request
+    /// is one that only a chip with a watchdog of spanning tree answers without waiting for its bus.
     ///
     /// # Errors
     /// When the chip does not answer, or the system has no thread left.
@@ -342,6 +344,7 @@ impl Carrier {
         }
         let early = client.notices();
         let (sender, receiver) = client.split();
+        sender.set_patience(PATIENCE).map_err(|error| error.to_string())?;
         let carried = shared.clone();
         let run = move || {
             let mut sender = sender;
@@ -380,15 +383,15 @@ impl Shared {
     }
 }
 
-/// How long a chip may be silent before it is asked for a sign of life.
+/// The time without a message from the chip after which the thread sends it a request.
 const SILENT: Duration = Duration::from_secs(1);
 
-/// How long a chip has been silent.
+/// The time since the last message from the chip.
 #[derive(Debug)]
 struct Silence {
-    /// When it was heard, or asked, last.
+    /// When that message arrived, or the request was sent after it.
     since: Instant,
-    /// True if it has been asked since it was heard.
+    /// True if the request has been sent since that message.
     asked: bool,
 }
 
@@ -399,21 +402,28 @@ impl Default for Silence {
 }
 
 impl Silence {
-    /// Asks the chip when it is time to; true if it has not answered in time. A process that hangs keeps its connections.
+    /// Sends the request when it is due; returns true if no message has arrived in time after it. The connections of a process that
+    /// hangs stay open, so nothing else tells a chip that hangs from one that is idle.
     fn is_hung(&mut self, sender: &mut Sender) -> bool {
         if self.asked {
             return self.since.elapsed() >= PATIENCE;
         }
         if self.since.elapsed() >= SILENT {
             *self = Self { asked: true, ..Self::default() };
-            // If the connection has ended, this is noticed when it is read.
-            let _ = sender.send(&Request::TreeExpiry(false));
+            return !sends(sender, &[Request::TreeExpiry(false)]);
         }
         false
     }
 }
 
-/// Carries frames until it is stopped, or the chip's connection ends or the chip hangs.
+/// Sends requests; false if the chip does not read them. If the connection has ended, this is noticed when it is read, with the
+/// messages that arrived before.
+fn sends(sender: &mut Sender, requests: &[Request]) -> bool {
+    let sent = sender.send_all(requests);
+    sent.map_or_else(|error| error.kind() != ErrorKind::WouldBlock, |()| true)
+}
+
+/// Carries frames until it is stopped, the chip's connection ends, or the chip hangs.
 fn carry(shared: &Shared, mut sender: Sender, mut receiver: Receiver, mut silence: Option<Silence>) {
     let mut generation = u64::MAX;
     let mut outlets: Vec<(PortId, Arc<Outlet>)> = Vec::new();
@@ -439,17 +449,15 @@ fn carry(shared: &Shared, mut sender: Sender, mut receiver: Receiver, mut silenc
             if ready[1] {
                 *silence = Silence::default();
             }
-            gone |= silence.is_hung(&mut sender);
+            gone = gone || silence.is_hung(&mut sender);
+        }
+        for ((port, outlet), _) in outlets.iter().zip(&ready[2..]).filter(|(_, ready)| **ready) {
+            gone = gone || !sends(&mut sender, &from_netdev(*port, outlet, &mut buffer));
         }
         if gone {
             shared.lock().gone = true;
             let _ = shared.bell.write(1);
             return;
-        }
-        for ((port, outlet), _) in outlets.iter().zip(&ready[2..]).filter(|(_, ready)| **ready) {
-            let frames = from_netdev(*port, outlet, &mut buffer);
-            // If the connection has ended, this is noticed when it is read.
-            let _ = sender.send_all(&frames);
         }
     }
 }
@@ -482,7 +490,7 @@ fn from_chip(shared: &Shared, receiver: &mut Receiver, sender: &mut Sender) -> b
     for _ in 0..TURN {
         match receiver.ready() {
             Ok(Some(Incoming::Notice(notice))) => back.extend(shared.take(notice)),
-            // The only requests on this connection are those for a sign of life.
+            // Only `Silence` sends a request that is answered. Its answer is a message like any other.
             Ok(Some(Incoming::Answer(..))) => {}
             Ok(None) => break,
             Err(_) => {
@@ -491,9 +499,7 @@ fn from_chip(shared: &Shared, receiver: &mut Receiver, sender: &mut Sender) -> b
             }
         }
     }
-    // If the connection has ended, this is noticed when it is read.
-    let _ = sender.send_all(&back);
-    alive
+    sends(sender, &back) && alive
 }
 
 /// Reads the frames that the kernel has sent to a netdev, as requests for the chip.

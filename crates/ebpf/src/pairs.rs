@@ -2,10 +2,10 @@
 //! that applies states, and the one that runs spanning tree.
 //!
 //! Invariant: both write under one lock, from one model, so that neither writes what the other has
-//! replaced. The lock is held while words are stored in memory, never over a system call that
-//! waits: hooks are attached, files are written and netlink is asked without it. From an expiry of
-//! the watchdog until it has been acknowledged, no write under the lock lets a watched pair
-//! forward.
+//! replaced. The lock is held while words are stored in memory, which may map a part of a table
+//! (`shared.rs`), and never over a system call that waits for a device or another process: hooks
+//! are attached, files are written and netlink is asked without it. From an expiry of the watchdog
+//! until it has been acknowledged, no write under the lock lets a watched pair forward.
 
 use crate::abi::{self, Watchdog};
 use crate::lower::{Pair, StpStates, VlanView, channel_row};

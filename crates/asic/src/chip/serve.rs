@@ -39,8 +39,8 @@ const MAX_SESSIONS: usize = 64;
 const LINKS_MS: u64 = 250;
 /// How long before the end of a request that a driver waits for the chip no longer sleeps, in nanoseconds.
 const AWAKE_NS: u64 = 60_000;
-/// The most looks at the same wires in one turn.
-const LOOKS: usize = 16;
+/// The number of frames after which a turn does not look at the same wires again.
+const FRAMES: usize = 64;
 /// The most bytes read from a driver in one turn.
 const TURN: usize = 1 << 16;
 
@@ -366,14 +366,14 @@ impl Server {
         Ok(false)
     }
 
-    /// Handles the frames that wait at the CPU port, if `cpu` is set, and at wires. While there are more and nothing else is due, it
-    /// looks again, at the CPU port too, before the chip waits for everything: a frame takes longer than the next one needs to
-    /// arrive, and a look at two sockets costs a third of a wait.
+    /// Handles the frames that wait at the CPU port, if `cpu` is set, and at wires. It looks at them, and at the CPU port, again while
+    /// there are more, the turn has handled few frames and nothing else is due: the next frame often arrives while one is handled,
+    /// and a look at two sockets costs a third of a wait for everything.
     fn receive(&mut self, cpu: bool, ports: &[PortId]) {
         let origin = self.origin;
         let (device, wires) = (&mut self.device, &self.wires);
-        let mut look_at_cpu = cpu;
-        for _ in 0..LOOKS {
+        let (mut look_at_cpu, mut handled) = (cpu, 0);
+        loop {
             let mut taken = 0;
             if let Some(cpu) = self.cpu.as_ref().filter(|_| look_at_cpu) {
                 let mut out = Outside { wires, cpu: Some(cpu) };
@@ -388,7 +388,9 @@ impl Server {
                     device.buffer(since(origin), *port, pending, frame, Some(&mut out));
                 });
             }
-            if taken == 0 || device.is_dead() || device.next().is_some_and(|next| next <= since(origin)) {
+            handled += taken;
+            let is_due = || device.next().is_some_and(|next| next <= since(origin));
+            if taken == 0 || handled >= FRAMES || device.is_dead() || is_due() {
                 return;
             }
             look_at_cpu = true;

@@ -46,6 +46,15 @@ pub struct Sender {
 }
 
 impl Sender {
+    /// Sets the longest time that a send waits for a chip that does not read. After the error (`WouldBlock`) nothing more can be sent,
+    /// because a part of a message may have been. Without this call a send waits forever.
+    ///
+    /// # Errors
+    /// Never with a patience of more than 0.
+    pub fn set_patience(&self, patience: Duration) -> io::Result<()> {
+        self.stream.set_write_timeout(Some(patience))
+    }
+
     /// Sends a request and returns its number. Waits while the chip does not read.
     ///
     /// # Errors
@@ -394,6 +403,17 @@ fn unexpected(answer: &Answer) -> SdkError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_send_to_a_chip_that_does_not_read_ends() {
+        let (stream, _chip) = UnixStream::pair().expect("a pair");
+        let mut sender = Sender { stream, number: 0 };
+        sender.set_patience(Duration::from_millis(10)).expect("set");
+        let request = Request::Packet(crate::sdk::cpu::CpuHeader::default(), vec![0; 1000]);
+        let mut sends = (0..100_000).map(|_| sender.send(&request));
+        let error = sends.find_map(Result::err).expect("the socket is full");
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    }
 
     #[test]
     fn a_chip_that_does_not_answer_is_gone() {

@@ -259,8 +259,12 @@ fn create<'a>(config: &'a mut Config, name: &str, kind: ListKind) -> Result<&'a 
     check_name(name)?;
     let digits = name.bytes().all(|b| b.is_ascii_digit());
     if digits && ListKind::of_number(name) != Some(kind) {
-        let (title, numbers) = (kind.title(), kind.numbers());
-        return Err(format!("{} is not the number of this kind, {title}: {numbers}", short(name)).into());
+        let ranges: Vec<String> =
+            kind.numbers().iter().map(|(low, high)| format!("{low} to {high}")).collect();
+        let may_be =
+            if ranges.is_empty() { "it has a name, not a number".into() } else { ranges.join(" or ") };
+        let title = kind.title();
+        return Err(format!("{} is not the number of this kind, {title}: {may_be}", short(name)).into());
     }
     let lists = &config.lists.access;
     if !lists.contains_key(name) && lists.len() >= MAX_LISTS {

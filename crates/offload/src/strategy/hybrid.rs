@@ -21,7 +21,8 @@ const MAX_BEHIND: usize = 1 << 14;
 #[derive(Debug)]
 pub(super) struct Hybrid {
     twin: Model,
-    /// Free units of each table, for those that are counted; `None` after the twin has decided, whose figures are exact.
+    /// Free units of each table, for those that are counted; `None` after the twin has decided. Its figures are exact then, because
+    /// `behind` is empty.
     free: Option<Vec<i64>>,
     /// The operations that the twin has not had yet, oldest first.
     behind: Vec<Operation>,
@@ -49,9 +50,6 @@ impl Hybrid {
     fn take(&mut self, writes: &[Write]) -> bool {
         if !self.twin.is_counted(writes) {
             return false;
-        }
-        if self.free.is_none() {
-            self.catch_up();
         }
         let free = self.free.get_or_insert_with(|| self.twin.free());
         let layout = self.twin.layout();
