@@ -9,12 +9,12 @@
 //! *rx* is what the switch receives, *tx* what it sends. Rounds of the paths are interleaved. The published figures are those
 //! that docs/offload.md cites, of a switch whose CPU port was a TUN device.
 //!
-//! Three preparations of the ends are measured. The rows with targets measure the path and not what an application does with the
-//! bytes: the receiving end discards them in the kernel (`MSG_TRUNC`, as `iperf3 --skip-rx-copy`), because on a machine that is host
-//! and switch at once the copy to the receiver takes the processor that the path needs. The rows `read` copy them, as most
-//! applications do. Both use the congestion control that Debian's kernels use by default. The rows `own` copy, too, and use this
-//! machine's default if it is another one: BBR for instance limits a stream by timers, which hides a part of the difference
-//! between the paths.
+//! Three preparations of the ends are measured. The rows without a prefix measure the path and not what an application does with
+//! the bytes: the receiving end discards them in the kernel (`MSG_TRUNC`, as `iperf3 --skip-rx-copy`), because on a machine that is
+//! host and switch at once the copy to the receiver takes the processor that the path needs. The rows `read` copy them, as most
+//! applications do. Both have the targets, and use the congestion control that Debian's kernels use by default. The rows `own` copy,
+//! too, and use this machine's default if it is another one: BBR for instance limits a stream by timers, which hides a part of the
+//! difference between the paths.
 
 use super::chip_switch::ChipSwitch;
 use crate::report::{Arm, Outputs, Results, Row, Target, Unit};
@@ -146,7 +146,7 @@ fn measure_all<'a>(args: &Args, all: &[Ends<'a>]) -> Result<Vec<Rates<'a>>> {
     Ok(found)
 }
 
-/// The ratios of the paths with one preparation of the ends. Only the first has a target.
+/// The ratios of the paths with one preparation of the ends. They have targets with Debian's congestion control.
 fn gains(results: &mut Results, found: &[Rates<'_>], ends: Ends<'_>) {
     for mtu in MTUS {
         for (direction, bound) in DIRECTIONS.into_iter().zip([4.0, 2.0]) {
@@ -156,7 +156,7 @@ fn gains(results: &mut Results, found: &[Rates<'_>], ends: Ends<'_>) {
                 let rounds = of.map(|rates| rates.rounds.clone()).unwrap_or_default();
                 Arm { label: path.to_owned(), detail: String::new(), rounds }
             };
-            let target = if ends.id.is_empty() { Target::RatioAtLeast(bound) } else { Target::None };
+            let target = if ends.control == DEBIANS { Target::RatioAtLeast(bound) } else { Target::None };
             let title = format!("kernel to tun, MTU {mtu}, {}, {ends}", word(direction));
             let row =
                 Row::new(&format!("gain-{}{mtu}-{direction}", ends.id), &title, Unit::BitsPerSecond, target);
