@@ -9,23 +9,22 @@
 //! *rx* is what the switch receives, *tx* what it sends. Rounds of the paths are interleaved. The published figures are those
 //! that docs/offload.md cites, of a switch whose CPU port was a TUN device.
 //!
-//! Three preparations of the ends are measured. The rows without a prefix measure the path and not what an application does with
-//! the bytes: the receiving end discards them in the kernel (`MSG_TRUNC`, as `iperf3 --skip-rx-copy`), because on a machine that is
-//! host and switch at once the copy to the receiver takes the processor that the path needs. The rows `read` copy them, as most
-//! applications do. Both have the targets, and use the congestion control that Debian's kernels use by default. The rows `own` copy,
-//! too, and use this machine's default if it is another one: BBR for instance limits a stream by timers, which hides a part of the
-//! difference between the paths.
+//! The ends write and read 128 KB at a time, as iperf3 does. The rows with targets use the congestion control that Debian's kernels
+//! use by default. The rows `own` use this machine's default if it is another one: BBR for instance limits a stream by timers, which
+//! hides a part of the difference between the paths.
 
 use super::chip_switch::ChipSwitch;
 use crate::report::{Arm, Outputs, Results, Row, Target, Unit};
 use anyhow::{Context, Result, bail, ensure};
 use lanyard_tester::os::{self, Netns};
-use nix::sys::socket::{MsgFlags, recv, setsockopt, sockopt::TcpCongestion};
+use nix::sys::socket::sockopt::{SendTimeout, TcpCongestion};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, setsockopt, socket};
+use nix::sys::time::{TimeVal, TimeValLike as _};
 use serde_json::json;
 use std::ffi::OsString;
-use std::io::Write as _;
-use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsRawFd as _;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddrV4, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -40,6 +39,9 @@ pub struct Args {
     /// Seconds of each measurement, 0.2-60
     #[arg(long, value_name = "S", default_value_t = 2.0)]
     pub seconds: f64,
+    /// Only these cases: the MTU and the direction, after `own-` for this machine's congestion control: 9000-rx, own-9000-rx
+    #[arg(long, value_name = "CASE,...", value_delimiter = ',')]
+    pub only: Vec<String>,
     /// Where the reports go
     #[command(flatten)]
     pub outputs: Outputs,
@@ -58,6 +60,8 @@ const PUBLISHED: [(u32, &str, f64); 4] =
     [(1500, "rx", 12.0), (9000, "rx", 72.0), (1500, "tx", 69.0), (9000, "tx", 189.0)];
 /// How long the switch may take to be ready, and to be reached.
 const READY_WITHIN: Duration = Duration::from_secs(30);
+/// How many seconds a connection may take.
+const CONNECTED_WITHIN_S: i64 = 10;
 /// Bytes of one write to a stream, as iperf3 has it.
 const CHUNK: usize = 1 << 17;
 /// How long a stream runs before it is measured.
@@ -78,12 +82,13 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let own = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")?.trim().to_owned();
     results.parameter("congestion", DEBIANS);
     results.parameter("own_congestion", &own);
-    let mut all = vec![
-        Ends { id: "", control: DEBIANS, copies: false },
-        Ends { id: "read-", control: DEBIANS, copies: true },
-    ];
+    let mut all = vec![Ends { id: "", control: DEBIANS }];
     if own != DEBIANS {
-        all.push(Ends { id: "own-", control: &own, copies: true });
+        all.push(Ends { id: "own-", control: &own });
+    }
+    let cases = cases(&all);
+    if let Some(stray) = args.only.iter().find(|only| !cases.contains(only)) {
+        bail!("no case {stray}: the cases are {}", cases.join(", "));
     }
     let found = measure_all(args, &all)?;
     for rates in found.iter().filter(|rates| rates.ends == all[0]) {
@@ -104,15 +109,19 @@ struct Ends<'a> {
     id: &'static str,
     /// The congestion control.
     control: &'a str,
-    /// True if the receiver copies the bytes from the kernel.
-    copies: bool,
 }
 
-impl std::fmt::Display for Ends<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let receiver = if self.copies { "receiver copies" } else { "receiver discards" };
-        write!(f, "{}, {receiver}", self.control)
+impl Ends<'_> {
+    /// The name of a case with this preparation.
+    fn case(&self, mtu: u32, direction: &str) -> String {
+        format!("{}{mtu}-{direction}", self.id)
     }
+}
+
+/// The names of all cases.
+fn cases(all: &[Ends<'_>]) -> Vec<String> {
+    let directions = DIRECTIONS.iter().flat_map(|direction| MTUS.map(|mtu| (mtu, *direction)));
+    directions.flat_map(|(mtu, direction)| all.iter().map(move |ends| ends.case(mtu, direction))).collect()
 }
 
 /// The rates of one path, in bit/s, a figure a round.
@@ -127,10 +136,15 @@ struct Rates<'a> {
 fn measure_all<'a>(args: &Args, all: &[Ends<'a>]) -> Result<Vec<Rates<'a>>> {
     let mut found: Vec<Rates<'_>> = Vec::new();
     let time = Duration::from_secs_f64(args.seconds);
+    let wanted = |case: &String| args.only.is_empty() || args.only.contains(case);
     for mtu in MTUS {
+        let of_mtu = |direction: &&str| all.iter().any(|ends| wanted(&ends.case(mtu, direction)));
+        if !DIRECTIONS.iter().any(of_mtu) {
+            continue;
+        }
         let switches: Vec<Switch> = PATHS.iter().map(|path| Switch::up(path, mtu)).collect::<Result<_>>()?;
         for direction in DIRECTIONS {
-            for ends in all.iter().copied() {
+            for ends in all.iter().copied().filter(|ends| wanted(&ends.case(mtu, direction))) {
                 let rates = |path: &&'static str| Rates { path, mtu, direction, ends, rounds: Vec::new() };
                 let mut rows: Vec<Rates<'_>> = PATHS.iter().map(rates).collect();
                 for _ in 0..args.rounds {
@@ -152,15 +166,14 @@ fn gains(results: &mut Results, found: &[Rates<'_>], ends: Ends<'_>) {
         for (direction, bound) in DIRECTIONS.into_iter().zip([4.0, 2.0]) {
             let arm = |path: &str| {
                 let mut of = found.iter().filter(|rates| rates.ends == ends && rates.path == path);
-                let of = of.find(|rates| rates.mtu == mtu && rates.direction == direction);
-                let rounds = of.map(|rates| rates.rounds.clone()).unwrap_or_default();
-                Arm { label: path.to_owned(), detail: String::new(), rounds }
+                let of = of.find(|rates| rates.mtu == mtu && rates.direction == direction)?;
+                Some(Arm { label: path.to_owned(), detail: String::new(), rounds: of.rounds.clone() })
             };
+            let Some(arms) = ["kernel", "tun"].into_iter().map(arm).collect() else { continue };
             let target = if ends.control == DEBIANS { Target::RatioAtLeast(bound) } else { Target::None };
-            let title = format!("kernel to tun, MTU {mtu}, {}, {ends}", word(direction));
-            let row =
-                Row::new(&format!("gain-{}{mtu}-{direction}", ends.id), &title, Unit::BitsPerSecond, target);
-            results.push_row(row, vec![arm("kernel"), arm("tun")], None);
+            let title = format!("kernel to tun, MTU {mtu}, {}, {}", word(direction), ends.control);
+            let id = format!("gain-{}", ends.case(mtu, direction));
+            results.push_row(Row::new(&id, &title, Unit::BitsPerSecond, target), arms, None);
         }
     }
 }
@@ -174,7 +187,7 @@ fn figure(results: &mut Results, rates: &Rates<'_>) {
     let published = PUBLISHED.iter().find(|row| row.0 == *mtu && row.1 == *direction).map(|row| row.2);
     let published = published.filter(|_| *path == "tun");
     let note = published.map_or_else(String::new, |mbps| format!("; published {mbps:.0} Mbit/s"));
-    let title = format!("TCP by path {path}, MTU {mtu}, {}, {ends}{note}", word(direction));
+    let title = format!("TCP by path {path}, MTU {mtu}, {}, {}{note}", word(direction), ends.control);
     let mut row = Row::new(&format!("{path}-{mtu}-{direction}"), &title, Unit::BitsPerSecond, Target::None);
     let mut sorted = rounds.clone();
     sorted.sort_by(f64::total_cmp);
@@ -184,7 +197,6 @@ fn figure(results: &mut Results, rates: &Rates<'_>) {
         ("mtu", json!(mtu)),
         ("direction", json!(direction)),
         ("congestion", json!(ends.control)),
-        ("receiver_copies", json!(ends.copies)),
         ("mbps", json!(median / 1e6)),
     ];
     facts.extend(published.map(|mbps| ("published_mbps", json!(mbps))));
@@ -231,21 +243,17 @@ impl Switch {
             let _inside = server.enter()?;
             TcpListener::bind((address, 0))?
         };
-        let port = listener.local_addr()?.port();
+        choose(&listener, ends.control)?;
+        let to = SocketAddrV4::new(address.parse()?, listener.local_addr()?.port());
         let sender = {
             let _inside = client.enter()?;
-            TcpStream::connect_timeout(
-                &std::net::SocketAddr::new(address.parse()?, port),
-                Duration::from_secs(10),
-            )?
+            connect(to, ends.control)?
         };
-        setsockopt(&sender, TcpCongestion, &OsString::from(ends.control))
-            .with_context(|| format!("TCP congestion control {}", ends.control))?;
         let (receiver, _) = listener.accept()?;
         let (arrived, stop) = (AtomicU64::new(0), AtomicBool::new(false));
         let rate = std::thread::scope(|scope| {
             scope.spawn(|| send(&sender, &stop));
-            scope.spawn(|| receive(&receiver, ends.copies, &arrived));
+            scope.spawn(|| receive(&receiver, &arrived));
             let rate = measure(&arrived, time);
             stop.store(true, Ordering::Release);
             // Segments on the way are not waited for.
@@ -257,18 +265,31 @@ impl Switch {
     }
 }
 
+/// Connects a stream with this congestion control. It is chosen before the connection is made: the kernel continues to send a stream
+/// by timers that began with BBR and goes on with CUBIC.
+fn connect(to: SocketAddrV4, control: &str) -> Result<TcpStream> {
+    let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+    choose(&socket, control)?;
+    setsockopt(&socket, SendTimeout, &TimeVal::seconds(CONNECTED_WITHIN_S))?;
+    nix::sys::socket::connect(socket.as_raw_fd(), &SockaddrIn::from(to))
+        .with_context(|| format!("a connection to {to}"))?;
+    setsockopt(&socket, SendTimeout, &TimeVal::seconds(0))?;
+    Ok(socket.into())
+}
+
+fn choose(socket: &impl AsFd, control: &str) -> Result<()> {
+    setsockopt(socket, TcpCongestion, &OsString::from(control))
+        .with_context(|| format!("TCP congestion control {control}"))
+}
+
 fn send(mut stream: &TcpStream, stop: &AtomicBool) {
     let chunk = vec![0x5a; CHUNK];
     while !stop.load(Ordering::Acquire) && stream.write_all(&chunk).is_ok() {}
 }
 
-fn receive(stream: &TcpStream, copies: bool, arrived: &AtomicU64) {
+fn receive(mut stream: &TcpStream, arrived: &AtomicU64) {
     let mut chunk = vec![0; CHUNK];
-    let flags = if copies { MsgFlags::empty() } else { MsgFlags::MSG_TRUNC };
-    while let Ok(count) = recv(stream.as_raw_fd(), &mut chunk, flags) {
-        if count == 0 {
-            return;
-        }
+    while let Ok(count @ 1..) = stream.read(&mut chunk) {
         arrived.fetch_add(count as u64, Ordering::Relaxed);
     }
 }
