@@ -73,6 +73,10 @@ enum trap_group {
 	GROUP_FLOODED,
 };
 
+/* For the order of instructions: what happens often follows without a jump. */
+#define OFTEN(condition) __builtin_expect(!!(condition), 1)
+#define RARELY(condition) __builtin_expect(!!(condition), 0)
+
 #define GROUP_BIT 0x01ULL /* of a raw address: its first octet is the lowest */
 #define BROADCAST 0xffffffffffffULL
 #define RAW_MAC(a, b, c, d, e, f)                                                                      \

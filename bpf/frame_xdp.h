@@ -9,20 +9,22 @@
 
 extern int bpf_xdp_metadata_rx_vlan_tag(const struct xdp_md *ctx, __be16 *vlan_proto, __u16 *vlan_tci) __ksym __weak;
 
-/* False when XDP must not handle the frame: it is too short, does not come from a port, or has an
- * out-of-band tag. A frame of several buffers has its headers in the first one, which is all that XDP
- * reads and writes here. */
-static __always_inline bool xdp_open(struct xdp_md *ctx, struct frame *f, bool bound)
+/* True for a frame with an out-of-band tag, if the program is loaded for its device. */
+static __always_inline bool xdp_hides_tag(struct xdp_md *ctx, bool bound)
+{
+	__be16 proto = 0;
+	__u16 tci = 0;
+
+	return bound && bpf_xdp_metadata_rx_vlan_tag(ctx, &proto, &tci) == 0;
+}
+
+/* False when XDP must not handle the frame: it is too short, or does not come from a port. A frame of several buffers has its
+ * headers in the first one, which is all that XDP reads and writes here. */
+static __always_inline bool xdp_open(struct xdp_md *ctx, struct frame *f)
 {
 	struct eth_words *eth = (void *)(long)ctx->data;
 	void *end = (void *)(long)ctx->data_end;
 
-	if (bound) {
-		__be16 proto = 0;
-		__u16 tci = 0;
-		if (bpf_xdp_metadata_rx_vlan_tag(ctx, &proto, &tci) == 0)
-			return false;
-	}
 	if ((void *)eth + 18 > end)
 		return false;
 	frame_ingress(f, ctx->ingress_ifindex);

@@ -3,32 +3,34 @@
  *
  * Frames come in trains: the next frame is often from and to the same stations. The memo holds every
  * word that the stages read from the tables for such a frame, and its location. When a frame with the
- * same addresses and tag arrives at the same port, XDP reads these words again and compares them. If
+ * same first 16 bytes arrives at the same netdev, XDP reads these words again and compares them. If
  * none has changed, the stages would decide the same, and the frame is sent without them. So nothing
  * has to invalidate the memo: the control plane, the watchdog and other processors ignore it.
  *
  * The memo holds only known unicast that is bridged between ports in no port-channel and of no private VLAN, that no access list
- * and no first-hop security judges, that no service policy handles and no monitor session copies, and that leaves in the form in which it came. A dry run does
- * not use it.
+ * and no first-hop security judges, that no service policy handles, that no monitor session copies and from which no samples are
+ * drawn, and that leaves in the form in which it came. Both FDB entries are in the first part of the table. A dry run does not use it.
  */
 #ifndef LY_MEMO_XDP_H
 #define LY_MEMO_XDP_H
 
-struct memo_row { /* all that the stages read of a struct ly_port, except max_len */
-	__u64 word[2];
-};
-_Static_assert(__builtin_offsetof(struct ly_port, max_len) == sizeof(struct memo_row), "the fields before max_len");
+/* All that the stages read of a struct ly_port, except max_len. */
+#define MEMO_ROW 2
+_Static_assert(__builtin_offsetof(struct ly_port, max_len) == MEMO_ROW * sizeof(__u64), "the fields before max_len");
 
 struct memo {
-	__u64 dst, src; /* raw; dst 0: the memo is empty */
-	__u64 seen_dst, seen_src; /* the last frame that the memo did not hold */
-	__u64 src_word, dst_word; /* the FDB entries */
-	struct memo_row in, out;
-	__u64 masks;          /* the part of the FDB in use when the memo was made */
-	__u32 src_at, dst_at; /* the places of the entries: bucket and way */
-	__u32 tag;            /* the outer EtherType and the two bytes after it */
+	__u64 head[2]; /* the frame's first 16 bytes: addresses, EtherType and the two bytes after it; head[0] 0: the memo is empty */
+	__u64 in[MEMO_ROW], out[MEMO_ROW]; /* the rows of the ports */
+	__u64 src_word, dst_word;          /* the FDB entries */
+	__u64 tick;                        /* the tick in which the memo was made, and the source was last seen in its second */
+	__u64 masks;                       /* the part of the FDB in use when the memo was made */
+	__u32 src_at, dst_at;              /* where these words are, in bytes: in fdb_near, */
+	__u32 pv_at, out_pv_at;            /* in port_vlans, */
+	__u32 in_at, out_at;               /* and in ports */
 	__u16 port_id, out_id, vlan;
 	__u8 form, pv, out_pv;
+	__u8 more;     /* the bytes by which the egress port takes less than its max_len */
+	__u64 seen[2]; /* the first 16 bytes of the last frame that the memo did not hold */
 };
 
 struct {
@@ -38,30 +40,38 @@ struct {
 	__type(value, struct memo);
 } memos SEC(".maps");
 
-static __always_inline struct memo_row memo_row(struct ly_port *port)
+/* A word of `size` bytes of a table, `at` bytes from its beginning. The mask keeps it in the table, for the verifier. */
+#define PLACE(table, at, size) ((void *)(table) + ((at) & (sizeof(table) - (size))))
+
+static __always_inline void memo_read(__u64 *row, struct ly_port *port)
 {
 	volatile __u64 *word = (void *)port;
 
-	return (struct memo_row){ { word[0], word[1] } };
+	row[0] = word[0];
+	row[1] = word[1];
 }
 
-static __always_inline bool memo_same(struct memo_row was, struct ly_port *port)
+/* By words: of rows that are passed by value clang loads and joins single bytes. */
+static __always_inline bool memo_same(const __u64 *was, struct ly_port *port)
 {
-	struct memo_row is = memo_row(port);
+	volatile __u64 *word = (void *)port;
 
-	return is.word[0] == was.word[0] && is.word[1] == was.word[1];
+	return OFTEN(word[0] == was[0]) && OFTEN(word[1] == was[1]);
 }
 
 static __always_inline __u32 memo_at(struct fdb_hit hit)
 {
-	return hit.bucket * LY_FDB_WAYS + hit.way;
+	return hit.bucket * sizeof(struct ly_fdb_bucket) + hit.way * sizeof(__u64);
 }
 
 static __always_inline __u64 memo_word(__u32 at)
 {
-	struct ly_fdb_bucket *b = fdb_bucket(at / LY_FDB_WAYS);
+	return *(volatile __u64 *)PLACE(fdb_near, at, sizeof(__u64));
+}
 
-	return b ? *(volatile __u64 *)&b->way[at & (LY_FDB_WAYS - 1)] : 0;
+static __always_inline __u8 memo_pv(__u32 at)
+{
+	return *(volatile __u8 *)PLACE(port_vlans, at, sizeof(__u8));
 }
 
 static __always_inline __u64 memo_masks(void)
@@ -76,98 +86,114 @@ __noinline int memo_take(__u64 dst, __u64 src, __u32 port_id, __u32 tag, __u32 l
 {
 	struct memo *m = LOOKUP(memos, 0);
 	struct frame f = { .dst = dst, .src = src, .port_id = port_id & (LY_PORTS - 1), .len = len };
-	const __u32 excluded = LY_PORT_LAYER3 | LY_PORT_XDP_ENDED | LY_PORT_ACL_IN | LY_PORT_MEMBER |
+	const __u32 excluded = LY_PORT_LAYER3 | LY_PORT_XDP_ENDED | LY_PORT_ACL_IN | LY_PORT_MEMBER | LY_PORT_SAMPLE |
 			       LY_PORT_MIRROR_RX | LY_PORT_MIRROR_TO | LY_PORT_PRIVATE | LY_PORT_GUARD;
 
 	if (!m)
 		return 0;
-	m->dst = 0;
+	m->head[0] = 0;
 	__u64 masks = memo_masks();
 	if ((__u32)masks != masks >> 32) /* entries move to other buckets */
 		return 0;
 	f.outer = tag >> 16;
 	f.tci = tag;
 	f.port = ROW(ports, f.port_id);
-	struct memo_row in = memo_row(f.port);
+	__u64 tick = bpf_jiffies64();
+	f.now_s = seconds(tick * tick_ns);
+	memo_read(m->in, f.port);
 	if (f.port->flags & excluded || f.port->qos || stage_parse(&f) || stage_port(&f) || stage_vlan_ingress(&f) || f.pv & LY_PV_ROUTES)
 		return 0;
 	struct fdb_hit from = fdb_find(fdb_masks(), fdb_key(src, f.shared)), to = fdb_find(fdb_masks(), fdb_key(dst, f.shared));
-	if (!learn_is_known(&f, from.word) || !(f.pv & LY_PV_FORWARD))
+	if (!learn_is_known(&f, from.word) || fdb_seen(from.word) != f.now_s % LY_FDB_CYCLE || !(f.pv & LY_PV_FORWARD))
 		return 0;
 	if (!to.word || stage_bridge(&f) || !f.out_id || f.out_id != fdb_port(to.word))
 		return 0;
+	if (from.bucket >= LY_FDB_NEAR || to.bucket >= LY_FDB_NEAR)
+		return 0;
 	struct ly_port *egress = ROW(ports, f.out_id);
-	struct memo_row out = memo_row(egress);
+	memo_read(m->out, egress);
 	if (stage_vlan_egress(&f) || egress_form(egress, f.out_pv) != f.form || frame_stale(&f))
 		return 0;
-	if (!(egress->flags & LY_PORT_XDP_TX) || egress->flags & (LY_PORT_ACL_OUT | LY_PORT_MIRROR_TX) || egress->qos || !memo_same(in, ROW(ports, f.port_id)) || !memo_same(out, egress))
+	if (!(egress->flags & LY_PORT_XDP_TX) || egress->flags & (LY_PORT_ACL_OUT | LY_PORT_MIRROR_TX) || egress->qos || !memo_same(m->in, f.port) || !memo_same(m->out, egress))
 		return 0;
-	*m = (struct memo){
-		.src = src,
-		.src_word = from.word,
-		.dst_word = to.word,
-		.masks = masks,
-		.in = in,
-		.out = out,
-		.src_at = memo_at(from),
-		.dst_at = memo_at(to),
-		.tag = tag,
-		.port_id = f.port_id,
-		.out_id = f.out_id,
-		.vlan = f.vlan,
-		.form = f.form,
-		.pv = f.pv,
-		.out_pv = f.out_pv,
-	};
-	m->dst = dst;
+	m->head[1] = src >> 16 | (__u64)bpf_htons(f.outer) << 32 | (__u64)bpf_htons(tag) << 48;
+	m->src_word = from.word;
+	m->dst_word = to.word;
+	m->masks = masks;
+	m->src_at = memo_at(from);
+	m->dst_at = memo_at(to);
+	m->pv_at = f.port_id * sizeof(struct ly_port_vlans) + f.vlan;
+	m->out_pv_at = f.out_id * sizeof(struct ly_port_vlans) + f.vlan;
+	m->in_at = f.port_id * sizeof(struct ly_port);
+	m->out_at = f.out_id * sizeof(struct ly_port);
+	m->tick = tick;
+	m->port_id = f.port_id;
+	m->out_id = f.out_id;
+	m->vlan = f.vlan;
+	m->form = f.form;
+	m->pv = f.pv;
+	m->out_pv = f.out_pv;
+	m->more = f.form == LY_UNTAGGED ? 4 : 0; /* as xdp_fits */
+	m->head[0] = dst | src << 48;
 	return 0;
 }
 
-/* True when the frame has the addresses, port and tag of the memo and every stored word is unchanged;
- * then f is what the stages would make of it. */
-static __always_inline bool memo_holds(struct frame *f)
+/* Remembers a frame that the memo did not hold, and makes a memo of it if it is the second one in a row. */
+static __always_inline void memo_note(struct xdp_md *ctx, struct frame *f)
 {
 	struct memo *m = LOOKUP(memos, 0);
-	__u32 tag = (__u32)f->outer << 16 | f->tci;
+	struct eth_words *eth = (void *)(long)ctx->data;
+	__u64 *head = (void *)eth;
 
-	if (dry || !m || f->dst & GROUP_BIT)
-		return false;
-	if (m->dst != f->dst || m->src != f->src || m->tag != tag || m->port_id != f->port_id) {
-		if (m->seen_dst == f->dst && m->seen_src == f->src) {
-			m->seen_dst = 0;
-			memo_take(f->dst, f->src, f->port_id, tag, f->len);
-		} else {
-			m->seen_dst = f->dst;
-			m->seen_src = f->src;
-		}
-		return false;
+	if (dry || !m || f->dst & GROUP_BIT || f->several || (void *)(eth + 1) > (void *)(long)ctx->data_end)
+		return;
+	if (m->seen[0] == head[0] && m->seen[1] == head[1]) {
+		m->seen[0] = 0;
+		memo_take(f->dst, f->src, f->port_id, (__u32)f->outer << 16 | f->tci, f->len);
+	} else {
+		m->seen[0] = head[0];
+		m->seen[1] = head[1];
 	}
-	f->now_s = now_s();
-	f->out = ROW(ports, m->out_id);
-	f->bare_len = f->len - (m->form != LY_UNTAGGED ? 4 : 0);
-	if (f->several || !xdp_fits(f->bare_len, f->out->max_len) || fdb_seen(m->src_word) != f->now_s % LY_FDB_CYCLE ||
-	    memo_word(m->src_at) != m->src_word || memo_word(m->dst_at) != m->dst_word || memo_masks() != m->masks ||
-	    !memo_same(m->in, f->port) || !memo_same(m->out, f->out) || port_vlan(f->port_id, m->vlan) != m->pv ||
-	    port_vlan(m->out_id, m->vlan) != m->out_pv) {
-		m->dst = 0;
-		return false;
-	}
-	f->form = m->form;
-	f->out_id = m->out_id;
-	f->came = f->vlan = m->vlan;
-	return true;
 }
 
-/* Sends the frame unchanged. False: TC has to handle it. */
-static __always_inline bool memo_sends(struct xdp_md *ctx, struct frame *f)
+/* True when every word of the memo but the frame's own is unchanged. */
+static __always_inline bool memo_holds(struct memo *m)
 {
-	if (f->port->flags & LY_PORT_PARTIAL && checksum_missing(ctx, f))
-		return false;
-	f->action = bpf_redirect_map(&xdp_ports, f->out_id, XDP_PASS);
-	if (f->action != XDP_REDIRECT)
-		return false;
-	count_tx(f->out_id, f->len);
-	return true;
+	return OFTEN(bpf_jiffies64() == m->tick) && OFTEN(memo_same(m->in, PLACE(ports, m->in_at, sizeof(struct ly_port)))) &&
+	       OFTEN(memo_same(m->out, PLACE(ports, m->out_at, sizeof(struct ly_port)))) && OFTEN(memo_word(m->src_at) == m->src_word) &&
+	       OFTEN(memo_word(m->dst_at) == m->dst_word) && OFTEN(memo_masks() == m->masks) && OFTEN(memo_pv(m->pv_at) == m->pv) &&
+	       OFTEN(memo_pv(m->out_pv_at) == m->out_pv);
+}
+
+/* Sends a frame as the memo says. Returns the program's verdict, or -1: the stages have to decide. The branches are marked so that the
+ * instructions of a frame that is sent follow each other: they are loaded from the second-level cache for most frames. */
+static __always_inline int memo_sends(struct xdp_md *ctx)
+{
+	__u64 *head = (void *)(long)ctx->data;
+	struct memo *m = LOOKUP(memos, 0);
+	__u32 len = ctx->data_end - ctx->data;
+
+	if (dry || !m || RARELY((void *)head + 18 > (void *)(long)ctx->data_end) || RARELY(m->head[0] != head[0]) || RARELY(m->head[1] != head[1]))
+		return -1;
+	if (RARELY((__u32)m->in[0] != ctx->ingress_ifindex)) /* the port's row begins with the netdev */
+		return -1;
+	if (!(m->in[0] >> 32 & LY_PORT_WHOLE) && RARELY(bpf_xdp_get_buff_len(ctx) != len))
+		return -1;
+	if (RARELY(!memo_holds(m))) {
+		m->head[0] = 0;
+		return -1;
+	}
+	struct ly_port *out = PLACE(ports, m->out_at, sizeof(struct ly_port));
+	if (RARELY(len + m->more > out->max_len))
+		return -1;
+	if (m->in[0] >> 32 & LY_PORT_PARTIAL && RARELY(checksum_missing(ctx, m->form)))
+		return XDP_PASS;
+	if (RARELY(bpf_redirect_map(&xdp_ports, m->out_id, XDP_PASS) != XDP_REDIRECT))
+		return XDP_PASS;
+	count_tx(m->out_id, len);
+	count_rx(m->port_id, len, 0);
+	count_vlan(m->vlan, len);
+	return XDP_REDIRECT;
 }
 
 #endif

@@ -43,6 +43,15 @@ __noinline int count_member(__u32 port, __u32 len, int end)
 	return 0;
 }
 
+static __always_inline void count_vlan(__u32 vlan, __u32 len)
+{
+	struct ly_vlan_stats *v = LOOKUP(vlan_stats, vlan);
+	if (v) {
+		v->frames++;
+		v->bytes += len;
+	}
+}
+
 /* Counts a received frame; `end` is the result of the stages. */
 static __always_inline void stage_count(struct frame *f, int end)
 {
@@ -65,11 +74,6 @@ static __always_inline void stage_count(struct frame *f, int end)
 	count_rx(f->port_id, f->len, end);
 	if (f->member)
 		count_member(f->member, f->len, end);
-	if (f->came) {
-		struct ly_vlan_stats *v = LOOKUP(vlan_stats, f->came);
-		if (v) {
-			v->frames++;
-			v->bytes += f->len;
-		}
-	}
+	if (f->came)
+		count_vlan(f->came, f->len);
 }

@@ -65,6 +65,8 @@ const PROGRAMS_ALONE: &[&str] = &[
     "UDP_GTP_U",
     "UDP_VXLAN",
     "UDP_VXLAN_LINUX",
+    // memo_xdp.h
+    "MEMO_ROW",
     // fdb.h and fdb_control.h
     "CARRY_AGAIN",
     "CARRY_DONE",
