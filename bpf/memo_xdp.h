@@ -145,7 +145,7 @@ static __always_inline void memo_note(struct xdp_md *ctx, struct frame *f)
 	struct eth_words *eth = (void *)(long)ctx->data;
 	__u64 *head = (void *)eth;
 
-	if (dry || !m || f->dst & GROUP_BIT || f->several || (void *)(eth + 1) > (void *)(long)ctx->data_end)
+	if (dry || !m || f->dst & GROUP_BIT || (void *)(eth + 1) > (void *)(long)ctx->data_end)
 		return;
 	if (m->seen[0] == head[0] && m->seen[1] == head[1]) {
 		m->seen[0] = 0;
@@ -177,8 +177,13 @@ static __always_inline int memo_sends(struct xdp_md *ctx)
 		return -1;
 	if (RARELY((__u32)m->in[0] != ctx->ingress_ifindex)) /* the port's row begins with the netdev */
 		return -1;
-	if (!(m->in[0] >> 32 & LY_PORT_WHOLE) && RARELY(bpf_xdp_get_buff_len(ctx) != len))
-		return -1;
+	if (!(m->in[0] >> 32 & LY_PORT_WHOLE)) {
+		__u32 first = len;
+
+		len = bpf_xdp_get_buff_len(ctx);
+		if (len != first && !(m->out[0] >> 32 & LY_PORT_XDP_SG)) /* several buffers */
+			return -1;
+	}
 	if (RARELY(!memo_holds(m))) {
 		m->head[0] = 0;
 		return -1;
