@@ -59,9 +59,9 @@ static __always_inline bool transport_missing(void *l4, void *end, __u64 sum, __
 }
 
 /* `form` is that of the frame's recognised tag. */
-static __always_inline bool checksum_missing(struct xdp_md *ctx, __u8 form)
+static __always_inline bool checksum_missing(void *frame, void *end, __u8 form)
 {
-	void *l3 = (void *)(long)ctx->data + (form == LY_UNTAGGED ? 14 : 18), *end = (void *)(long)ctx->data_end;
+	void *l3 = frame + (form == LY_UNTAGGED ? 14 : 18);
 	__u16 *type = l3 - 2;
 
 	if (RARELY((void *)(type + 1) > end))

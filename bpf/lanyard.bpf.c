@@ -177,11 +177,9 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 	struct frame f = {};
 	int end;
 
-	if (xdp_hides_tag(ctx, bound))
-		return XDP_PASS;
-	if (OFTEN((end = memo_sends(ctx)) >= 0))
+	if (OFTEN((end = memo_sends(ctx, bound)) >= 0))
 		return end;
-	if (!xdp_open(ctx, &f))
+	if (xdp_hides_tag(ctx, bound) || !xdp_open(ctx, &f))
 		return XDP_PASS;
 	struct ly_port *in = f.port;
 	xdp_sample_begins(ctx, &f);
@@ -194,7 +192,7 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 	}
 	if (stage_parse(&f) || f.port->flags & (LY_PORT_XDP_ENDED | LY_PORT_MIRROR_RX | LY_PORT_MIRROR_TO))
 		return XDP_PASS;
-	if (f.port->flags & LY_PORT_PARTIAL && checksum_missing(ctx, f.form)) /* a property of the netdev, not of a port-channel */
+	if (f.port->flags & LY_PORT_PARTIAL && checksum_missing((void *)(long)ctx->data, (void *)(long)ctx->data_end, f.form)) /* a property of the netdev, not of a port-channel */
 		return XDP_PASS;
 	if (stage_port(&f) || f.port->flags & LY_PORT_GUARD || f.port->qos & LY_QOS_HAS_INPUT)
 		return XDP_PASS;

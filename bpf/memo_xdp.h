@@ -166,14 +166,16 @@ static __always_inline bool memo_holds(struct memo *m)
 }
 
 /* Sends a frame as the memo says. Returns the program's verdict, or -1: the stages have to decide. The branches are marked so that the
- * instructions of a frame that is sent follow each other: they are loaded from the second-level cache for most frames. */
-static __always_inline int memo_sends(struct xdp_md *ctx)
+ * instructions of a frame that is sent follow each other, and what needs memory comes before the calls: the processor loads it while
+ * it waits for their returns. */
+static __always_inline int memo_sends(struct xdp_md *ctx, bool bound)
 {
+	void *end = (void *)(long)ctx->data_end;
 	__u64 *head = (void *)(long)ctx->data;
 	struct memo *m = LOOKUP(memos, 0);
-	__u32 len = ctx->data_end - ctx->data;
+	__u32 len = end - (void *)head;
 
-	if (dry || !m || RARELY((void *)head + 18 > (void *)(long)ctx->data_end) || RARELY(m->head[0] != head[0]) || RARELY(m->head[1] != head[1]))
+	if (dry || !m || RARELY((void *)head + 18 > end) || RARELY(m->head[0] != head[0]) || RARELY(m->head[1] != head[1]))
 		return -1;
 	if (RARELY((__u32)m->in[0] != ctx->ingress_ifindex)) /* the port's row begins with the netdev */
 		return -1;
@@ -191,7 +193,9 @@ static __always_inline int memo_sends(struct xdp_md *ctx)
 	struct ly_port *out = PLACE(ports, m->out_at, sizeof(struct ly_port));
 	if (RARELY(len + m->more > out->max_len))
 		return -1;
-	if (m->in[0] >> 32 & LY_PORT_PARTIAL && RARELY(checksum_missing(ctx, m->form)))
+	if (m->in[0] >> 32 & LY_PORT_PARTIAL && RARELY(checksum_missing(head, end, m->form)))
+		return XDP_PASS;
+	if (RARELY(xdp_hides_tag(ctx, bound)))
 		return XDP_PASS;
 	if (RARELY(bpf_redirect_map(&xdp_ports, m->out_id, XDP_PASS) != XDP_REDIRECT))
 		return XDP_PASS;
