@@ -3,11 +3,12 @@
 mod common;
 
 use common::{
-    APPLIANCE, NOW, bridge, bundle, channel, channel_id, chip, commit, frame, incoming, platform, port,
+    APPLIANCE, NOW, UFT, bridge, bundle, channel, channel_id, chip, commit, frame, incoming, platform, port,
     ports, station, vlan,
 };
 use lanyard_asic::chip::device::{Device, wants};
 use lanyard_asic::chip::{Chip, Effects};
+use lanyard_asic::platform::Platform;
 use lanyard_asic::sdk::cpu::CpuHeader;
 use lanyard_asic::sdk::faults::FaultPlan;
 use lanyard_asic::sdk::message::{Answer, Code, Event, Incoming, Notice, Request};
@@ -15,10 +16,10 @@ use lanyard_asic::sdk::{Operation, VERSION};
 use lanyard_asic::tables::Usage;
 use lanyard_pipeline::Timestamp;
 use lanyard_pipeline::balance::spread;
-use lanyard_pipeline::state::{ChannelMembers, GlobalState, ReservedAction};
+use lanyard_pipeline::state::{ChannelMembers, GlobalState, PortState, ReservedAction, VlanState};
 use lanyard_pipeline::trace::Verdict;
 use lanyard_types::{DropReason, MacAddr, PortId, TrapReason};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The port of port-channel 1.
 const CHANNEL: u16 = 101;
@@ -47,7 +48,10 @@ fn leaves(chip: &mut Chip, from: u16, to: MacAddr, source: MacAddr) -> Vec<u16> 
 
 /// A device with this configuration and links at these ports, and a session that gets frames of the CPU port.
 fn device(list: Vec<Operation>, linked: &[u16]) -> (Device, u64) {
-    let mut device = Device::new(&platform(APPLIANCE), 1, 1);
+    device_of(&platform(APPLIANCE), list, linked)
+}
+fn device_of(platform: &Platform, list: Vec<Operation>, linked: &[u16]) -> (Device, u64) {
+    let mut device = Device::new(platform, 1, 1);
     linked.iter().for_each(|number| device.link(port(*number), true));
     let session = device.open();
     device.request(NOW, session, 1, Request::Hello(VERSION, "test".into()));
@@ -265,6 +269,60 @@ fn each_member_has_its_queue() {
     assert_eq!(device.fabric().drops(port(1)), 0);
     let counted = |number| device.chip().pipeline().counters().port(port(number)).tx_dropped as usize;
     assert_eq!(counted(2), sent - all.len(), "the drops are the member's");
+}
+
+/// Members in different slices: a known frame crosses once, a flood once to each slice that has a port, the members' queues are
+/// independent, and a stream keeps its member and its order.
+#[test]
+fn members_may_be_in_different_slices() {
+    let platform = platform(UFT);
+    let fabric = Device::new(&platform, 1, 1);
+    let first_of = |slice: u16| {
+        fabric
+            .fabric()
+            .ports()
+            .find(|port| fabric.fabric().slice(*port) == Some(slice))
+            .expect("a port")
+            .get()
+    };
+    let (near, far, host, other) = (first_of(0), first_of(1), first_of(2), first_of(3));
+    let access = |number: u16| {
+        let state = PortState::access(&format!("swp{number}"), 0, vlan(10));
+        Operation::Port(port(number), Some(Box::new(state)))
+    };
+    let mut list = vec![Operation::Vlan(vlan(10), Some(VlanState::default())), access(host), access(other)];
+    list.extend(bundle(1, &[near, far]));
+    list.push(channel(1, &[near, far], &[near, far]));
+    let (mut device, _) = device_of(&platform, list, &[near, far, host, other]);
+    let (everyone, server) = (MacAddr([0xff; 6]), station(1));
+    assert_eq!(through(&mut device, 2000, near, &frame(everyone, server)).len(), 2, "{host} and {other}");
+    let mut at = 3000;
+    let mut crossing = |device: &mut Device, to: MacAddr, n: u32| {
+        at += 2;
+        let before = device.fabric().crossings();
+        let left = through(device, at, host, &frame(to, station(n)));
+        (left, device.fabric().crossings() - before)
+    };
+    let mut flows = BTreeMap::new();
+    for n in 100..140 {
+        let (known, crossed) = crossing(&mut device, server, n);
+        assert_eq!((known.len(), crossed), (1, 1), "{known:?}");
+        flows.insert(known[0], n);
+        assert_eq!(crossing(&mut device, server, n).0, known, "a stream keeps its member");
+        let (flood, crossed) = crossing(&mut device, everyone, n);
+        assert!(flood.contains(&other) && flood.len() == 2 && crossed == 2, "{flood:?} {crossed}");
+    }
+    assert_eq!(flows.keys().copied().collect::<BTreeSet<_>>(), [near, far].into());
+    // The queue of one member is full; the flow by the other one, in another slice, passes.
+    let burst = Timestamp::from_secs(at + 100);
+    let limit = platform.buffer.queue as usize;
+    (0..limit + 100).for_each(|_| device.frame(burst, port(host), &frame(server, station(flows[&near]))));
+    device.frame(burst, port(host), &frame(server, station(flows[&far])));
+    let sent = left(&mut device, at + 200);
+    assert_eq!(sent.iter().filter(|by| **by == far).count(), 1);
+    let lost = device.fabric().drops(port(near)) as usize;
+    assert!(lost > 0 && sent.len() == limit + 101 - lost, "{lost} of {} lost", limit + 101);
+    assert_eq!(device.fabric().drops(port(far)), 0);
 }
 
 #[test]
