@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
 
-/// The programs of the plane, the one that prepares frames for test runs, and those of a chip's CPU port.
-const SOURCES: [&str; 3] = ["lanyard", "present", "cpuport"];
+/// The programs of the plane, the one that prepares frames for test runs, those that test whether a port takes frames from XDP, and
+/// those of a chip's CPU port.
+const SOURCES: [&str; 4] = ["lanyard", "present", "xdp_probe", "cpuport"];
 const FLAGS: [&str; 7] = ["-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3"];
 
 fn main() {

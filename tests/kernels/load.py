@@ -2,7 +2,7 @@
 
 The guest prints `measure: begin NAME` and `measure: end NAME` around each round. The round's figure is the number of frames that
 come out for each second of processor time that QEMU's emulated processors have used: this machine may do other work, so a
-rate would measure that. The generator offers more frames than the guest forwards, so the guest forwards as fast as it can.
+rate would measure that.
 """
 import os
 import socket

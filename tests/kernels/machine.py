@@ -83,14 +83,15 @@ class Guest:
                 return file.read()
         return subprocess.run([*tool, path], stdout=subprocess.PIPE, check=True).stdout
 
-    def run(self, script, arguments, silence_s, take, nic=None, wires=0, load=None):
+    def run(self, script, arguments, silence_s, take, nic=None, wires=0, load=None, options=""):
         """Boots and runs `script`; gives each line of the console to `take` as it comes. Returns whether the guest has ended
         by itself: a guest that prints nothing for `silence_s` is stopped. How long it takes altogether depends on what else the
-        machine does, so there is no limit for that. With `load`, which receives each line, the wires have no host's ends."""
+        machine does, so there is no limit for that. With `load`, which receives each line, the wires have no host's ends.
+        `options` are added to the kernel's command line."""
         folder = tempfile.mkdtemp(prefix="lanyard-kernels-")
         namespace = os.path.basename(folder) if nic == MANY_QUEUES else None
         try:
-            command = self._command(script, arguments, folder, nic, wires, "p" if load else "hp")
+            command = self._command(script, arguments, folder, nic, wires, "p" if load else "hp", options)
             if namespace:
                 make_taps(namespace, wires)
                 command = ["ip", "netns", "exec", namespace, *command]
@@ -104,10 +105,10 @@ class Guest:
                 subprocess.run(["ip", "netns", "del", namespace], check=False)
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _command(self, script, arguments, folder, nic, wires, ends):
+    def _command(self, script, arguments, folder, nic, wires, ends, options):
         kernel = os.path.join(self.cache, "boot", f"vmlinuz-{self.version}")
         line = ("console=ttyS0 quiet panic=-1 no_timer_check mitigations=off nokaslr audit=0 apparmor=0 net.ifnames=0 "
-                f"ly.run={script} ly.arguments={','.join(arguments)}")
+                f"ly.run={script} ly.arguments={','.join(arguments)} {options}")
         monitor = os.path.join(folder, "monitor")
         command = [QEMU, "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(CPUS),
                    "-m", str(MEMORY_MB), "-nodefaults", "-no-reboot", "-display", "none",

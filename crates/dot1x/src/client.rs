@@ -158,7 +158,7 @@ impl<T: Copy + PartialEq> Client<T> {
     fn known(&self, address: SocketAddr) -> Option<usize> {
         self.servers.iter().position(|known| known.server.address == address)
     }
-    /// Asks the servers. False if as many requests wait as can.
+    /// Asks the servers. Returns false if no further request may wait for an answer.
     pub fn ask(&mut self, now: u64, token: T, query: Query) -> bool {
         let Some(id) = self.free_id() else { return false };
         let alive = |known: &&Known| known.dead_until.is_none_or(|until| until <= now);

@@ -175,7 +175,6 @@ impl EbpfPlane {
             cleared: self.cleared.clone(),
             switched_off: hooks.map(|hooks| hooks.switched_off.clone()).unwrap_or_default(),
             gro: hooks.map(|hooks| hooks.gro.clone()).unwrap_or_default(),
-            no_napi: hooks.map(|hooks| hooks.no_napi.clone()).unwrap_or_default(),
             tags_kept: hooks.map(|hooks| hooks.tags_kept.clone()).unwrap_or_default(),
             made_qdisc: hooks.map(|hooks| hooks.made_qdisc.clone()).unwrap_or_default(),
         }

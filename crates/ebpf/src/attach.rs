@@ -12,6 +12,7 @@ use crate::facts::{self, GRO, Kind, MERGING, Seen, TAG_PARSING, Tags, XdpForm};
 use crate::object::{self, Deferred, Programs, XDP_BOUND};
 use crate::tables::Tables;
 use crate::tc::{self, clsact};
+use crate::xdp_probe::XdpProbe;
 use lanyard_netdev::{Link, Netdev};
 use lanyard_pipeline::state::HookChoice;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,9 +41,8 @@ pub(crate) struct Hooks {
     /// Netdevs on which [`GRO`] was off and was switched on here. `false` if an administrator has
     /// switched it off since: then it is left off.
     pub gro: BTreeMap<u32, bool>,
-    /// Netdevs whose far end, by namespace and index, has announced that [`GRO`] is off there: unless it runs an XDP program, it
-    /// has no NAPI, and loses frames from XDP. The kernel's own report is wrong if that changed while the far end was down.
-    pub no_napi: BTreeMap<u32, (i32, u32)>,
+    /// Which veths take frames from XDP.
+    pub probe: XdpProbe,
     /// Netdevs on which an administrator has turned tag parsing on again after it was switched off
     /// here. It is left on.
     pub tags_kept: BTreeSet<u32>,
@@ -66,7 +66,7 @@ impl Hooks {
             held: BTreeMap::new(),
             switched_off: BTreeMap::new(),
             gro: BTreeMap::new(),
-            no_napi: BTreeMap::new(),
+            probe: XdpProbe::default(),
             tags_kept: BTreeSet::new(),
             made_qdisc: BTreeSet::new(),
         }
@@ -377,17 +377,8 @@ impl Hooks {
             let _ = netdev.set_features(&link.name, &[(GRO, false)]);
         }
         self.tags_kept.remove(&ifindex);
-        self.no_napi.remove(&ifindex);
+        self.probe.forget(ifindex);
         result
-    }
-
-    /// Notes whether the far end of a netdev has [`GRO`]; true if that is news.
-    pub(crate) fn note_far_gro(&mut self, ifindex: u32, far: (i32, u32), on: bool) -> bool {
-        if on {
-            self.no_napi.remove(&ifindex).is_some()
-        } else {
-            self.no_napi.insert(ifindex, far) != Some(far)
-        }
     }
 
     fn detach_link(&self, kind: &str, ifindex: u32) -> Result<()> {

@@ -34,6 +34,9 @@ pub(crate) const LANYARD: Embedded =
 /// The program that prepares frames for test runs.
 pub(crate) const PRESENT: Embedded =
     Embedded(include_bytes!(concat!(env!("OUT_DIR"), "/present.bpf.o.deflate")));
+/// The programs that test whether a port takes frames from XDP.
+pub(crate) const XDP_PROBE: Embedded =
+    Embedded(include_bytes!(concat!(env!("OUT_DIR"), "/xdp_probe.bpf.o.deflate")));
 /// The programs of a chip's CPU port.
 pub(crate) const CPUPORT: Embedded =
     Embedded(include_bytes!(concat!(env!("OUT_DIR"), "/cpuport.bpf.o.deflate")));

@@ -16,6 +16,7 @@
 //! again whenever the kernel reports a change.
 
 use crate::tc;
+use crate::xdp_probe::XdpProbe;
 use lanyard_netdev::{Link, Netdev, XdpAbility, XdpFeatures};
 use lanyard_pipeline::state::{Delivery, HookChoice, PortState};
 use lanyard_types::MacAddr;
@@ -317,11 +318,16 @@ pub(crate) struct Peer {
 }
 
 impl Seen {
-    /// Corrects the kernel's report for a netdev whose far end, `no_napi`, is known to have no GRO.
-    pub(crate) fn without_napi(&mut self, no_napi: Option<&(i32, u32)>) {
-        let is = |far: &Far| no_napi == Some(&(far.netnsid, far.ifindex)) && !far.runs_xdp;
-        if self.far.as_ref().is_ok_and(is)
-            && let Some(xdp) = &mut self.xdp
+    /// Corrects the kernel's report for a veth that does not take frames from XDP. While the far end is down, nobody can tell, and
+    /// nothing is sent there. The interfaces of the switch itself are not asked.
+    pub(crate) fn ask(&mut self, link: &Link, probe: &mut XdpProbe) {
+        let Some(xdp) = self.xdp.as_mut().filter(|xdp| xdp.features.has(XdpFeatures::NDO_XMIT)) else {
+            return;
+        };
+        if self.kind == Kind::Veth
+            && link.carrier
+            && !matches!(self.far, Err(NoPeer::SameNamespace))
+            && probe.refuses(link, (xdp.features.0, link.carrier_changes))
         {
             xdp.features.0 &= !(XdpFeatures::NDO_XMIT.0 | XdpFeatures::NDO_XMIT_SG.0);
         }

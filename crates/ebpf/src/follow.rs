@@ -11,7 +11,6 @@
 //! wrong.
 
 use crate::abi;
-use crate::attach::Hooks;
 use crate::chains::Chains;
 use crate::clock::now_s;
 use crate::error::{Doing, Result};
@@ -63,22 +62,16 @@ impl Follower {
         events.watch(timer.as_fd())?;
         Ok(Self { watch, timer, last: None })
     }
-    /// The ports whose netdev, or whose far end, may have changed; true if the audit was due, when it also confirms the facts to
-    /// the programs; and true if `hooks` has to be saved.
+    /// The ports whose netdev, or whose far end, may have changed; and true if the audit was due, when it also confirms the facts to
+    /// the programs.
     pub(crate) fn dirty(
         &mut self,
         tables: &Tables,
         state: &PlaneState,
         facts: &BTreeMap<PortId, PortFacts>,
         chains: &mut Chains,
-        hooks: &mut Hooks,
-    ) -> (BTreeSet<PortId>, bool, bool) {
-        let mut news = false;
-        let mut far_gro = |port: PortId, far, on| {
-            let ifindex = state.ports.get(&port).map_or(0, |port| port.ifindex);
-            news |= hooks.note_far_gro(ifindex, far, on);
-        };
-        let mut dirty = changed_ports(&mut self.watch, state, facts, &mut far_gro);
+    ) -> (BTreeSet<PortId>, bool) {
+        let mut dirty = changed_ports(&mut self.watch, state, facts);
         // The timer does not block; an error means that the audit is not due.
         let due = self.timer.wait().is_ok();
         if chains.follow(due) {
@@ -88,7 +81,7 @@ impl Follower {
             vouch(tables);
             audit(&mut self.last, state, facts, &mut dirty);
         }
-        (dirty, due, news)
+        (dirty, due)
     }
 }
 
@@ -97,12 +90,11 @@ pub(crate) fn vouch(tables: &Tables) {
     tables.global.u32(0, offset_of!(abi::Global, facts_s)).store(now_s(), Relaxed);
 }
 
-/// The ports that the notifications concern. `far_gro` learns the far ends that turn GRO on or off.
+/// The ports that the notifications concern.
 fn changed_ports(
     watch: &mut Watch,
     state: &PlaneState,
     facts: &BTreeMap<PortId, PortFacts>,
-    far_gro: &mut dyn FnMut(PortId, (i32, u32), bool),
 ) -> BTreeSet<PortId> {
     let mut ports: BTreeMap<(Option<i32>, u32), PortId> = BTreeMap::new();
     for (id, port) in &state.ports {
@@ -114,11 +106,6 @@ fn changed_ports(
     let mut dirty = BTreeSet::new();
     watch.read(|changed| match changed {
         Changed::Device { netnsid, ifindex } => dirty.extend(ports.get(&(netnsid, ifindex))),
-        Changed::Gro { netnsid, ifindex, on } => {
-            if let (Some(netnsid), Some(port)) = (netnsid, ports.get(&(netnsid, ifindex))) {
-                far_gro(*port, (netnsid, ifindex), on);
-            }
-        }
         Changed::Any => dirty.extend(state.ports.keys()),
     });
     dirty

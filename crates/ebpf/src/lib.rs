@@ -70,6 +70,7 @@ mod tc;
 mod tests;
 mod watchdog;
 mod words;
+mod xdp_probe;
 
 pub use cpuport::{Behind, CpuPort, Passed};
 pub use dry::{DryMode, DryRun, EmissionKind};

@@ -261,7 +261,6 @@ impl EbpfPlane {
                 if let Some(kept) = &mut self.kept {
                     kept.hooks.switched_off = saved.switched_off;
                     kept.hooks.gro = saved.gro;
-                    kept.hooks.no_napi = saved.no_napi;
                     kept.hooks.tags_kept = saved.tags_kept;
                     kept.hooks.made_qdisc = saved.made_qdisc;
                 }

@@ -48,7 +48,7 @@ impl EbpfPlane {
             // Some drivers accept frames from XDP only while they run a program themselves.
             seen.xdp = facts::xdp_ability(netdev, link.ifindex);
         }
-        seen.without_napi(hooks.no_napi.get(&link.ifindex));
+        seen.ask(&link, &mut hooks.probe);
         let mut facts = PortFacts::of(port, &seen, now);
         if captured {
             facts.peer = Err("a packet capture runs".into());
@@ -135,12 +135,8 @@ impl EbpfPlane {
     /// Updates the ports whose netdevs have changed.
     pub(crate) fn follow(&mut self, handle: &mut dyn FnMut(PlaneEvent)) {
         let Some(follower) = &mut self.follower else { return };
-        let Some(Kept { chains, hooks, .. }) = &mut self.kept else { return };
-        let (dirty, due, news) = follower.dirty(&self.tables, &self.state, &self.facts, chains, hooks);
-        if news {
-            // For the next daemon; an error is reported by the next change of the state.
-            let _ = self.save();
-        }
+        let Some(Kept { chains, .. }) = &mut self.kept else { return };
+        let (dirty, due) = follower.dirty(&self.tables, &self.state, &self.facts, chains);
         for port in dirty {
             match self.refresh_port(port) {
                 Ok(None) => {}

@@ -34,8 +34,6 @@ pub(crate) struct Saved {
     /// Netdevs whose GRO was switched on; `false` if an administrator has switched it off since.
     #[serde(default)]
     pub gro: BTreeMap<u32, bool>,
-    #[serde(default)]
-    pub no_napi: BTreeMap<u32, (i32, u32)>,
     /// Netdevs whose VLAN tag parsing an administrator turned on after it was switched off for XDP.
     #[serde(default)]
     pub tags_kept: BTreeSet<u32>,

@@ -274,12 +274,20 @@ fn a_qdisc_of_one_queue_is_not_passed_by() {
     });
 }
 
-/// A host that turns GRO off while its end is down: the kernel goes on to report that the port takes frames from XDP, and drops
-/// them (`veth_set_features`).
+/// Waits until the near end of a host has a link.
+fn until_linked(host: &Host) {
+    let (near, began) = (Netdev::open().expect("netlink"), Instant::now());
+    while !near.link_by_index(host.port.ifindex).expect("the near end").link_up {
+        assert!(began.elapsed() < PATIENCE, "no link");
+    }
+}
+
+/// A host that turns GRO off while its end is down, with a daemon and without: the kernel goes on to report that the port takes
+/// frames from XDP, and drops them (`veth_set_features`).
 #[test]
 fn napi_turned_off_while_the_far_end_is_down() {
     in_switch(|| {
-        let Some((a, b, mut guarded, _)) = xdp_pair("1500") else { return };
+        let Some((a, b, mut guarded, state)) = xdp_pair("1500") else { return };
         let (at_a, at_b) = (a.socket(), b.socket());
         let ways = |guarded: &mut Guarded, what: &str, xdp: bool| {
             guarded.plane().poll_events(&mut |_| {});
@@ -290,17 +298,26 @@ fn napi_turned_off_while_the_far_end_is_down() {
         ways(&mut guarded, "with NAPI", true);
         b.run("ip", &["link", "set", "eth0", "down"]);
         b.set_feature("rx-gro", false);
-        until(&mut guarded, 2, "no more frames from XDP: its other end runs no NAPI");
         b.run("ip", &["link", "set", "eth0", "up"]);
-        let near = Netdev::open().expect("netlink");
-        let began = Instant::now();
-        while !near.link_by_index(b.port.ifindex).expect("the near end").link_up {
-            assert!(began.elapsed() < PATIENCE, "no link");
-        }
+        until(&mut guarded, 2, "no more frames from XDP: its other end runs no NAPI");
+        until_linked(&b);
         ways(&mut guarded, "without NAPI", false);
         b.set_feature("rx-gro", true);
         until(&mut guarded, 2, "takes frames from XDP");
         ways(&mut guarded, "with NAPI again", true);
+        guarded.plane = None;
+        b.run("ip", &["link", "set", "eth0", "down"]);
+        b.set_feature("rx-gro", false);
+        b.run("ip", &["link", "set", "eth0", "up"]);
+        until_linked(&b);
+        guarded.restart().expect("a new daemon");
+        guarded.plane().apply(&state).expect("applied");
+        ways(&mut guarded, "turned off while no daemon ran", false);
+        guarded.plane = None;
+        b.set_feature("rx-gro", true);
+        guarded.restart().expect("a new daemon");
+        guarded.plane().apply(&state).expect("applied");
+        ways(&mut guarded, "turned on while no daemon ran", true);
         assert_conserved(guarded.plane());
     });
 }

@@ -5,7 +5,7 @@
 
 use crate::decode::attributes;
 use crate::error::Error;
-use crate::genl::{Generic, attribute, nest, text};
+use crate::genl::{attribute, nest, text};
 use crate::socket::Refusal;
 use crate::{Netdev, Result, ioctl};
 use netlink_packet_core::{DefaultNla, parse_string, parse_u8, parse_u32, parse_u64};
@@ -106,13 +106,11 @@ const LINKMODES_SPEED: u16 = 5;
 const LINKMODES_DUPLEX: u16 = 6;
 const FEATURES_HW: u16 = 2;
 const FEATURES_WANTED: u16 = 3;
-pub(crate) const FEATURES_ACTIVE: u16 = 4;
+const FEATURES_ACTIVE: u16 = 4;
 const FEATURES_NOCHANGE: u16 = 5;
 const BITSET_NOMASK: u16 = 1;
 const BITSET_BITS: u16 = 3;
-const BITSET_VALUE: u16 = 4;
 const BITS_BIT: u16 = 1;
-const BIT_INDEX: u16 = 1;
 const BIT_NAME: u16 = 2;
 const BIT_VALUE: u16 = 3;
 /// The netdev family, linux/netdev.h.
@@ -147,35 +145,6 @@ fn bits(bitset: &[u8]) -> Vec<(String, bool)> {
         }
     }
     bits
-}
-
-/// The number of an offload, which this kernel has given it.
-pub(crate) fn feature_number(generic: &mut Generic, feature: &str) -> Option<u32> {
-    let mut number = None;
-    // Every namespace has it; any device would do.
-    let answer = generic.request(ETHTOOL, FEATURES_GET, vec![header("lo")], |answer| {
-        let sets = attributes(answer, 0).filter(|nla| nla.kind() == FEATURES_HW);
-        for set in sets {
-            for list in attributes(set.value(), 0).filter(|nla| nla.kind() == BITSET_BITS) {
-                for bit in attributes(list.value(), 0).filter(|nla| nla.kind() == BITS_BIT) {
-                    let of = |kind| attributes(bit.value(), 0).find(|nla| nla.kind() == kind);
-                    let name = of(BIT_NAME).and_then(|nla| parse_string(nla.value()).ok());
-                    if name.as_deref() == Some(feature) {
-                        number = of(BIT_INDEX).and_then(|nla| parse_u32(nla.value()).ok());
-                    }
-                }
-            }
-        }
-    });
-    answer.ok().and(number)
-}
-
-/// Whether bit `number` is set in a bitset in the compact form, which notifications have.
-pub(crate) fn compact_bit(bitset: &[u8], number: u32) -> Option<bool> {
-    let words = attributes(bitset, 0).find(|nla| nla.kind() == BITSET_VALUE)?;
-    let at = number as usize / 32 * 4;
-    let word = words.value().get(at..at + 4)?;
-    Some(u32::from_ne_bytes(word.try_into().ok()?) >> (number % 32) & 1 == 1)
 }
 
 /// The name of a connector, PORT_* of linux/ethtool.h.

@@ -136,7 +136,7 @@ const RTM_GETNETCONF: u16 = 82;
 /// The progress of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// There is more to read when the descriptor is readable.
+    /// The descriptor to wait on: events can be read when it is readable.
     More,
     /// The listing is complete. If it is not `consistent`, the table changed while it was read, and
     /// entries may have been left out.

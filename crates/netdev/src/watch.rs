@@ -11,9 +11,7 @@
 #![allow(unsafe_code)]
 
 use crate::decode::attributes;
-use crate::ethtool::{
-    ETHTOOL, FEATURES_ACTIVE, HEADER, HEADER_DEV_INDEX, NETDEV, NETDEV_IFINDEX, compact_bit, feature_number,
-};
+use crate::ethtool::{ETHTOOL, HEADER, HEADER_DEV_INDEX, NETDEV, NETDEV_IFINDEX};
 use crate::genl::Generic;
 use crate::socket::{Channel, for_each_message};
 use netlink_packet_core::parse_u32;
@@ -39,8 +37,6 @@ const ROUTE_GROUPS: [u32; 4] =
 const NEW_NETCONF: u16 = 80;
 const NETCONF_HEADER: usize = 4;
 const NETCONF_IFINDEX: u16 = 1;
-/// ETHTOOL_MSG_FEATURES_NTF, linux/ethtool_netlink.h.
-const FEATURES_NTF: u8 = 13;
 /// The ifindex that a message about a shared block of filters has (`TCM_IFINDEX_MAGIC_BLOCK`): any device may use the block.
 const SHARED_BLOCK: u32 = 0xffff_ffff;
 
@@ -53,15 +49,6 @@ pub enum Changed {
         netnsid: Option<i32>,
         /// The device's index there.
         ifindex: u32,
-    },
-    /// A device's offloads were changed: whether it now merges received segments (`rx-gro`).
-    Gro {
-        /// As in [`Changed::Device`].
-        netnsid: Option<i32>,
-        /// As there.
-        ifindex: u32,
-        /// It is on.
-        on: bool,
     },
     /// Notifications were lost, or one concerns devices that it does not name: any device may have changed.
     Any,
@@ -80,12 +67,7 @@ pub struct Watch {
 #[derive(Debug, Clone, Copy)]
 enum Decoder {
     Route,
-    /// `gro` is the number of `rx-gro` among the offloads.
-    Generic {
-        ethtool: Option<u16>,
-        netdev: Option<u16>,
-        gro: Option<u32>,
-    },
+    Generic { ethtool: Option<u16>, netdev: Option<u16> },
 }
 
 impl Watch {
@@ -111,8 +93,8 @@ impl Watch {
             }
         };
         let (ethtool, netdev) = (family(ETHTOOL, "monitor"), family(NETDEV, "mgmt"));
-        let decoder = Decoder::Generic { ethtool, netdev, gro: feature_number(&mut asking, "rx-gro") };
         if !groups.is_empty() {
+            let decoder = Decoder::Generic { ethtool, netdev };
             sockets.push((subscribed(NETLINK_GENERIC, &groups, &mut missing)?, decoder));
         }
         Ok(Self { sockets, missing, buffer: vec![0; DATAGRAM_BYTES] })
@@ -177,12 +159,6 @@ fn decode(decoder: Decoder, datagram: &[u8], netnsid: Option<i32>, each: &mut im
         match ifindex {
             Some(ifindex) if ifindex != 0 && ifindex != SHARED_BLOCK => {
                 each(Changed::Device { netnsid, ifindex });
-                if let Decoder::Generic { ethtool, gro: Some(gro), .. } = decoder
-                    && Some(message.message_type()) == ethtool
-                    && let Some(on) = gro_of(payload, gro)
-                {
-                    each(Changed::Gro { netnsid, ifindex, on });
-                }
             }
             Some(SHARED_BLOCK) => each(Changed::Any),
             _ => {}
@@ -216,15 +192,6 @@ fn ethtool_ifindex(payload: &[u8]) -> Option<u32> {
     let payload = payload.get(GENL_HDRLEN..)?;
     let header = attributes(payload, 0).find(|nla| nla.kind() == HEADER)?;
     attribute_u32(header.value(), HEADER_DEV_INDEX)
-}
-
-/// Whether offload number `gro` is on, by a notification of changed offloads.
-fn gro_of(payload: &[u8], gro: u32) -> Option<bool> {
-    if *payload.first()? != FEATURES_NTF {
-        return None;
-    }
-    let active = attributes(payload.get(GENL_HDRLEN..)?, 0).find(|nla| nla.kind() == FEATURES_ACTIVE)?;
-    compact_bit(active.value(), gro)
 }
 
 fn attribute_u32(bytes: &[u8], kind: u16) -> Option<u32> {

@@ -1,0 +1,122 @@
+//! Whether a veth takes the frames that XDP redirects to it.
+//!
+//! A veth takes them only while its other end runs NAPI: with GRO, or with an XDP program. The kernel reports that as
+//! [`XdpFeatures::NDO_XMIT`](lanyard_netdev::XdpFeatures), but the report is wrong after GRO was changed while the other end was down,
+//! and the frames are lost (`veth_set_features` and `veth_xdp_xmit` in the kernel's drivers/net/veth.c). So a frame is sent as XDP sends
+//! frames, and the driver's answer is noted. It is a configuration test frame (EtherType 0x9000) from the port's address to itself,
+//! which hosts ignore; IOS sends such frames as keepalives.
+//!
+//! Invariants: a port that takes frames gets one for each change that may change the answer, a port that refuses them whenever its
+//! facts are read, because nothing tells that it has begun to take them; without an answer the kernel's report is believed.
+
+use crate::dry;
+use crate::embedded::XDP_PROBE;
+use crate::error::{Doing, Result, system};
+use lanyard_netdev::Link;
+use lanyard_types::MacAddr;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// EtherType of configuration test frames (Ethernet 2.0, chapter 8).
+const TEST_FRAME: [u8; 2] = [0x90, 0x00];
+/// Bytes of the shortest frame, without FCS.
+const SHORTEST: usize = 60;
+
+/// `struct probe` of `bpf/xdp_probe.bpf.c`.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+struct Answer {
+    ifindex: u32,
+    heard: u32,
+    taken: u32,
+}
+
+/// What an answer depends on: the kernel's report, and the number of changes of the carrier, which follows the other end.
+pub(crate) type Circumstances = (u64, u32);
+
+/// The loaded programs.
+#[derive(Debug)]
+struct Programs {
+    sends: OwnedFd,
+    answer: MapHandle,
+    /// The attachment of the program that hears the answer; it ends with this.
+    _hears: libbpf_rs::Link,
+}
+
+/// Asks netdevs, and knows their answers.
+#[derive(Debug, Default)]
+pub(crate) struct XdpProbe {
+    /// Loaded when it is needed; the reason if the kernel refuses it.
+    programs: Option<std::result::Result<Programs, String>>,
+    /// The netdevs that have taken a frame, and when.
+    taken: BTreeMap<u32, Circumstances>,
+}
+
+impl XdpProbe {
+    /// True if the netdev is known to refuse frames from XDP, whatever the kernel reports.
+    pub(crate) fn refuses(&mut self, link: &Link, now: Circumstances) -> bool {
+        if self.taken.get(&link.ifindex) == Some(&now) {
+            return false;
+        }
+        let programs = self.programs.get_or_insert_with(|| Programs::load().map_err(|why| why.to_string()));
+        let Ok(programs) = programs else { return false };
+        let Ok(answer) = programs.ask(link) else { return false };
+        if answer.taken != 0 {
+            self.taken.insert(link.ifindex, now);
+        }
+        answer.heard != 0 && answer.taken == 0
+    }
+
+    /// Forgets a netdev.
+    pub(crate) fn forget(&mut self, ifindex: u32) {
+        self.taken.remove(&ifindex);
+    }
+}
+
+impl Programs {
+    fn load() -> Result<Self> {
+        let doing = "loading the programs that test whether a port takes frames from XDP";
+        let failed = |error: libbpf_rs::Error| system(doing, error);
+        let file = XDP_PROBE.object()?;
+        let open = ObjectBuilder::default().name("xdp_probe").and_then(|b| b.open_memory(file.bytes()));
+        let mut object = open.and_then(libbpf_rs::OpenObject::load).map_err(failed)?;
+        let map = object.maps_mut().next().ok_or_else(|| system(doing, "the object has no map"))?;
+        let answer = MapHandle::try_from(&map).map_err(failed)?;
+        let (mut sends, mut hears) = (None, None);
+        for program in object.progs_mut() {
+            if program.name() == "probe_sends" {
+                sends = Some(program.as_fd().try_clone_to_owned().doing(|| doing.into())?);
+            } else {
+                hears = Some(program.attach().map_err(failed)?);
+            }
+        }
+        let (Some(sends), Some(hears)) = (sends, hears) else {
+            return Err(system(doing, "the object lacks a program"));
+        };
+        Ok(Self { sends, answer, _hears: hears })
+    }
+
+    /// Sends a frame to the netdev.
+    fn ask(&self, link: &Link) -> Result<Answer> {
+        let doing = || format!("testing whether {} takes frames from XDP", link.name);
+        let key = 0_u32.to_ne_bytes();
+        let asked = Answer { ifindex: link.ifindex, heard: 0, taken: 0 };
+        self.answer.update(&key, asked.as_bytes(), MapFlags::ANY).doing(doing)?;
+        dry::run_live(&self.sends, &test_frame(link.mac)).doing(doing)?;
+        let answer = self.answer.lookup(&key, MapFlags::ANY).doing(doing)?.unwrap_or_default();
+        // Frames of other senders are not to be counted from now on.
+        let none = Answer { ifindex: 0, heard: 0, taken: 0 };
+        self.answer.update(&key, none.as_bytes(), MapFlags::ANY).doing(doing)?;
+        Answer::read_from_bytes(&answer).map_err(|_| system(doing(), "the answer has another size"))
+    }
+}
+
+fn test_frame(address: MacAddr) -> [u8; SHORTEST] {
+    let mut frame = [0; SHORTEST];
+    frame[..6].copy_from_slice(&address.0);
+    frame[6..12].copy_from_slice(&address.0);
+    frame[12..14].copy_from_slice(&TEST_FRAME);
+    frame
+}
