@@ -270,23 +270,6 @@ fn shortest_run(frame: &[u8]) -> usize {
     }
 }
 
-/// Runs an XDP program once, and carries out its verdict on the frame.
-pub(crate) fn run_live(program: &OwnedFd, frame: &[u8]) -> io::Result<()> {
-    /// BPF_F_TEST_XDP_LIVE_FRAMES, linux/bpf.h.
-    const LIVE_FRAMES: u32 = 1 << 1;
-    let mut opts = libbpf_sys::bpf_test_run_opts {
-        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
-        data_in: frame.as_ptr().cast(),
-        data_size_in: u32::try_from(frame.len()).map_err(io::Error::other)?,
-        repeat: 1,
-        batch_size: 1,
-        flags: LIVE_FRAMES,
-        ..Default::default()
-    };
-    // SAFETY: the frame is alive and of the stated length.
-    check(unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut opts) }).map(drop)
-}
-
 /// Makes one test run. Returns the program's result and, with `grow`, the frame afterwards, which
 /// may be longer by that many bytes.
 fn run(program: &OwnedFd, frame: &[u8], grow: usize, gso_size: u32) -> io::Result<(u32, Vec<u8>)> {

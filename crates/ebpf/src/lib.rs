@@ -70,6 +70,7 @@ mod tc;
 mod tests;
 mod watchdog;
 mod words;
+#[allow(unsafe_code)]
 mod xdp_probe;
 
 pub use cpuport::{Behind, CpuPort, Passed};

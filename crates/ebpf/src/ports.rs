@@ -152,6 +152,9 @@ impl EbpfPlane {
             // no timer they stay ended, and TC forwards.
             let _ = self.renew_leases();
         }
+        if let Some(Kept { hooks, .. }) = &mut self.kept {
+            hooks.probe.rest();
+        }
     }
 
     /// Confirms the leases: veth ports accept frames from XDP for another [`abi::LEASE_MS`]. Leases

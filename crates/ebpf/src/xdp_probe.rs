@@ -9,14 +9,14 @@
 //! Invariants: a port that takes frames gets one for each change that may change the answer, a port that refuses them whenever its
 //! facts are read, because nothing tells that it has begun to take them; without an answer the kernel's report is believed.
 
-use crate::dry;
 use crate::embedded::XDP_PROBE;
-use crate::error::{Doing, Result, system};
+use crate::error::{Doing, Result, check, system};
 use lanyard_netdev::Link;
 use lanyard_types::MacAddr;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// EtherType of configuration test frames (Ethernet 2.0, chapter 8).
@@ -40,9 +40,10 @@ pub(crate) type Circumstances = (u64, u32);
 #[derive(Debug)]
 struct Programs {
     sends: OwnedFd,
+    hears: OwnedFd,
     answer: MapHandle,
-    /// The attachment of the program that hears the answer; it ends with this.
-    _hears: libbpf_rs::Link,
+    /// The attachment of `hears` while netdevs are asked. Otherwise there is none: it costs time for all frames that XDP sends.
+    attached: Option<OwnedFd>,
 }
 
 /// Asks netdevs, and knows their answers.
@@ -69,6 +70,13 @@ impl XdpProbe {
         answer.heard != 0 && answer.taken == 0
     }
 
+    /// Has the programs rest until the next netdev is asked.
+    pub(crate) fn rest(&mut self) {
+        if let Some(Ok(programs)) = &mut self.programs {
+            programs.attached = None;
+        }
+    }
+
     /// Forgets a netdev.
     pub(crate) fn forget(&mut self, ifindex: u32) {
         self.taken.remove(&ifindex);
@@ -86,31 +94,53 @@ impl Programs {
         let answer = MapHandle::try_from(&map).map_err(failed)?;
         let (mut sends, mut hears) = (None, None);
         for program in object.progs_mut() {
-            if program.name() == "probe_sends" {
-                sends = Some(program.as_fd().try_clone_to_owned().doing(|| doing.into())?);
-            } else {
-                hears = Some(program.attach().map_err(failed)?);
-            }
+            let of = if program.name() == "probe_sends" { &mut sends } else { &mut hears };
+            *of = Some(program.as_fd().try_clone_to_owned().doing(|| doing.into())?);
         }
         let (Some(sends), Some(hears)) = (sends, hears) else {
             return Err(system(doing, "the object lacks a program"));
         };
-        Ok(Self { sends, answer, _hears: hears })
+        Ok(Self { sends, hears, answer, attached: None })
     }
 
     /// Sends a frame to the netdev.
-    fn ask(&self, link: &Link) -> Result<Answer> {
+    fn ask(&mut self, link: &Link) -> Result<Answer> {
         let doing = || format!("testing whether {} takes frames from XDP", link.name);
+        if self.attached.is_none() {
+            self.attached = Some(attach_tracing(&self.hears).doing(doing)?);
+        }
         let key = 0_u32.to_ne_bytes();
         let asked = Answer { ifindex: link.ifindex, heard: 0, taken: 0 };
         self.answer.update(&key, asked.as_bytes(), MapFlags::ANY).doing(doing)?;
-        dry::run_live(&self.sends, &test_frame(link.mac)).doing(doing)?;
+        run_live(&self.sends, &test_frame(link.mac)).doing(doing)?;
         let answer = self.answer.lookup(&key, MapFlags::ANY).doing(doing)?.unwrap_or_default();
-        // Frames of other senders are not to be counted from now on.
-        let none = Answer { ifindex: 0, heard: 0, taken: 0 };
-        self.answer.update(&key, none.as_bytes(), MapFlags::ANY).doing(doing)?;
         Answer::read_from_bytes(&answer).map_err(|_| system(doing(), "the answer has another size"))
     }
+}
+
+/// Attaches a program to the trace point that its section names, until the descriptor is closed.
+fn attach_tracing(program: &OwnedFd) -> io::Result<OwnedFd> {
+    // SAFETY: without a name the kernel takes the trace point for which it has checked the program.
+    let link = check(unsafe { libbpf_sys::bpf_raw_tracepoint_open(std::ptr::null(), program.as_raw_fd()) })?;
+    // SAFETY: the kernel has just made this descriptor, and nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(link) })
+}
+
+/// Runs an XDP program once, and carries out its verdict on the frame.
+fn run_live(program: &OwnedFd, frame: &[u8]) -> io::Result<()> {
+    /// BPF_F_TEST_XDP_LIVE_FRAMES, linux/bpf.h.
+    const LIVE_FRAMES: u32 = 1 << 1;
+    let mut opts = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+        data_in: frame.as_ptr().cast(),
+        data_size_in: u32::try_from(frame.len()).map_err(io::Error::other)?,
+        repeat: 1,
+        batch_size: 1,
+        flags: LIVE_FRAMES,
+        ..Default::default()
+    };
+    // SAFETY: the frame is alive and of the stated length.
+    check(unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut opts) }).map(drop)
 }
 
 fn test_frame(address: MacAddr) -> [u8; SHORTEST] {
