@@ -138,6 +138,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         anyhow::bail!("strategy {stray:?}: one of {}", NAMES.join(", "));
     }
     args.outputs.check()?;
+    os::catch_interrupts()?;
     let mut results = Results::new("resources");
     results.parameter("rounds", args.rounds);
     results.parameter("routes", args.routes);
