@@ -6,6 +6,7 @@
 use crate::args::Names;
 use crate::commands::{self, banner::Capture};
 use crate::edit::{ConfigNames, Edit, MappedNames, put};
+use crate::help::Helper;
 use crate::line::{Failure, Word, words};
 use crate::mode::ConfigMode;
 use crate::parse::{Parsed, Reader};
@@ -16,6 +17,9 @@ use crate::tree::Run;
 use crate::unsupported::{self, Place, explain, leads_to_mode};
 use lanyard_config::{Config, InterfaceName};
 use std::collections::BTreeSet;
+
+/// The refusal of a line that belongs to an exec mode.
+const ONLY_EXEC: &str = "an exec command cannot be part of a configuration";
 
 /// Applies configuration text to a copy of `base`. Returns the copy with every line that was accepted, and the lines
 /// that were refused. Blank lines and comments (`!`) do nothing; `end` and `exit` leave a mode. Lines under a refused
@@ -127,12 +131,48 @@ impl Applied {
     fn run(&mut self, number: usize, line: &str, words: &[Word<'_>]) -> Result<(), Failure> {
         let mapped = MappedNames(&self.config);
         let names = self.is_import.then_some(&mapped as &dyn Names);
-        let parsed = parse_line(line, words, &self.config, &self.mode, names)?;
+        let parsed = parse_line(line, words, &self.config, &self.mode, names)
+            .map_err(|failure| self.with_way_out(failure, line, words))?;
         if let Some(capture) = Capture::begin(line, &parsed) {
             self.banner = Some((number, capture));
             return Ok(());
         }
         run_parsed(words, &parsed, &mut self.config, &mut self.mode, None).map(|_| ())
+    }
+
+    /// Adds what could stand in place of an invalid word, where that is known. A Catalyst's lines are not typing errors.
+    fn with_way_out(&self, failure: Failure, line: &str, words: &[Word<'_>]) -> Failure {
+        let Failure::Invalid(at) = failure else { return failure };
+        if self.is_import {
+            return failure;
+        }
+        let names = ConfigNames(&self.config);
+        let reader =
+            Reader { line, words, names: &names, authority: Authority::full(), exec: commands::TREES.exec };
+        let hint = match commands::head_of(&reader, false) {
+            Some("do") => return Failure::Reason(at, ONLY_EXEC.into()),
+            Some(head) => Some(format!("enter {head} before this line")),
+            None => self.instead(line, at, &names),
+        };
+        hint.map_or(failure, |hint| Failure::Reason(at, format!("invalid input: {hint}")))
+    }
+
+    fn instead(&self, line: &str, at: usize, names: &dyn Names) -> Option<String> {
+        let (before, rest) = line.split_at_checked(at)?;
+        let helper = Helper {
+            root: commands::config_root(&self.mode),
+            names,
+            authority: Authority::full(),
+            is_exec: false,
+            list: match self.mode {
+                ConfigMode::AccessList(kind, _) => Some(kind),
+                _ => None,
+            },
+        };
+        let message = helper.instead(before, rest.split_whitespace().next()?)?;
+        let message = message.trim_start_matches("% ");
+        let first = message.chars().next()?;
+        Some(first.to_lowercase().chain(message.chars().skip(1)).collect())
     }
 
     fn finish_banner(&mut self, capture: &Capture) -> Result<(), Failure> {
@@ -219,7 +259,7 @@ pub fn run_parsed(
         return Ok(Vec::new());
     }
     if let Run::Exec(_) = parsed.run {
-        return Err(Failure::Reason(first, "an exec command cannot be part of a configuration".into()));
+        return Err(Failure::Reason(first, ONLY_EXEC.into()));
     }
     let is_own_tree = parsed.tree + 1 < commands::config_root(mode).len();
     let mut next = if is_own_tree { mode.clone() } else { ConfigMode::Global };

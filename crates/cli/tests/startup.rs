@@ -24,7 +24,7 @@ fn other_lines_apply() {
             "5:6: VLAN 4095 is not a VLAN: 1 to 4094",
             "6:2: it stands under line 5, which is refused",
             "7:2: it stands under line 5, which is refused",
-            "11:18: invalid input",
+            "11:18: invalid input: enter one of these in place of both: access, dot1q-tunnel, private-vlan, trunk",
             "12:3: it stands under line 11, which is refused",
         ],
     );
@@ -55,8 +55,8 @@ fn exec_commands_and_broken_lines() {
         "do show version\nshow version\nvlan 1 2\n",
         &[
             "1:1: an exec command cannot be part of a configuration",
-            "2:1: invalid input",
-            "3:8: invalid input",
+            "2:1: an exec command cannot be part of a configuration",
+            "3:8: invalid input: the command ends before 2.",
         ],
     );
     check(&format!("hostname {}\n", "x".repeat(5000)), &["1:1: the line is 5009 bytes long: at most 4096"]);
@@ -103,7 +103,7 @@ fn an_interface_without_its_protection_is_left_shut_down() {
          spanning-tree guard rot\ninterface eth3\n no snmp trap\n switchport\n",
         &[
             &format!("3:2: access-session is not supported by Lanyard; {shut}"),
-            &format!("7:22: invalid input; {shut}"),
+            &format!("7:22: invalid input: enter one of these in place of rot: loop, none, root; {shut}"),
             "9:5: snmp-server is not supported by Lanyard",
         ],
     );
