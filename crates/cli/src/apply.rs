@@ -157,6 +157,7 @@ impl Applied {
         hint.map_or(failure, |hint| Failure::Reason(at, format!("invalid input: {hint}")))
     }
 
+    /// What the mode's trees accept in place of the word at `at`; `None` if too much fits to be listed.
     fn instead(&self, line: &str, at: usize, names: &dyn Names) -> Option<String> {
         let (before, rest) = line.split_at_checked(at)?;
         let helper = Helper {

@@ -153,7 +153,7 @@ impl EbpfPlane {
             let _ = self.renew_leases();
         }
         if let Some(Kept { hooks, .. }) = &mut self.kept {
-            hooks.probe.rest();
+            hooks.probe.detach();
         }
     }
 

@@ -46,12 +46,12 @@ struct Programs {
     attached: Option<OwnedFd>,
 }
 
-/// Asks netdevs, and knows their answers.
+/// Asks netdevs whether they take frames from XDP, and remembers which ones do.
 #[derive(Debug, Default)]
 pub(crate) struct XdpProbe {
-    /// Loaded when it is needed; the reason if the kernel refuses it.
-    programs: Option<std::result::Result<Programs, String>>,
-    /// The netdevs that have taken a frame, and when.
+    /// Loaded when a netdev is asked first; `Some(None)` if the kernel refuses them.
+    programs: Option<Option<Programs>>,
+    /// The netdevs that have taken a frame, and the circumstances under which they did.
     taken: BTreeMap<u32, Circumstances>,
 }
 
@@ -61,8 +61,7 @@ impl XdpProbe {
         if self.taken.get(&link.ifindex) == Some(&now) {
             return false;
         }
-        let programs = self.programs.get_or_insert_with(|| Programs::load().map_err(|why| why.to_string()));
-        let Ok(programs) = programs else { return false };
+        let Some(programs) = self.programs.get_or_insert_with(|| Programs::load().ok()) else { return false };
         let Ok(answer) = programs.ask(link) else { return false };
         if answer.taken != 0 {
             self.taken.insert(link.ifindex, now);
@@ -70,9 +69,9 @@ impl XdpProbe {
         answer.heard != 0 && answer.taken == 0
     }
 
-    /// Has the programs rest until the next netdev is asked.
-    pub(crate) fn rest(&mut self) {
-        if let Some(Ok(programs)) = &mut self.programs {
+    /// Detaches the program at the trace point until the next netdev is asked.
+    pub(crate) fn detach(&mut self) {
+        if let Some(Some(programs)) = &mut self.programs {
             programs.attached = None;
         }
     }
