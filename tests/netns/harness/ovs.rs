@@ -1,6 +1,7 @@
 //! Open vSwitch in a host's namespace, as a partner for LACP.
 
 use super::{Net, wait_for};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
@@ -29,7 +30,8 @@ impl<'a> Ovs<'a> {
         let mut server = ovs.command("ovsdb-server");
         server.args([&database, &format!("--remote=punix:{socket}"), "--no-chdir"]);
         ovs.children.push(net.spawn(server.stdout(Stdio::null()).stderr(Stdio::null())));
-        wait_for("the database", || Path::new(&socket).exists().then_some(()));
+        // The socket exists a moment before the server listens.
+        wait_for("the database", || UnixStream::connect(&socket).ok());
         ovs.vsctl(&["--no-wait", "init"]);
         let mut daemon = ovs.command("ovs-vswitchd");
         daemon.args([&format!("unix:{socket}"), "--no-chdir", "--pidfile", "--disable-system"]);
