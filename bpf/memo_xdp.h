@@ -19,10 +19,11 @@
 _Static_assert(__builtin_offsetof(struct ly_port, max_len) == MEMO_ROW * sizeof(__u64), "the fields before max_len");
 
 struct memo {
-	__u64 head[2]; /* the frame's first 16 bytes: addresses, EtherType and the two bytes after it; head[0] 0: the memo is empty */
+	__u64 head[2]; /* the frame's first 16 bytes: addresses, EtherType and the two bytes after it */
 	__u64 in[MEMO_ROW], out[MEMO_ROW]; /* the rows of the ports */
 	__u64 src_word, dst_word;          /* the FDB entries */
-	__u64 tick;                        /* the tick in which the memo was made, and the source was last seen in its second */
+	__u64 tick;                        /* the tick in which the memo was made; 0, which has passed: the memo is empty. Its second is that in
+	                                    * which the source was last seen */
 	__u64 masks;                       /* the part of the FDB in use when the memo was made */
 	__u32 src_at, dst_at;              /* where these words are, in bytes: in fdb_near, */
 	__u32 pv_at, out_pv_at;            /* in port_vlans, */
@@ -91,7 +92,7 @@ __noinline int memo_take(__u64 dst, __u64 src, __u32 port_id, __u32 tag, __u32 l
 
 	if (!m)
 		return 0;
-	m->head[0] = 0;
+	m->tick = 0;
 	__u64 masks = memo_masks();
 	if ((__u32)masks != masks >> 32) /* entries move to other buckets */
 		return 0;
@@ -116,6 +117,7 @@ __noinline int memo_take(__u64 dst, __u64 src, __u32 port_id, __u32 tag, __u32 l
 		return 0;
 	if (!(egress->flags & LY_PORT_XDP_TX) || egress->flags & (LY_PORT_ACL_OUT | LY_PORT_MIRROR_TX) || egress->qos || !memo_same(m->in, f.port) || !memo_same(m->out, egress))
 		return 0;
+	m->head[0] = dst | src << 48;
 	m->head[1] = src >> 16 | (__u64)bpf_htons(f.outer) << 32 | (__u64)bpf_htons(tag) << 48;
 	m->src_word = from.word;
 	m->dst_word = to.word;
@@ -126,7 +128,6 @@ __noinline int memo_take(__u64 dst, __u64 src, __u32 port_id, __u32 tag, __u32 l
 	m->out_pv_at = f.out_id * sizeof(struct ly_port_vlans) + f.vlan;
 	m->in_at = f.port_id * sizeof(struct ly_port);
 	m->out_at = f.out_id * sizeof(struct ly_port);
-	m->tick = tick;
 	m->port_id = f.port_id;
 	m->out_id = f.out_id;
 	m->vlan = f.vlan;
@@ -134,7 +135,7 @@ __noinline int memo_take(__u64 dst, __u64 src, __u32 port_id, __u32 tag, __u32 l
 	m->pv = f.pv;
 	m->out_pv = f.out_pv;
 	m->more = f.form == LY_UNTAGGED ? 4 : 0; /* as xdp_fits */
-	m->head[0] = dst | src << 48;
+	m->tick = tick;
 	return 0;
 }
 
@@ -187,7 +188,7 @@ static __always_inline int memo_sends(struct xdp_md *ctx, bool bound)
 			return -1;
 	}
 	if (RARELY(!memo_holds(m))) {
-		m->head[0] = 0;
+		m->tick = 0;
 		return -1;
 	}
 	struct ly_port *out = PLACE(ports, m->out_at, sizeof(struct ly_port));
