@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
+#include <bpf/bpf_core_read.h>
 
 #include "abi.h"
 #include "maps.h"
@@ -172,14 +173,14 @@ static __always_inline int xdp_dropped(struct ly_port *in, struct frame *f, int 
 
 /* Handles ordinary frames: known unicast, packets to route, and floods. Everything else is passed
  * to TC, not counted and not changed: also frames for the outbound access lists and for those of VLAN interfaces. */
-static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
+static __always_inline int xdp_stages(struct xdp_md *ctx, enum tag_source tags)
 {
 	struct frame f = {};
 	int end;
 
-	if (OFTEN((end = memo_sends(ctx, bound)) >= 0))
+	if (OFTEN((end = memo_sends(ctx, tags)) >= 0))
 		return end;
-	if (xdp_hides_tag(ctx, bound) || !xdp_open(ctx, &f))
+	if (xdp_hides_tag(ctx, tags) || !xdp_open(ctx, &f))
 		return XDP_PASS;
 	struct ly_port *in = f.port;
 	xdp_sample_begins(ctx, &f);
@@ -242,7 +243,14 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 SEC("xdp.frags")
 int lanyard_xdp(struct xdp_md *ctx)
 {
-	return xdp_stages(ctx, false);
+	return xdp_stages(ctx, TAGS_IN_LINE);
+}
+
+/* The same program for veths. */
+SEC("?xdp.frags")
+int lanyard_xdp_veth(struct xdp_md *ctx)
+{
+	return xdp_stages(ctx, TAGS_OF_VETH);
 }
 
 /* The kernel remembers a device's program by the address it had when it was attached, and uses that address when the
@@ -261,7 +269,7 @@ SEC("?xdp.frags")
 int lanyard_xdp_bound(struct xdp_md *ctx)
 {
 	stay_in_place();
-	return xdp_stages(ctx, true);
+	return xdp_stages(ctx, TAGS_OF_DRIVER);
 }
 
 /* Finishes a copy of a flooded frame before it leaves (see xdp_flood_out). */

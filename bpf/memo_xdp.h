@@ -169,7 +169,7 @@ static __always_inline bool memo_holds(struct memo *m)
 /* Sends a frame as the memo says. Returns the program's verdict, or -1: the stages have to decide. The branches are marked so that the
  * instructions of a frame that is sent follow each other, and what needs memory comes before the calls: the processor loads it while
  * it waits for their returns. */
-static __always_inline int memo_sends(struct xdp_md *ctx, bool bound)
+static __always_inline int memo_sends(struct xdp_md *ctx, enum tag_source tags)
 {
 	void *end = (void *)(long)ctx->data_end;
 	__u64 *head = (void *)(long)ctx->data;
@@ -196,7 +196,7 @@ static __always_inline int memo_sends(struct xdp_md *ctx, bool bound)
 		return -1;
 	if (m->in[0] >> 32 & LY_PORT_PARTIAL && RARELY(checksum_missing(head, end, m->form)))
 		return XDP_PASS;
-	if (RARELY(xdp_hides_tag(ctx, bound)))
+	if (RARELY(xdp_hides_tag(ctx, tags)))
 		return XDP_PASS;
 	if (RARELY(bpf_redirect_map(&xdp_ports, m->out_id, XDP_PASS) != XDP_REDIRECT))
 		return XDP_PASS;

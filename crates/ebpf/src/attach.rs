@@ -90,11 +90,9 @@ impl Hooks {
                 detach_pinned(&self.pins, &name)?;
                 continue;
             }
-            let form = match kind.as_str() {
-                "tc" => None,
-                "xdp" => Some(XdpForm::Plain),
-                _ => Some(XdpForm::Bound),
-            };
+            let form = [XdpForm::Plain, XdpForm::Veth, XdpForm::Bound]
+                .into_iter()
+                .find(|form| form.prefix() == kind);
             if update {
                 let program = self.program(with, form, ifindex)?;
                 let (link, program) = (link.as_raw_fd(), program.as_raw_fd());
@@ -303,7 +301,7 @@ impl Hooks {
         }
         let program = self.program(with, Some(form), link.ifindex).map_err(|why| match form {
             XdpForm::Plain => why,
-            XdpForm::Bound => unsupported(format!(
+            XdpForm::Veth | XdpForm::Bound => unsupported(format!(
                 "run XDP on {}: tags its frames carry out of band would be invisible, and this kernel cannot show them ({why})",
                 link.name
             )),
@@ -319,11 +317,11 @@ impl Hooks {
         let shared = match form {
             None => &with.programs.tc,
             Some(XdpForm::Plain) => with.programs.load(Deferred::Xdp, with.tables, Some(&self.pins))?,
-            Some(XdpForm::Bound) => {
-                let loaded = object::load_over(with.tables, &[XDP_BOUND], Some(ifindex))?.into_iter().next();
-                return loaded
-                    .ok_or_else(|| system(format!("loading the program {XDP_BOUND}"), "there is none"));
-            }
+            Some(XdpForm::Veth) => match with.programs.veth(with.tables, Some(&self.pins)) {
+                Some(program) => program,
+                None => return bound_program(with, ifindex),
+            },
+            Some(XdpForm::Bound) => return bound_program(with, ifindex),
         };
         shared.try_clone().doing(|| "copying a descriptor".into())
     }
@@ -466,6 +464,12 @@ fn xdp_refusal(link: &Link, program: &OwnedFd, error: io::Error) -> io::Error {
             large.unwrap_or_default()
         )),
     }
+}
+
+/// Loads the program that asks the driver of a netdev for out-of-band tags.
+fn bound_program(with: &Attaching<'_>, ifindex: u32) -> Result<OwnedFd> {
+    let loaded = object::load_over(with.tables, &[XDP_BOUND], Some(ifindex))?.into_iter().next();
+    loaded.ok_or_else(|| system(format!("loading the program {XDP_BOUND}"), "there is none"))
 }
 
 /// Detaches a pinned link and removes the pin. If both are gone already, that is no error.

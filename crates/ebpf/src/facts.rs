@@ -35,6 +35,8 @@ pub(crate) const MERGING: &str = "rx-lro";
 pub(crate) enum XdpForm {
     /// The common program, for a device that keeps no tag out of band.
     Plain,
+    /// The program for veths, which finds out-of-band tags itself, or one as for [`Bound`](Self::Bound) where the kernel refuses it.
+    Veth,
     /// A program loaded for this device, which asks its driver for out-of-band tags.
     Bound,
 }
@@ -44,6 +46,7 @@ impl XdpForm {
     pub(crate) const fn prefix(self) -> &'static str {
         match self {
             Self::Plain => "xdp",
+            Self::Veth => "xdpveth",
             Self::Bound => "xdpbound",
         }
     }
@@ -295,7 +298,7 @@ pub(crate) fn hook(choice: HookChoice, seen: &Seen, kept: bool) -> Result<Option
         HookChoice::Xdp => {}
     }
     if seen.kind == Kind::Veth {
-        return Ok(Some(XdpForm::Bound));
+        return Ok(Some(XdpForm::Veth));
     }
     match seen.tags {
         Tags::InLine => Ok(Some(XdpForm::Plain)),
@@ -402,7 +405,7 @@ mod tests {
             (Xdp, seen(Kind::Hardware, NATIVE, Tags::InLine), false, plain),
             (Xdp, seen(Kind::Hardware, XdpFeatures::BASIC.0, Tags::InLine), false, Err("no native XDP")),
             (Auto, seen(Kind::Veth, all, Tags::InLine), false, Ok(None)),
-            (Xdp, seen(Kind::Veth, all, Tags::InLine), false, bound),
+            (Xdp, seen(Kind::Veth, all, Tags::InLine), false, Ok(Some(XdpForm::Veth))),
             (Auto, seen(Kind::Tap, all, Tags::InLine), false, Ok(None)),
             (Xdp, seen(Kind::Tap, all, Tags::InLine), false, plain),
         ];

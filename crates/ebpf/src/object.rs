@@ -40,24 +40,29 @@ pub(crate) const XDP_BOUND: &str = "lanyard_xdp_bound";
 /// The programs of a dry run.
 const DRY: [&str; 4] = ["lanyard_tc", "lanyard_router", "lanyard_flood", "lanyard_xdp"];
 
-/// The programs that a plane loads when it first needs them. The kernel's verification of these two takes longer than that
-/// of all others together, and a switch that only bridges at TC needs neither.
+/// The programs that a plane loads when it first needs them. The kernel's verification of these takes longer than that
+/// of all others together, and a switch that only bridges at TC needs none of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Deferred {
     /// Routes at TC: an entry of the map `steps` refers to it.
     Router,
     /// Forwards at XDP.
     Xdp,
+    /// Forwards at XDP of a veth. Kernels that do not have what it reads refuse it; see [`Programs::veth`].
+    XdpVeth,
 }
 
 impl Deferred {
-    pub(crate) const ALL: [Self; 2] = [Self::Router, Self::Xdp];
+    pub(crate) const ALL: [Self; 3] = [Self::Router, Self::Xdp, Self::XdpVeth];
+    /// Those that every kernel accepts on which the plane runs.
+    pub(crate) const EVERYWHERE: [Self; 2] = [Self::Router, Self::Xdp];
 
     /// The program's name in `bpf/`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Router => "lanyard_router",
             Self::Xdp => "lanyard_xdp",
+            Self::XdpVeth => "lanyard_xdp_veth",
         }
     }
 }
@@ -82,7 +87,9 @@ pub(crate) struct Programs {
     /// Starts and stops the watchdog.
     pub watchdog_set: OwnedFd,
     /// Those of [`Deferred::ALL`] that have been loaded.
-    deferred: [OnceLock<OwnedFd>; 2],
+    deferred: [OnceLock<OwnedFd>; Deferred::ALL.len()],
+    /// Set when the kernel has refused [`Deferred::XdpVeth`], so that it is not asked for each port.
+    veth_refused: OnceLock<()>,
 }
 
 impl Programs {
@@ -103,6 +110,7 @@ impl Programs {
             clock_read,
             watchdog_set,
             deferred,
+            veth_refused: OnceLock::new(),
         })
     }
 
@@ -149,6 +157,25 @@ impl Programs {
         self.get(which).ok_or_else(|| system("loading the eBPF programs", "one of them is missing"))
     }
 
+    /// The program for veths, or `None` if the kernel refuses it: the structures of veth that it reads are those of Linux 6.3 and
+    /// later, and to read memory of the kernel it needs CAP_PERFMON.
+    pub(crate) fn veth(&self, tables: &Tables, pins: Option<&Pins>) -> Option<&OwnedFd> {
+        if self.veth_refused.get().is_some() {
+            return None;
+        }
+        let program = self.load(Deferred::XdpVeth, tables, pins).ok();
+        if program.is_none() {
+            let _ = self.veth_refused.set(());
+        }
+        program
+    }
+
+    /// Behaves from now on as if the kernel had refused [`Deferred::XdpVeth`].
+    #[cfg(test)]
+    pub(crate) fn refuse_veth(&self) {
+        let _ = self.veth_refused.set(());
+    }
+
     /// Name and descriptor of each that has been loaded.
     pub(crate) fn each(&self) -> impl Iterator<Item = (&'static str, &OwnedFd)> {
         let programs = [
@@ -192,8 +219,8 @@ const LOADS: [&[&str]; 3] = [
     &["lanyard_flood"],
 ];
 
-/// Creates the maps and loads [`PROGRAMS`]. With `whole` it also loads those of [`Deferred`], which shows that the kernel accepts
-/// every program.
+/// Creates the maps and loads [`PROGRAMS`]. With `whole` it also loads those of [`Deferred::EVERYWHERE`], which shows that the kernel
+/// accepts every program.
 pub(crate) fn create(buckets: u32, salt: u64, whole: bool) -> Result<(Tables, Programs)> {
     let constants = Constants { buckets, salt, dry: false };
     let _shared = plane_object()?;
@@ -202,7 +229,7 @@ pub(crate) fn create(buckets: u32, salt: u64, whole: bool) -> Result<(Tables, Pr
     maps.push(create_meta()?);
     let tables = Tables::new(maps, true)?;
     let mut loaded: Vec<Named> = first.iter().copied().zip(programs).collect();
-    let deferred: &[Deferred] = if whole { &Deferred::ALL } else { &[] };
+    let deferred: &[Deferred] = if whole { &Deferred::EVERYWHERE } else { &[] };
     loaded.extend(load_beside(&others, deferred, constants, &tables)?);
     Ok((tables, Programs::from_named(loaded)?))
 }

@@ -173,10 +173,11 @@ impl EbpfPlane {
         Ok(found)
     }
 
-    /// True if every program has been loaded, also those that other planes load when they need them.
+    /// True if every program has been loaded, also those that other planes load when they need them, except the one for veths,
+    /// which a plane can do without.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        Deferred::ALL.iter().all(|which| self.programs.get(*which).is_some())
+        Deferred::EVERYWHERE.iter().all(|which| self.programs.get(*which).is_some())
     }
 
     fn build(tables: Tables, programs: Programs, kept: Option<Kept>, mut notes: Vec<String>) -> Result<Self> {
@@ -346,7 +347,9 @@ fn adopt(pins: &Pins, file: &StateFile, netns: u64) -> Result<Adopted> {
         deferred.into_iter().for_each(|(which, program)| programs.put(which, program));
         (programs, false)
     } else {
-        let loaded: Vec<_> = deferred.into_iter().map(|(which, _)| which).collect();
+        // The one for veths is loaded again when its first port is adopted, because the kernel may refuse this version's.
+        let everywhere = |which: &Deferred| Deferred::EVERYWHERE.contains(which);
+        let loaded: Vec<_> = deferred.into_iter().map(|(which, _)| which).filter(everywhere).collect();
         let programs = object::load_programs(&tables, &loaded)?;
         notes.push("the programs were replaced by this version's over the tables as they were".into());
         pin_programs(pins, &programs)?;

@@ -2,6 +2,7 @@
 
 No NIC: the hosts' ends and the ports are veth pairs. A kernel that refuses the programs is asked for the reason, and for the soft plane.
 """
+import glob
 import re
 import time
 
@@ -78,6 +79,7 @@ def loads(switch):
     why = switch.configure("interface p1", "hook xdp")
     if kernel() >= SHOWS_TAGS:
         check("XDP on a veth port loads", not why and switch.hooks().get("p1") == "xdp", why or switch.hooks())
+        check("it is the program that all veths have in common", glob.glob("/run/lanyard/bpf/*/programs/lanyard_xdp_veth"), switch.log())
     else:
         check("XDP on a veth port is refused with the reason", "p1" in why and len(why) < 1500, why)
     switch.configure("interface p1", "no hook")

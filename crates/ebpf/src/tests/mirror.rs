@@ -65,6 +65,10 @@ const PROGRAMS_ALONE: &[&str] = &[
     "UDP_GTP_U",
     "UDP_VXLAN",
     "UDP_VXLAN_LINUX",
+    // frame_xdp.h
+    "TAGS_IN_LINE",
+    "TAGS_OF_DRIVER",
+    "TAGS_OF_VETH",
     // memo_xdp.h
     "MEMO_ROW",
     // fdb.h and fdb_control.h
@@ -175,10 +179,13 @@ const STRUCTURES_ALONE: &[&str] = &[
     "reach",
     "sample_count",
     "sample_work",
+    "sk_buff",
+    "sk_buff_head",
     "snoop_key",
     "trap_record",
     "trap_short_record",
     "udp_ports",
+    "veth_xdp_buff",
     "watchdog_walk",
 ];
 

@@ -8,8 +8,8 @@ use crate::plane::EbpfPlane;
 use crate::tables::Meta;
 use ipnet::Ipv4Net;
 use lanyard_pipeline::route::{Adjacency, RouteChange, RouteTarget};
-use lanyard_pipeline::state::{PortKind, PortState};
-use lanyard_plane::{Plane, PlaneState};
+use lanyard_pipeline::state::{HookChoice, PortKind, PortState};
+use lanyard_plane::{Plane, PlaneError, PlaneState};
 use lanyard_types::{AdjacencyId, GroupId, MacAddr, PortId, RifId, TrapReason, VrfId};
 use libbpf_rs::{MapCore, MapFlags};
 use std::mem::offset_of;
@@ -60,6 +60,38 @@ fn pins_of_another_layout_are_built_anew() {
         plane.apply(&state).expect("applied");
         assert_eq!(plane.port_hook(PortId::new(1).expect("a port")), lanyard_plane::Hook::Tc);
     });
+}
+
+/// Veths have one XDP program in common. Where the kernel refuses it, each has one that is bound to it.
+#[test]
+fn xdp_of_veths_is_one_program_or_one_for_each() {
+    for refused in [false, true] {
+        pinned(|options| {
+            let mut state = one_port();
+            for port in state.ports.values_mut() {
+                port.hook = HookChoice::Xdp;
+            }
+            let mut plane = EbpfPlane::open(options).expect("opened");
+            if refused {
+                plane.programs.refuse_veth();
+            }
+            match plane.apply(&state) {
+                Err(error @ PlaneError::Unsupported { .. }) => return println!("skipped: {error}"),
+                done => done.expect("applied"),
+            }
+            let hook = |plane: &EbpfPlane| plane.port_hook(PortId::new(1).expect("a port"));
+            assert_eq!(hook(&plane), lanyard_plane::Hook::Xdp);
+            let in_common = |plane: &EbpfPlane| plane.programs.get(Deferred::XdpVeth).is_some();
+            assert_eq!(in_common(&plane), !refused);
+            drop(plane);
+            let plane = EbpfPlane::open(options).expect("adopted");
+            assert_eq!((hook(&plane), in_common(&plane)), (lanyard_plane::Hook::Xdp, !refused));
+            plane.tables.meta.u64(0, offset_of!(Meta, object)).store(1, Relaxed);
+            drop(plane);
+            let plane = EbpfPlane::open(options).expect("adopted by another version");
+            assert_eq!((hook(&plane), in_common(&plane)), (lanyard_plane::Hook::Xdp, true));
+        });
+    }
 }
 
 /// When a kernel refuses the programs of a new layout, the plane that is forwarding stays.
