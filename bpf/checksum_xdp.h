@@ -58,6 +58,15 @@ static __always_inline bool transport_missing(void *l4, void *end, __u64 sum, __
 	return RARELY(is_zero_sum(sum + bpf_htons(protocol) + 65535 - *check));
 }
 
+/* For a packet whose header is 20 bytes long and within the frame. */
+static __always_inline bool checksum_missing_ipv4(struct ipv4 *ip, void *end)
+{
+	if (RARELY(is_fragment(ip)))
+		return false; /* checksums are complete before a packet is fragmented */
+	/* 65,535 is a zero; without it the difference of the lengths may be negative. */
+	return transport_missing(ip + 1, end, (__u64)ip->src + ip->dst + ip->len + 65535 - bpf_htons(sizeof(*ip)), ip->protocol);
+}
+
 /* `form` is that of the frame's recognised tag. */
 static __always_inline bool checksum_missing(void *frame, void *end, __u8 form)
 {
@@ -68,12 +77,7 @@ static __always_inline bool checksum_missing(void *frame, void *end, __u8 form)
 		return true;
 	if (OFTEN(*type == bpf_htons(ETH_IPV4))) {
 		struct ipv4 *ip = l3;
-		if (RARELY((void *)(ip + 1) > end) || RARELY(ip->version_ihl != 0x45))
-			return true;
-		if (RARELY(is_fragment(ip)))
-			return false; /* checksums are complete before a packet is fragmented */
-		/* 65,535 is a zero; without it the difference of the lengths may be negative. */
-		return transport_missing(ip + 1, end, (__u64)ip->src + ip->dst + ip->len + 65535 - bpf_htons(sizeof(*ip)), ip->protocol);
+		return (void *)(ip + 1) > end || ip->version_ihl != 0x45 || checksum_missing_ipv4(ip, end);
 	}
 	if (*type == bpf_htons(ETH_IPV6)) {
 		struct ipv6 *ip = l3;

@@ -18,6 +18,13 @@
 #define MEMO_ROW 2
 _Static_assert(__builtin_offsetof(struct ly_port, max_len) == MEMO_ROW * sizeof(__u64), "the fields before max_len");
 
+/* What the frame's first 16 bytes tell about its transport checksum. */
+enum memo_checksum {
+	MEMO_COMPLETE,  /* the port gets no frames that lack it */
+	MEMO_PLAIN_IPV4, /* an untagged IPv4 packet without options */
+	MEMO_OTHER,
+};
+
 struct memo {
 	__u64 head[2]; /* the frame's first 16 bytes: addresses, EtherType and the two bytes after it */
 	__u64 in[MEMO_ROW], out[MEMO_ROW]; /* the rows of the ports */
@@ -30,6 +37,7 @@ struct memo {
 	__u32 in_at, out_at;               /* and in ports */
 	__u16 port_id, out_id, vlan;
 	__u8 form, pv, out_pv;
+	__u8 checksum; /* an enum memo_checksum */
 	__u8 more;     /* the bytes by which the egress port takes less than its max_len */
 	__u64 seen[2]; /* the first 16 bytes of the last frame that the memo did not hold */
 };
@@ -78,6 +86,24 @@ static __always_inline __u8 memo_pv(__u32 at)
 static __always_inline __u64 memo_masks(void)
 {
 	return *(volatile __u64 *)&ROW(fdb_state, 0)->masks;
+}
+
+static __always_inline enum memo_checksum memo_checksum(struct memo *m)
+{
+	const __u64 plain = (__u64)bpf_htons(ETH_IPV4) | 0x45 << 16; /* bytes 12 to 14 */
+
+	if (!(m->in[0] >> 32 & LY_PORT_PARTIAL))
+		return MEMO_COMPLETE;
+	return (m->head[1] >> 32 & 0xffffff) == plain ? MEMO_PLAIN_IPV4 : MEMO_OTHER;
+}
+
+static __always_inline bool memo_lacks_checksum(struct memo *m, void *frame, void *end)
+{
+	struct ipv4 *ip = frame + 14;
+
+	if (RARELY(m->checksum == MEMO_OTHER))
+		return checksum_missing(frame, end, m->form);
+	return (void *)(ip + 1) > end || checksum_missing_ipv4(ip, end);
 }
 
 /* Stores the decision of the stages about this frame if it may be remembered. The stages run again on
@@ -134,6 +160,7 @@ __noinline int memo_take(__u64 dst, __u64 src, __u32 port_id, __u32 tag, __u32 l
 	m->form = f.form;
 	m->pv = f.pv;
 	m->out_pv = f.out_pv;
+	m->checksum = memo_checksum(m);
 	m->more = f.form == LY_UNTAGGED ? 4 : 0; /* as xdp_fits */
 	m->tick = tick;
 	return 0;
@@ -194,7 +221,7 @@ static __always_inline int memo_sends(struct xdp_md *ctx, enum tag_source tags)
 	struct ly_port *out = PLACE(ports, m->out_at, sizeof(struct ly_port));
 	if (RARELY(len + m->more > out->max_len))
 		return -1;
-	if (m->in[0] >> 32 & LY_PORT_PARTIAL && RARELY(checksum_missing(head, end, m->form)))
+	if (m->checksum != MEMO_COMPLETE && RARELY(memo_lacks_checksum(m, head, end)))
 		return XDP_PASS;
 	if (RARELY(xdp_hides_tag(ctx, tags)))
 		return XDP_PASS;

@@ -70,6 +70,9 @@ const PROGRAMS_ALONE: &[&str] = &[
     "TAGS_OF_DRIVER",
     "TAGS_OF_VETH",
     // memo_xdp.h
+    "MEMO_COMPLETE",
+    "MEMO_OTHER",
+    "MEMO_PLAIN_IPV4",
     "MEMO_ROW",
     // fdb.h and fdb_control.h
     "CARRY_AGAIN",
