@@ -13,6 +13,8 @@ enum { DROP_MIRROR_DESTINATION = 44 };
 #define LY_MIRRORS 4
 #define LY_MIRROR(n, port) ((n) * LY_PORTS + (port))
 
+#define MIRROR_FORM_SHIFT 8 /* in the argument `how` of mirror_copy */
+
 /* ly_mirror.how */
 #define LY_MIRROR_RX 0x01
 #define LY_MIRROR_TX 0x02
@@ -68,42 +70,52 @@ __noinline int mirror_tagged(struct __sk_buff *skb, __u32 id, __u32 len, __u32 v
 	return bpf_skb_vlan_pop(skb);
 }
 
-/* Copies a frame that `port` receives or sends in the form `form`; its tag is the low half of `tag`, and its VLAN the high
- * half. Returns < 0 when memory ran out while the frame's own tag was put back. A global function: it is called only for
- * sources of sessions. */
-__noinline int tc_mirror(struct __sk_buff *skb, __u32 port, __u32 direction, __u32 tag, __u32 form)
+/* Sends the copy for one session, if it has this frame: `session` is the index of its row, and `how` is the direction and, above it, the
+ * frame's form. Returns < 0 when memory ran out while the frame's own tag was put back. A global function, so that the kernel verifies
+ * it once and not for each session. */
+__noinline int mirror_copy(struct __sk_buff *skb, __u32 session, __u32 how, __u32 tag, __u32 bare_len)
 {
+	__u32 direction = how & (LY_MIRROR_RX | LY_MIRROR_TX), form = how >> MIRROR_FORM_SHIFT;
 	bool tagged = form == LY_DOT1Q || form == LY_DOT1AD;
 	__u32 vlan = tag >> 16 & (LY_VLANS - 1);
 	const __u8 member = LY_PV_MEMBER | LY_PV_FORWARD | LY_PV_ACTIVE;
+	struct ly_mirror *m = LOOKUP(mirror, session);
+
+	if (!m || !(m->how & direction))
+		return 0;
+	if (!(m->how & LY_MIRROR_ALL) && !(m->vlans[vlan / 64] >> (vlan & 63) & 1))
+		return 0;
+	__u32 id = m->to & (LY_PORTS - 1);
+	__u32 remote = m->remote;
+	if (remote && (port_vlan(id, remote) & member) != member)
+		return 0;
+	bool name_vlan = m->how & LY_MIRROR_NAME_VLAN;
+	bool strip = tagged && !name_vlan && (remote || !(m->how & LY_MIRROR_KEEP_TAG));
+	struct ly_port *to = ROW(ports, id);
+	if (!(to->flags & LY_PORT_ENABLED) || !egress_fits(bare_len, skb->gso_size, to) ||
+	    (strip && tc_retag(skb, form, LY_UNTAGGED, 0) < 0)) {
+		count_tx_dropped(id);
+		return 0;
+	}
+	__u32 tag_len = tagged && !strip ? 4 : 0;
+	__u8 slot = mirror_slot(direction, form, strip, name_vlan);
+	if (!remote && !name_vlan)
+		mirror_send(skb, id, bare_len, tag_len, slot);
+	else if (mirror_tagged(skb, id, bare_len + tag_len, name_vlan ? vlan % (LY_VLANS - 1) : remote,
+			       remote ? slot | LY_MIRRORED_REMOTE : slot) < 0)
+		return -1;
+	return strip && tc_retag(skb, LY_UNTAGGED, form, tag & 0xffff) < 0 ? -1 : 0;
+}
+
+/* Copies a frame that `port` receives or sends in the form `form`; its tag is the low half of `tag`, and its VLAN the high
+ * half. Returns < 0 as mirror_copy does. A global function: it is called only for sources of sessions. */
+__noinline int tc_mirror(struct __sk_buff *skb, __u32 port, __u32 direction, __u32 tag, __u32 form)
+{
+	bool tagged = form == LY_DOT1Q || form == LY_DOT1AD;
 	__u32 bare_len = skb->len + (skb->vlan_present ? 4 : 0) - (tagged ? 4 : 0) + dry_extra();
 
 	for (__u32 n = 0; n < LY_MIRRORS; n++) {
-		struct ly_mirror *m = LOOKUP(mirror, LY_MIRROR(n, port & (LY_PORTS - 1)));
-		if (!m || !(m->how & direction))
-			continue;
-		if (!(m->how & LY_MIRROR_ALL) && !(m->vlans[vlan / 64] >> (vlan & 63) & 1))
-			continue;
-		__u32 id = m->to & (LY_PORTS - 1);
-		__u32 remote = m->remote;
-		if (remote && (port_vlan(id, remote) & member) != member)
-			continue;
-		bool name_vlan = m->how & LY_MIRROR_NAME_VLAN;
-		bool strip = tagged && !name_vlan && (remote || !(m->how & LY_MIRROR_KEEP_TAG));
-		struct ly_port *to = ROW(ports, id);
-		if (!(to->flags & LY_PORT_ENABLED) || !egress_fits(bare_len, skb->gso_size, to) ||
-		    (strip && tc_retag(skb, form, LY_UNTAGGED, 0) < 0)) {
-			count_tx_dropped(id);
-			continue;
-		}
-		__u32 tag_len = tagged && !strip ? 4 : 0;
-		__u8 slot = mirror_slot(direction, form, strip, name_vlan);
-		if (!remote && !name_vlan)
-			mirror_send(skb, id, bare_len, tag_len, slot);
-		else if (mirror_tagged(skb, id, bare_len + tag_len, name_vlan ? vlan % (LY_VLANS - 1) : remote,
-				       remote ? slot | LY_MIRRORED_REMOTE : slot) < 0)
-			return -1;
-		if (strip && tc_retag(skb, LY_UNTAGGED, form, tag & 0xffff) < 0)
+		if (mirror_copy(skb, LY_MIRROR(n, port & (LY_PORTS - 1)), direction | form << MIRROR_FORM_SHIFT, tag, bare_len) < 0)
 			return -1;
 	}
 	return 0;

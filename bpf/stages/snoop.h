@@ -65,9 +65,11 @@ static __always_inline struct ly_mdb_row *mdb_entry(__u32 number)
 	return segment ? &segment->row[number & (LY_MDB_ROWS - 1)] : 0;
 }
 
-/* The number of an entry, or 0. */
-static __always_inline __u32 mdb_find(struct snoop_key *k)
+/* The number of an entry, or 0. A global function, so that the kernel verifies it once. */
+__noinline __u32 mdb_find(struct snoop_key *k)
 {
+	if (!k)
+		return 0;
 	__u64 hash = mdb_mix(mdb_mix(fdb_salt, k->place), k->group[0]);
 
 	hash = mdb_mix(mdb_mix(mdb_mix(hash, k->group[1]), k->source[0]), k->source[1]);

@@ -57,6 +57,8 @@ const PROGRAMS_ALONE: &[&str] = &[
     "QOS_IPV6",
     "QOS_TRIES",
     "QOS_TUNNELLED",
+    // mirror.h
+    "MIRROR_FORM_SHIFT",
     // checksum_xdp.h
     "IP_ICMP",
     "IP_ICMPV6",
