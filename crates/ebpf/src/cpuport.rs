@@ -5,10 +5,10 @@
 //! process replaces them without a moment in between.
 
 use crate::embedded::CPUPORT;
-use crate::error::{Doing, Result, system};
+use crate::error::{Doing, Result};
 use crate::refusal::Messages;
 use lanyard_types::PortId;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder, TC_INGRESS, TcHookBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, TC_INGRESS, TcHookBuilder};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// `PIPELINE` of `bpf/cpuport.bpf.c`.
@@ -61,23 +61,15 @@ impl CpuPort {
     /// When the kernel refuses them.
     pub fn load() -> Result<Self> {
         let doing = "loading the programs of the CPU port";
-        let failed = |error: libbpf_rs::Error| system(doing, error);
-        let file = CPUPORT.object()?;
-        let open = ObjectBuilder::default().name("cpuport").and_then(|b| b.open_memory(file.bytes()));
-        let mut object = open.and_then(libbpf_rs::OpenObject::load).map_err(failed)?;
-        let mut map = |name: &str| {
-            let found = object.maps_mut().find(|map| map.name() == name);
-            let map = found.ok_or_else(|| system(doing, format!("the object has no map {name}")))?;
-            MapHandle::try_from(&*map).map_err(failed)
-        };
-        let (outlets, inlets, cpu, counted) = (map("outlets")?, map("inlets")?, map("cpu")?, map("counted")?);
-        let program = |name: &str| {
-            let found = object.progs_mut().find(|program| program.name() == name);
-            let program = found.ok_or_else(|| system(doing, format!("the object has no program {name}")))?;
-            program.as_fd().try_clone_to_owned().doing(|| doing.into())
-        };
-        let (to_netdev, to_cpu) = (program("cpu_to_netdev")?, program("netdev_to_cpu")?);
-        Ok(Self { to_netdev, to_cpu, outlets, inlets, cpu, counted })
+        let mut object = CPUPORT.load(doing)?;
+        Ok(Self {
+            to_netdev: object.program("cpu_to_netdev")?,
+            to_cpu: object.program("netdev_to_cpu")?,
+            outlets: object.map("outlets")?,
+            inlets: object.map("inlets")?,
+            cpu: object.map("cpu")?,
+            counted: object.map("counted")?,
+        })
     }
 
     /// Says where frames of interfaces go before any comes.

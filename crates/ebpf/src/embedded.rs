@@ -1,9 +1,11 @@
 //! The eBPF objects that `build.rs` compiles, compressed within this library: most of an object is debug information for the
 //! verifier (BTF), which compresses to a fifth.
 
-use crate::error::{Result, system};
+use crate::error::{Doing, Result, system};
+use libbpf_rs::{MapHandle, ObjectBuilder, OpenObject};
 use miniz_oxide::inflate::decompress_slice_iter_to_slice;
 use std::mem::size_of;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use zerocopy::IntoBytes;
 
@@ -77,6 +79,45 @@ impl Embedded {
         }
         Ok(Object { words, size })
     }
+
+    /// Loads all programs of an object. `doing` begins the messages of errors.
+    ///
+    /// # Errors
+    /// When the program's own data is damaged, or the kernel refuses a map or a program.
+    pub(crate) fn load(self, doing: &str) -> Result<Loaded<'_>> {
+        let file = self.object()?;
+        let open = ObjectBuilder::default().open_memory(file.bytes());
+        let object = open.and_then(OpenObject::load).doing(|| doing.into())?;
+        Ok(Loaded { object, doing })
+    }
+}
+
+/// A loaded object.
+pub(crate) struct Loaded<'a> {
+    object: libbpf_rs::Object,
+    doing: &'a str,
+}
+
+impl Loaded<'_> {
+    /// The map of this name.
+    ///
+    /// # Errors
+    /// When there is none, or the process may have no more descriptors.
+    pub(crate) fn map(&mut self, name: &str) -> Result<MapHandle> {
+        let found = self.object.maps_mut().find(|map| map.name() == name);
+        let map = found.ok_or_else(|| system(self.doing, format!("the object has no map {name}")))?;
+        MapHandle::try_from(&*map).doing(|| self.doing.into())
+    }
+
+    /// The program of this name.
+    ///
+    /// # Errors
+    /// As [`Loaded::map`].
+    pub(crate) fn program(&mut self, name: &str) -> Result<OwnedFd> {
+        let found = self.object.progs_mut().find(|program| program.name() == name);
+        let program = found.ok_or_else(|| system(self.doing, format!("the object has no program {name}")))?;
+        program.as_fd().try_clone_to_owned().doing(|| self.doing.into())
+    }
 }
 
 #[cfg(test)]
@@ -85,7 +126,7 @@ mod tests {
 
     #[test]
     fn every_object_is_an_elf_file() {
-        for embedded in [LANYARD, PRESENT, CPUPORT] {
+        for embedded in [LANYARD, PRESENT, XDP_PROBE, CPUPORT] {
             let object = embedded.object().expect("decompressed");
             assert_eq!(object.bytes()[..4], *b"\x7fELF");
             assert!(object.bytes().as_ptr().cast::<u64>().is_aligned());

@@ -13,10 +13,10 @@ use crate::embedded::XDP_PROBE;
 use crate::error::{Doing, Result, check, system};
 use lanyard_netdev::Link;
 use lanyard_types::MacAddr;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// EtherType of configuration test frames (Ethernet 2.0, chapter 8).
@@ -85,20 +85,9 @@ impl XdpProbe {
 impl Programs {
     fn load() -> Result<Self> {
         let doing = "loading the programs that test whether a port takes frames from XDP";
-        let failed = |error: libbpf_rs::Error| system(doing, error);
-        let file = XDP_PROBE.object()?;
-        let open = ObjectBuilder::default().name("xdp_probe").and_then(|b| b.open_memory(file.bytes()));
-        let mut object = open.and_then(libbpf_rs::OpenObject::load).map_err(failed)?;
-        let map = object.maps_mut().next().ok_or_else(|| system(doing, "the object has no map"))?;
-        let answer = MapHandle::try_from(&map).map_err(failed)?;
-        let (mut sends, mut hears) = (None, None);
-        for program in object.progs_mut() {
-            let of = if program.name() == "probe_sends" { &mut sends } else { &mut hears };
-            *of = Some(program.as_fd().try_clone_to_owned().doing(|| doing.into())?);
-        }
-        let (Some(sends), Some(hears)) = (sends, hears) else {
-            return Err(system(doing, "the object lacks a program"));
-        };
+        let mut object = XDP_PROBE.load(doing)?;
+        let (sends, hears, answer) =
+            (object.program("probe_sends")?, object.program("probe_hears")?, object.map("probes")?);
         Ok(Self { sends, hears, answer, attached: None })
     }
 
