@@ -2,7 +2,9 @@
 //!
 //! `--plane auto` chooses by loading, and a kernel may accept the program that bridges but not the one that routes. So the
 //! first start on a kernel loads all programs, although the switch may need only some of them. Their verification takes
-//! most of a start; later starts on the same build of the kernel load the programs that they need.
+//! most of a start; later starts on the same build of the kernel load the programs that they need. That a kernel has accepted
+//! them does not depend on the instance, so the file is also in the directory that the state directories of all instances
+//! are in: the switches of a lab, which are new instances, start as quickly. Under systemd an instance may not write there.
 
 use crate::files;
 use crate::paths::Paths;
@@ -15,19 +17,26 @@ use std::path::PathBuf;
 /// # Errors
 /// When the plane cannot be opened, or the kernel refuses a program.
 pub(crate) fn open(options: &Options, paths: &Paths) -> Result<EbpfPlane, PlaneError> {
-    let (file, mark) = (file(paths), mark());
-    let accepted = mark.is_some() && std::fs::read_to_string(&file).ok() == mark;
+    let (files, mark) = (files(paths), mark());
+    let holds = |file: &PathBuf| std::fs::read_to_string(file).ok() == mark;
+    let accepted = mark.is_some() && std::env::var_os(LOAD_ALL).is_none() && files.iter().any(holds);
     let plane = EbpfPlane::open(&Options { whole: !accepted, ..options.clone() })?;
     if let (true, false, Some(mark)) = (plane.is_whole(), accepted, mark) {
-        // Without the file the next start takes longer, and nothing else changes.
-        let _ = files::replace_quickly(&file, mark.as_bytes());
+        for file in &files {
+            // Without the file the next start takes longer, and nothing else changes.
+            let _ = files::replace_quickly(file, mark.as_bytes());
+        }
     }
     Ok(plane)
 }
 
-/// The file, which outlives a boot.
-fn file(paths: &Paths) -> PathBuf {
-    paths.state.join("accepted")
+/// If this variable is in the environment, a start loads every program as the first start on a kernel does.
+const LOAD_ALL: &str = "LANYARD_LOAD_ALL";
+
+/// The files, which outlive a boot: of this instance, and of all. The name of an instance does not begin with a dot.
+fn files(paths: &Paths) -> Vec<PathBuf> {
+    let of_all = paths.state.parent().map(|parent| parent.join(".accepted"));
+    [paths.state.join("accepted")].into_iter().chain(of_all).collect()
 }
 
 /// The content of the file: the programs, and the kernel with the compiler and the time of its build.
@@ -63,8 +72,14 @@ mod tests {
             };
             assert!(start(), "the first start");
             assert!(!start(), "a later start");
-            std::fs::write(file(&paths), "0123456789abcdef another kernel\n").expect("written");
+            let files = files(&paths);
+            let (own, of_all) = (&files[0], &files[1]);
+            std::fs::remove_file(own).expect("removed");
+            assert!(!start(), "another instance");
+            std::fs::write(of_all, "0123456789abcdef another kernel\n").expect("written");
             assert!(start(), "on another kernel");
+            std::fs::remove_file(of_all).expect("removed");
+            assert!(!start(), "an instance that may not write the file of all");
         });
         if let Err(why) = done {
             println!("skipped: no network namespace can be made ({why})");

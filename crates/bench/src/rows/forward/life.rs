@@ -159,8 +159,8 @@ fn settled(receiver: &Receiver) -> Result<Arrivals> {
     }
 }
 
-/// From `exec` of `lanyard run` to the first frame out of the last of 48 ports, in milliseconds. The first start of an instance on a
-/// kernel loads every program, to learn whether the kernel accepts it; those after it, at every further boot, load what they need.
+/// From `exec` of `lanyard run` to the first frame out of the last of 48 ports, in milliseconds. The first start on a kernel loads
+/// every program, to learn whether the kernel accepts it; those after it, at every further boot, load what they need.
 pub struct StartRig {
     settings: Settings,
     first: bool,
@@ -175,7 +175,12 @@ impl StartRig {
     /// When something does not come up.
     pub fn up(settings: &Settings, first: bool) -> Result<Self> {
         let bed = Bed::new(PORTS - 1, Traffic::Frames)?;
-        Ok(Self { settings: settings.clone(), first, bed, detail: String::new() })
+        let mut settings = settings.clone();
+        if first {
+            // Another instance may have started on this kernel before.
+            settings.lanyard = settings.lanyard.under(&["env".into(), "LANYARD_LOAD_ALL=1".into()]);
+        }
+        Ok(Self { settings, first, bed, detail: String::new() })
     }
 }
 
