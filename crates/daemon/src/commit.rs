@@ -194,6 +194,8 @@ impl Core {
         }
         match &taken {
             Ok(()) => {
+                // A port that is locked from now on is locked before the command is answered.
+                self.access_turn();
                 self.fpm.adopt(self.ctx.clock.now_ms(), listening);
                 self.group_socket.adopt(&self.ctx.paths, group);
                 self.ssh.adopt(ssh);

@@ -229,6 +229,14 @@ impl Core {
         }
     }
 
+    /// Carries out what is due in access control.
+    pub(crate) fn access_turn(&mut self) {
+        if self.access_control.next_ms(&self.ctx).is_some_and(|due_ms| due_ms <= self.ctx.clock.now_ms()) {
+            let outcome = self.access_control.due(&mut self.ctx);
+            self.control_access(outcome);
+        }
+    }
+
     /// Carries out what the authenticator has decided: ports are locked or opened before its frames are sent.
     pub(crate) fn control_access(&mut self, outcome: access_control::Outcome) {
         if outcome.settle {
@@ -492,10 +500,7 @@ impl Core {
         if is_due(self.port_security.next_ms(&self.ctx)) && self.port_security.age(&mut self.ctx) {
             self.settle();
         }
-        if is_due(self.access_control.next_ms(&self.ctx)) {
-            let outcome = self.access_control.due(&mut self.ctx);
-            self.control_access(outcome);
-        }
+        self.access_turn();
         self.sflow.tick(&mut self.ctx);
         self.erspan.tick(&mut self.ctx);
         self.erspan_destinations.tick(&mut self.ctx);
