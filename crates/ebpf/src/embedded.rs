@@ -2,7 +2,7 @@
 //! verifier (BTF), which compresses to a fifth.
 
 use crate::error::{Doing, Result, system};
-use libbpf_rs::{MapHandle, ObjectBuilder, OpenObject};
+use libbpf_rs::{MapCore, MapHandle, ObjectBuilder, OpenObject};
 use miniz_oxide::inflate::decompress_slice_iter_to_slice;
 use std::mem::size_of;
 use std::os::fd::{AsFd, OwnedFd};
