@@ -115,6 +115,8 @@ impl Client {
             }
             let count = match self.stream.read(&mut piece) {
                 Ok(count) if count > 0 => count,
+                // A signal, such as that of a child's end.
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 other => panic!("{wanted:?} has not come: {other:?}: {:?}", self.shown),
             };
             self.shown.push_str(&String::from_utf8_lossy(&piece[..count]));
