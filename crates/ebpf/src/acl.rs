@@ -116,9 +116,12 @@ impl Acls {
             self.0.insert(id, Array { kind, map, words, counters, list: list.clone() });
         }
     }
-    /// Removes every list that `state` does not have, also those that an earlier daemon has left.
-    pub(crate) fn retain(&mut self, tables: &Tables, state: &PlaneState) {
-        for id in (1..=AclId::MAX.get()).filter_map(AclId::new).filter(|id| !state.acls.contains_key(id)) {
+    /// Removes every list that `state` does not have. With `unknown` also those that an earlier daemon has left; finding these
+    /// takes long on older kernels (`slots`).
+    pub(crate) fn retain(&mut self, tables: &Tables, state: &PlaneState, unknown: bool) {
+        let all = || (1..=AclId::MAX.get()).filter_map(AclId::new).collect();
+        let ids: Vec<AclId> = if unknown { all() } else { self.0.keys().copied().collect() };
+        for id in ids.into_iter().filter(|id| !state.acls.contains_key(id)) {
             self.0.remove(&id);
             KINDS.iter().for_each(|kind| clear(tables, kind, id));
         }
@@ -167,6 +170,7 @@ impl Array {
     }
     fn put(&self, tables: &Tables, id: AclId) -> Result<()> {
         let (slot, value) = (u32::from(id.get()), self.map.as_fd().as_raw_fd() as u32);
+        tables.slots.put(self.kind, slot);
         tables
             .map(self.kind)
             .update(slot.as_bytes(), value.as_bytes(), MapFlags::ANY)
@@ -184,13 +188,16 @@ impl Array {
 }
 
 /// The number of the map in the slot of a list, if there is one.
-fn held(tables: &Tables, kind: &str, id: AclId) -> Option<u32> {
+fn held(tables: &Tables, kind: &'static str, id: AclId) -> Option<u32> {
+    if !tables.slots.may_hold(kind, id.get().into()) {
+        return None;
+    }
     let found = tables.map(kind).lookup(u32::from(id.get()).as_bytes(), MapFlags::ANY).ok().flatten()?;
     Some(u32::from_ne_bytes(found.try_into().ok()?))
 }
 
 /// Empties the slot of a list, and waits until no program reads the list.
-fn clear(tables: &Tables, kind: &str, id: AclId) {
+fn clear(tables: &Tables, kind: &'static str, id: AclId) {
     if held(tables, kind, id).is_some() {
         // The entry existed a moment ago; deleting it fails only if it has been deleted meanwhile.
         let _ = tables.map(kind).delete(u32::from(id.get()).as_bytes());

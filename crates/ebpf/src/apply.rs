@@ -200,6 +200,7 @@ impl EbpfPlane {
 
     /// Makes the tables equal `state` after a restart: compares them and writes the differences.
     pub(crate) fn adopt_state(&mut self, state: PlaneState) -> Result<()> {
+        let interrupted = self.tables.meta.get(0).writing != 0;
         let mut notes = Vec::new();
         for (id, port) in &state.ports {
             match self.hook(*id, port, false) {
@@ -213,7 +214,7 @@ impl EbpfPlane {
         self.capabilities.notes.append(&mut notes);
         self.load_router(&state)?;
         self.writing(true);
-        self.write_all(&state)?;
+        self.write_all(&state, interrupted)?;
         self.leaving.clear();
         self.writing(false);
         watchdog::block_again(&self.pairs, &mut self.state);
@@ -225,10 +226,11 @@ impl EbpfPlane {
         for (id, port) in &next.ports {
             self.hook(*id, port, true)?;
         }
-        self.write_all(next)
+        self.write_all(next, true)
     }
 
-    fn write_all(&mut self, next: &PlaneState) -> Result<()> {
+    /// `unknown`: the tables may contain what no state has, because a daemon has died while it wrote them.
+    fn write_all(&mut self, next: &PlaneState, unknown: bool) -> Result<()> {
         let gone: Vec<PortId> =
             self.state.ports.keys().copied().filter(|id| !next.ports.contains_key(id)).collect();
         self.leaving.extend(gone);
@@ -272,7 +274,7 @@ impl EbpfPlane {
             let writer = pairs.lock();
             writer.write_floods(&VlanView::of(writer.state()), Step::Open);
         }
-        self.acls.retain(&self.tables, next);
+        self.acls.retain(&self.tables, next, unknown);
         self.write_fdb()?;
         self.prune_hooks();
         Ok(())

@@ -147,13 +147,16 @@ fn slot(vrf: VrfId, family: usize) -> u32 {
 }
 
 /// The number of the map in the slot, if there is one.
-fn held(tables: &Tables, kind: &str, slot: u32) -> Option<u32> {
+fn held(tables: &Tables, kind: &'static str, slot: u32) -> Option<u32> {
+    if !tables.slots.may_hold(kind, slot) {
+        return None;
+    }
     let id = tables.map(kind).lookup(slot.as_bytes(), MapFlags::ANY).ok().flatten()?;
     Some(u32::from_ne_bytes(id.try_into().ok()?))
 }
 
 /// Empties the slot, and waits until no program reads the previous table.
-fn clear(tables: &Tables, kind: &str, slot: u32) {
+fn clear(tables: &Tables, kind: &'static str, slot: u32) {
     if held(tables, kind, slot).is_some() {
         // The entry existed a moment ago; deleting it fails only if it has been deleted meanwhile.
         let _ = tables.map(kind).delete(slot.as_bytes());
@@ -189,6 +192,7 @@ impl Array {
     }
     pub(crate) fn put(&self, tables: &Tables) -> Result<()> {
         let (slot, value) = (self.slot, self.map.as_fd().as_raw_fd() as u32);
+        tables.slots.put(self.kind, slot);
         tables
             .map(self.kind)
             .update(slot.as_bytes(), value.as_bytes(), MapFlags::ANY)

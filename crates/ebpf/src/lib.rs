@@ -61,6 +61,7 @@ mod routing;
 mod saved;
 #[allow(unsafe_code)]
 mod shared;
+mod slots;
 mod stages;
 #[allow(unsafe_code)]
 mod tables;

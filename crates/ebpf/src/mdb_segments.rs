@@ -45,9 +45,14 @@ impl Segment {
 pub(crate) struct Segments([OnceLock<Segment>; abi::MDB_SEGMENTS]);
 
 impl Segments {
+    /// None yet.
+    pub(crate) fn empty() -> Self {
+        Self(std::array::from_fn(|_| OnceLock::new()))
+    }
+
     /// Those that the array of arrays has.
     pub(crate) fn open(outer: &MapHandle) -> Result<Self> {
-        let segments = Self(std::array::from_fn(|_| OnceLock::new()));
+        let segments = Self::empty();
         for (number, place) in (0_u32..).zip(&segments.0) {
             let Some(id) = outer.lookup(number.as_bytes(), MapFlags::ANY).ok().flatten() else { continue };
             let id = id.try_into().map_or(0, u32::from_ne_bytes);

@@ -12,6 +12,7 @@ use crate::fdb;
 use crate::mdb_segments::Segments;
 use crate::qos_layout::{QOS_BLOCKS, QOS_CLASSES, Row as QosRow};
 use crate::shared::{Shared, map_bytes};
+use crate::slots::Slots;
 use crate::stages::{self, StageTables};
 use lanyard_types::{PortId, VlanId};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -123,6 +124,7 @@ macro_rules! tables {
             /// The MDB.
             pub mdb: Segments,
             pub meta: Shared<Meta>,
+            pub slots: Slots,
             /// The buckets of the FDB behind `fdb_near`.
             fdb: Shared<FdbBucket>,
             fdb_times: Shared<FdbTimes>,
@@ -139,7 +141,8 @@ macro_rules! tables {
                 Ok(Self {
                     $($name: Shared::of(stringify!($name), find(stringify!($name))?, new)?,)*
                     stages: StageTables::open(&find, new)?,
-                    mdb: Segments::open(find(MDB)?)?,
+                    mdb: if new { Segments::empty() } else { Segments::open(find(MDB)?)? },
+                    slots: Slots::new(new),
                     meta: Shared::of(META, find(META)?, new)?,
                     fdb: Shared::of("fdb", find("fdb")?, new)?,
                     fdb_times: Shared::of("fdb_times", find("fdb_times")?, new)?,
