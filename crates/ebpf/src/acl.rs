@@ -18,12 +18,11 @@ use lanyard_acl::condition::carried;
 use lanyard_pipeline::state::{AclBindings, PlaneState, PortKind, PortState};
 use lanyard_plane::PlaneError;
 use lanyard_types::{AclId, PortId, VlanId};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use libbpf_rs::{MapCore, MapHandle, MapType};
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use zerocopy::IntoBytes;
 
 /// The flags of a port. `vlan_lists`: see [`vlan_lists`].
 pub(crate) fn flags(port: &PortState, vlan_lists: bool) -> u32 {
@@ -70,7 +69,7 @@ impl Acls {
     pub(crate) fn set(&mut self, tables: &Tables, id: AclId, list: Option<&Arc<PlaneList>>) -> Result<()> {
         let Some(list) = list else {
             self.0.remove(&id);
-            KINDS.iter().for_each(|kind| clear(tables, kind, id));
+            KINDS.iter().for_each(|kind| tables.clear_slot(kind, id.get().into()));
             return Ok(());
         };
         let refused = |why| PlaneError::Invalid(format!("{} is refused: {why}", list.name));
@@ -86,7 +85,7 @@ impl Acls {
         array.put(tables, id)?;
         if let (Some(old), Some(first)) = (&old, &first) {
             if old.kind != array.kind {
-                clear(tables, old.kind, id);
+                tables.clear_slot(old.kind, id.get().into());
             }
             let late: Vec<u64> =
                 old.matches().iter().zip(first).map(|(now, then)| now.wrapping_sub(*then)).collect();
@@ -100,7 +99,7 @@ impl Acls {
         if self.0.contains_key(&id) {
             return;
         }
-        let found = KINDS.into_iter().find_map(|kind| Some((kind, held(tables, kind, id)?)));
+        let found = KINDS.into_iter().find_map(|kind| Some((kind, tables.slot(kind, id.get().into())?)));
         let Some((kind, map)) = found.and_then(|(kind, id)| Some((kind, MapHandle::from_map_id(id).ok()?)))
         else {
             return;
@@ -123,7 +122,7 @@ impl Acls {
         let ids: Vec<AclId> = if unknown { all() } else { self.0.keys().copied().collect() };
         for id in ids.into_iter().filter(|id| !state.acls.contains_key(id)) {
             self.0.remove(&id);
-            KINDS.iter().for_each(|kind| clear(tables, kind, id));
+            KINDS.iter().for_each(|kind| tables.clear_slot(kind, id.get().into()));
         }
     }
     /// How often each rule of a list has decided, and last no rule.
@@ -169,11 +168,8 @@ impl Array {
         Ok(Self { kind, map, words, counters, list })
     }
     fn put(&self, tables: &Tables, id: AclId) -> Result<()> {
-        let (slot, value) = (u32::from(id.get()), self.map.as_fd().as_raw_fd() as u32);
-        tables.slots.put(self.kind, slot);
         tables
-            .map(self.kind)
-            .update(slot.as_bytes(), value.as_bytes(), MapFlags::ANY)
+            .put_slot(self.kind, id.get().into(), &self.map)
             .doing(|| format!("putting access list {id} in place in {}", self.kind))
     }
     fn counters(&self) -> impl Iterator<Item = &std::sync::atomic::AtomicU64> {
@@ -184,22 +180,5 @@ impl Array {
     }
     fn add(&self, counts: &[u64]) {
         self.counters().zip(counts).for_each(|(word, count)| _ = word.fetch_add(*count, Relaxed));
-    }
-}
-
-/// The number of the map in the slot of a list, if there is one.
-fn held(tables: &Tables, kind: &'static str, id: AclId) -> Option<u32> {
-    if !tables.slots.may_hold(kind, id.get().into()) {
-        return None;
-    }
-    let found = tables.map(kind).lookup(u32::from(id.get()).as_bytes(), MapFlags::ANY).ok().flatten()?;
-    Some(u32::from_ne_bytes(found.try_into().ok()?))
-}
-
-/// Empties the slot of a list, and waits until no program reads the list.
-fn clear(tables: &Tables, kind: &'static str, id: AclId) {
-    if held(tables, kind, id).is_some() {
-        // The entry existed a moment ago; deleting it fails only if it has been deleted meanwhile.
-        let _ = tables.map(kind).delete(u32::from(id.get()).as_bytes());
     }
 }

@@ -13,10 +13,9 @@ use crate::shared::{Shared, map_bytes};
 use crate::tables::Tables;
 use lanyard_fib::{Full, NONE, Rib, Writer, ipv4, ipv6};
 use lanyard_types::VrfId;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use libbpf_rs::{MapCore, MapHandle, MapType};
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd};
-use zerocopy::IntoBytes;
+use std::os::fd::AsFd;
 
 /// The sizes of a table in lines: the first one, and those to which it grows.
 const SIZES: [u32; 5] = [abi::FIB_SMALL, abi::FIB_MEDIUM, 1 << 19, 1 << 20, 1 << 21];
@@ -111,20 +110,20 @@ pub(crate) fn replace<W: Family>(tables: &Tables, vrf: VrfId, new: Option<&Table
         table.put(tables)?;
     }
     for kind in KINDS.into_iter().filter(|kind| new.is_none_or(|table| table.array.kind != *kind)) {
-        clear(tables, kind, slot(vrf, W::NTH));
+        tables.clear_slot(kind, slot(vrf, W::NTH));
     }
     Ok(())
 }
 
 /// True if the programs use any table.
 pub(crate) fn any(tables: &Tables) -> bool {
-    (0..abi::FIB_SLOTS as u32).any(|slot| KINDS.into_iter().any(|kind| held(tables, kind, slot).is_some()))
+    (0..abi::FIB_SLOTS as u32).any(|slot| KINDS.into_iter().any(|kind| tables.slot(kind, slot).is_some()))
 }
 
 /// The leaf for an address in the tables that an earlier daemon has left.
 pub(crate) fn lookup_left(tables: &Tables, vrf: VrfId, address: IpAddr) -> u32 {
     let left = |slot| {
-        let id = KINDS.into_iter().find_map(|kind| held(tables, kind, slot))?;
+        let id = KINDS.into_iter().find_map(|kind| tables.slot(kind, slot))?;
         let map = MapHandle::from_map_id(id).ok()?;
         Shared::<Line>::map(map.as_fd(), map.max_entries() as usize).ok()
     };
@@ -144,23 +143,6 @@ const KINDS: [&str; 3] = ["fib_small", "fib_medium", "fib_large"];
 /// The slot for a VRF and family in each of them.
 fn slot(vrf: VrfId, family: usize) -> u32 {
     (abi::VRFS * family) as u32 + u32::from(vrf.get())
-}
-
-/// The number of the map in the slot, if there is one.
-fn held(tables: &Tables, kind: &'static str, slot: u32) -> Option<u32> {
-    if !tables.slots.may_hold(kind, slot) {
-        return None;
-    }
-    let id = tables.map(kind).lookup(slot.as_bytes(), MapFlags::ANY).ok().flatten()?;
-    Some(u32::from_ne_bytes(id.try_into().ok()?))
-}
-
-/// Empties the slot, and waits until no program reads the previous table.
-fn clear(tables: &Tables, kind: &'static str, slot: u32) {
-    if held(tables, kind, slot).is_some() {
-        // The entry existed a moment ago; deleting it fails only if it has been deleted meanwhile.
-        let _ = tables.map(kind).delete(slot.as_bytes());
-    }
 }
 
 /// A mapped array of lines, and its slot.
@@ -191,17 +173,14 @@ impl Array {
         Ok(Self { kind, slot, map, lines })
     }
     pub(crate) fn put(&self, tables: &Tables) -> Result<()> {
-        let (slot, value) = (self.slot, self.map.as_fd().as_raw_fd() as u32);
-        tables.slots.put(self.kind, slot);
         tables
-            .map(self.kind)
-            .update(slot.as_bytes(), value.as_bytes(), MapFlags::ANY)
-            .doing(|| format!("putting a routing table in place {slot} of {}", self.kind))
+            .put_slot(self.kind, self.slot, &self.map)
+            .doing(|| format!("putting a routing table in place {} of {}", self.slot, self.kind))
     }
     /// Empties the slots of the other kinds, unless `other` has taken this one's place.
     fn clear_beside(&self, other: &Self, tables: &Tables) {
         if self.kind != other.kind {
-            clear(tables, self.kind, self.slot);
+            tables.clear_slot(self.kind, self.slot);
         }
     }
 }

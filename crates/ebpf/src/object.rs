@@ -23,8 +23,9 @@ use std::{fs, io};
 
 /// The programs that others jump to, in the order of `enum ly_step`.
 const JUMPED_TO: [&str; abi::STEPS] = ["lanyard_router", "lanyard_flood"];
-/// The programs that every plane runs on, by their names in `bpf/`, in the order of [`Programs`].
+/// The programs that every plane runs on, by their names in `bpf/`, in the order of [`Programs::new`] and of [`LOADS`].
 pub(crate) const PROGRAMS: [&str; 9] = [
+    "clock_read",
     "lanyard_tc",
     "lanyard_flood",
     "lanyard_xdp_copy",
@@ -32,7 +33,6 @@ pub(crate) const PROGRAMS: [&str; 9] = [
     "fdb_delete",
     "fdb_scan",
     "fdb_migrate",
-    "clock_read",
     "watchdog_set",
 ];
 /// The XDP program for a device whose driver reports out-of-band tags.
@@ -95,7 +95,7 @@ pub(crate) struct Programs {
 impl Programs {
     /// Takes one descriptor for each of [`PROGRAMS`], in that order.
     pub(crate) fn new(programs: Vec<OwnedFd>) -> Result<Self> {
-        let [tc, flood, xdp_copy, fdb_set, fdb_delete, fdb_scan, fdb_migrate, clock_read, watchdog_set] =
+        let [clock_read, tc, flood, xdp_copy, fdb_set, fdb_delete, fdb_scan, fdb_migrate, watchdog_set] =
             <[OwnedFd; 9]>::try_from(programs)
                 .map_err(|_| system("loading the eBPF programs", "one of them is missing"))?;
         let deferred = Default::default();
@@ -179,6 +179,7 @@ impl Programs {
     /// Name and descriptor of each that has been loaded.
     pub(crate) fn each(&self) -> impl Iterator<Item = (&'static str, &OwnedFd)> {
         let programs = [
+            &self.clock_read,
             &self.tc,
             &self.flood,
             &self.xdp_copy,
@@ -186,7 +187,6 @@ impl Programs {
             &self.fdb_delete,
             &self.fdb_scan,
             &self.fdb_migrate,
-            &self.clock_read,
             &self.watchdog_set,
         ];
         let deferred = Deferred::ALL.into_iter().filter_map(|which| Some((which.name(), self.get(which)?)));
@@ -214,19 +214,10 @@ pub(crate) struct Constants {
 /// [`PROGRAMS`] in groups that are loaded beside each other: almost all the time of a load is the kernel's verification, which uses
 /// one processor for each load. The first group is loaded before the others, because its load makes the maps, so it is the program
 /// that takes the least; the others take about as long as each other.
-const LOADS: [&[&str]; 3] = [
-    &["clock_read"],
-    &["lanyard_tc"],
-    &[
-        "lanyard_flood",
-        "lanyard_xdp_copy",
-        "fdb_set",
-        "fdb_delete",
-        "fdb_scan",
-        "fdb_migrate",
-        "watchdog_set",
-    ],
-];
+const LOADS: [&[&str]; 3] = {
+    let [clock, tc, others @ ..] = &PROGRAMS;
+    [std::slice::from_ref(clock), std::slice::from_ref(tc), others]
+};
 
 /// Creates the maps and loads [`PROGRAMS`]. With `whole` it also loads those of [`Deferred::EVERYWHERE`], which shows that the kernel
 /// accepts every program.

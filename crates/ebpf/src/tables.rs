@@ -124,7 +124,7 @@ macro_rules! tables {
             /// The MDB.
             pub mdb: Segments,
             pub meta: Shared<Meta>,
-            pub slots: Slots,
+            slots: Slots,
             /// The buckets of the FDB behind `fdb_near`.
             fdb: Shared<FdbBucket>,
             fdb_times: Shared<FdbTimes>,
@@ -244,6 +244,30 @@ impl Tables {
     /// Name and map of each.
     pub(crate) fn maps(&self) -> impl Iterator<Item = (&'static str, &MapHandle)> {
         names().zip(&self.maps)
+    }
+    /// The number of the map in a slot of the array of arrays `kind`, if there is one.
+    pub(crate) fn slot(&self, kind: &'static str, slot: u32) -> Option<u32> {
+        if !self.slots.may_hold(kind, slot) {
+            return None;
+        }
+        let id = self.map(kind).lookup(slot.as_bytes(), MapFlags::ANY).ok().flatten()?;
+        Some(u32::from_ne_bytes(id.try_into().ok()?))
+    }
+    /// Puts an array into a slot of `kind`. Returns when no program uses the array that was there.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub(crate) fn put_slot(&self, kind: &'static str, slot: u32, array: &MapHandle) -> libbpf_rs::Result<()> {
+        self.slots.put(kind, slot);
+        let fd = array.as_fd().as_raw_fd() as u32;
+        self.map(kind).update(slot.as_bytes(), fd.as_bytes(), MapFlags::ANY)
+    }
+    /// Empties a slot of `kind`, and waits until no program uses its array.
+    pub(crate) fn clear_slot(&self, kind: &'static str, slot: u32) {
+        if self.slot(kind, slot).is_some() {
+            // The entry existed a moment ago; deleting it fails only if it has been deleted meanwhile.
+            let _ = self.map(kind).delete(slot.as_bytes());
+        }
     }
     /// The memory of these maps together, in bytes.
     pub(crate) fn bytes(&self, names: &[&str]) -> u64 {
