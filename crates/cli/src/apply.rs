@@ -59,7 +59,7 @@ pub fn protects(line: &str) -> bool {
     words(line).is_ok_and(|words| is_safety(&words))
 }
 
-/// [`protects`] of a line's words.
+/// Like [`protects`], for a line that is already split into words.
 pub(crate) fn is_safety(words: &[Word<'_>]) -> bool {
     unsupported::is_safety(words, commands::FEATURES)
 }
@@ -72,7 +72,7 @@ struct Applied {
     errors: Vec<LineError>,
     /// The number and indentation of the last line, if it was refused.
     refused: Option<(usize, usize)>,
-    /// A refused line that leads to a mode, and its number.
+    /// The last refused line that leads to a mode, until its section ends, and its number.
     section: Option<(usize, RefusedSection)>,
     /// A banner whose text continues, and the number of the line that began it.
     banner: Option<(usize, Capture)>,
@@ -112,8 +112,9 @@ impl Applied {
         self.note(number, line, result);
     }
 
-    /// The number of the refused line above this one that leads to the mode it was meant for; 0 for a line
-    /// that only ends such a section.
+    /// Returns the number of the refused line under which `line` stands: a line that leads to the mode for which `line` is meant,
+    /// or a line after which every line up to `line` is indented deeper. Returns 0 if `line` only ends the section of a refused
+    /// line, and `None` if it stands under no refused line.
     fn stands_under(&mut self, line: &str, words: &[Word<'_>]) -> Option<usize> {
         if let Some((head, section)) = &mut self.section {
             match section.takes(line, words) {
@@ -140,7 +141,8 @@ impl Applied {
         run_parsed(words, &parsed, &mut self.config, &mut self.mode, None).map(|_| ())
     }
 
-    /// Adds what could stand in place of an invalid word, where that is known. A Catalyst's lines are not typing errors.
+    /// Adds to [`Failure::Invalid`] the words that are valid in place of the invalid one, or the line that is missing before this
+    /// one, if either can be determined. In an import the failure stays as it is: a Catalyst's lines are not typing errors.
     fn with_way_out(&self, failure: Failure, line: &str, words: &[Word<'_>]) -> Failure {
         let Failure::Invalid(at) = failure else { return failure };
         if self.is_import {
@@ -157,7 +159,7 @@ impl Applied {
         hint.map_or(failure, |hint| Failure::Reason(at, format!("invalid input: {hint}")))
     }
 
-    /// What the mode's trees accept in place of the word at `at`; `None` if too much fits to be listed.
+    /// The hint about the words that the mode's trees accept in place of the word at `at`: [`Helper::instead`] without `% `.
     fn instead(&self, line: &str, at: usize, names: &dyn Names) -> Option<String> {
         let (before, rest) = line.split_at_checked(at)?;
         let helper = Helper {

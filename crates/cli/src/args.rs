@@ -193,12 +193,12 @@ pub trait Names {
     fn is_netdev(&self, name: &str) -> bool;
     /// The netdevs for completion.
     fn netdevs(&self) -> Vec<String>;
-    /// The netdev that a Catalyst's name of an interface stands for.
+    /// The netdev to which `platform interface-name` gives the Catalyst's interface name `name`; `None` if there is none.
     fn netdev_of(&self, _name: &str) -> Option<String> {
         None
     }
-    /// Why an interface cannot have this name, which is not that of a VLAN interface; `None` where every netdev's name may be
-    /// one.
+    /// Why an interface cannot be named `name`, which is not the name of a VLAN interface or port-channel; `None` if it can. Only
+    /// an import refuses names here: those for which it has no netdev.
     fn unmapped(&self, _name: &str) -> Option<String> {
         None
     }
@@ -206,14 +206,14 @@ pub trait Names {
     fn netdev_refusal(&self, _name: &str) -> Option<&'static str> {
         None
     }
-    /// The priority with which `root primary` would make this switch the root of a tree now; `None` when there is
-    /// none.
+    /// The priority with which `root primary` would make this switch the root of a tree now; `None` when no priority is low
+    /// enough.
     fn root_primary(&self, _tree: crate::view::TreeKey) -> Option<u16> {
         Some(24576)
     }
 }
 
-/// Knows no netdev.
+/// [`Names`] without any netdev.
 pub struct NoNames;
 
 impl Names for NoNames {
@@ -388,7 +388,7 @@ fn bad_quad(word: &str) -> Take {
     Take::Bad(not_ipv4(word))
 }
 
-/// The reason why text in the form of an IPv4 address is none.
+/// The refusal of text that has the form of an IPv4 address but is not one.
 pub(crate) fn not_ipv4(word: &str) -> String {
     format!("{} is not an IPv4 address: each of its four numbers is 0 to 255", short(word))
 }
@@ -405,7 +405,8 @@ fn address(kind: Kind, word: &str) -> Take {
     }
 }
 
-/// The refusal of `word` because `address` in it is of the other family; a mismatch if it is no address.
+/// Refuses `word` if `address`, a part of it, is an address of the family that is not expected; a mismatch if `address` is no
+/// address.
 fn other_family(wants_v4: bool, word: &str, address: &str) -> Take {
     match address.parse::<IpAddr>() {
         Ok(IpAddr::V6(_)) if wants_v4 => {
@@ -488,8 +489,8 @@ fn vlan_number(word: &str) -> Option<&str> {
     (head.eq_ignore_ascii_case("vlan") && digits(tail)).then_some(tail)
 }
 
-/// The number of a port-channel's interface and the words that it takes: `port-channel 1`, `Port-channel1`, `po1`, `po 1`;
-/// of a subinterface, `1.100`.
+/// The number of a port-channel, as text, and how many words its name has: 2 in `port-channel 1` and `po 1`, 1 in
+/// `Port-channel1` and `po1`. The number of a subinterface is `1.100`.
 fn channel_number<'a>(word: &'a str, next: Option<&'a str>) -> Option<(&'a str, usize)> {
     let digits = |word: &str| word.split_once('.').map_or(digits(word), |(a, b)| digits(a) && digits(b));
     let lower = word.to_ascii_lowercase();
@@ -556,7 +557,7 @@ fn interface(words: &[&str], names: &dyn Names) -> Take {
         return Take::Bad(reason);
     }
     match netdev(name) {
-        // A netdev with such a name has to be entered as `netdev 10.0.0.1`.
+        // A netdev whose name has the form of an IPv4 address has to be entered as `netdev 10.0.0.1`.
         Ok(_) if n == 1 && is_quad(name) => Take::Bad(format!("{} is not an interface", short(name))),
         Ok(name) => single(name, n),
         Err(reason) => Take::Bad(reason),

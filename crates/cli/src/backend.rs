@@ -232,8 +232,8 @@ pub trait Interfaces {
     fn clear_counters(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal>;
 }
 
-/// The secure addresses that `clear port-security` removes: those of the kinds that are true, and of the interface and with
-/// the address that are set.
+/// Selects the secure addresses that `clear port-security` removes: those of the kinds whose field is true, limited to the
+/// interface and to the address if they are set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SecureFilter {
     /// Learned addresses that are not sticky.
@@ -242,7 +242,7 @@ pub struct SecureFilter {
     pub sticky: bool,
     /// Configured addresses.
     pub configured: bool,
-    /// Of this interface only.
+    /// Only addresses of this interface.
     pub interface: Option<InterfaceName>,
     /// This address only.
     pub mac: Option<MacAddr>,
@@ -256,23 +256,23 @@ pub trait PortSecurity {
     fn clear_port_security(&mut self, filter: &SecureFilter);
 }
 
-/// The leases that `clear ip dhcp snooping binding` ends; `None`: any.
+/// Selects the leases that `clear ip dhcp snooping binding` ends; every field that is set must match.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SnoopedFilter {
-    /// Of this port.
+    /// Only leases at this port.
     pub interface: Option<InterfaceName>,
-    /// In this VLAN.
+    /// Only leases in this VLAN.
     pub vlan: Option<lanyard_types::VlanId>,
-    /// This address.
+    /// Only the lease of this address.
     pub address: Option<std::net::Ipv4Addr>,
 }
 
-/// The sessions that `clear authentication sessions` ends; `None`: any.
+/// Selects the sessions that `clear authentication sessions` ends; every field that is set must match.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuthenticationFilter {
-    /// At this port.
+    /// Only sessions at this port.
     pub interface: Option<InterfaceName>,
-    /// Of this host.
+    /// Only sessions of this host.
     pub mac: Option<MacAddr>,
 }
 
@@ -303,7 +303,8 @@ pub trait Guard {
     fn clear_snooped_statistics(&mut self);
     /// `show ipv6 nd inspection`, `show ipv6 neighbors binding`.
     fn nd_inspection(&mut self) -> view::NdInspection;
-    /// `clear ipv6 neighbors binding`: ends bindings that were learned; of `filter` it takes the interface and the VLAN.
+    /// `clear ipv6 neighbors binding`: ends the learned bindings that match the interface and the VLAN of `filter`; its address
+    /// is ignored.
     fn clear_neighbor_bindings(&mut self, filter: &SnoopedFilter);
     /// `clear ipv6 nd inspection statistics`.
     fn clear_nd_statistics(&mut self);
@@ -404,7 +405,7 @@ pub trait AccessLists {
     fn access_list_matches(&mut self, name: &str) -> BTreeMap<u32, u64>;
     /// `clear access-list counters`: of one list, or of all.
     fn clear_access_list_matches(&mut self, only: Option<&str>);
-    /// The minute of local time by which time ranges are judged.
+    /// The present minute of local time, which determines the active time ranges.
     fn minute(&self) -> lanyard_acl::time::Minute;
 }
 

@@ -267,8 +267,8 @@ fn set_time(command: &str, seconds: &str, backend: &mut dyn Backend) -> Result<(
     configure(&[&tree_line(backend.running(), word, &whole.to_string())], backend)
 }
 
-/// The kernel's bridge stores a port's priority in six bits, IEEE 802.1D-2004 in the upper four of eight: 4 there is 16
-/// here.
+/// Sets a port priority. `brctl` counts it in steps of 4 from 0 to 60, because the kernel's bridge stores it in six bits; the
+/// switch counts it in steps of 16 from 0 to 240, the upper four of eight bits (IEEE 802.1D-2004).
 fn set_port_priority(port: &InterfaceName, priority: &str, backend: &mut dyn Backend) -> Result<(), Refusal> {
     match priority.parse::<u32>().ok().filter(|priority| *priority <= 60 && priority % 4 == 0) {
         Some(priority) => {

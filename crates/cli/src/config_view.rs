@@ -25,7 +25,7 @@ pub(crate) fn configured<'a>(config: &'a Config, view: &InterfaceView) -> Option
     config.interfaces.get(&name_of(view))
 }
 
-/// True for a switch port that is no member of a port-channel: that carries its VLANs.
+/// True for a switch port that carries VLANs itself. A member of a port-channel does not: the port-channel carries them.
 fn carries_vlans(interface: &Interface) -> bool {
     interface.role == Role::Switchport && interface.aggregation.group.is_none()
 }
@@ -188,7 +188,7 @@ pub struct Status {
     pub interface: String,
     /// `description`.
     pub description: String,
-    /// `connected`, `notconnect`, `disabled`, `absent` (there is no such netdev) or `unusable` (see `error`).
+    /// `connected`, `notconnect`, `disabled`, `err-disabled`, `absent` (there is no such netdev) or `unusable` (see `error`).
     pub status: &'static str,
     /// The access VLAN's number, `trunk`, `tunnel` or `routed`.
     pub vlan: String,
@@ -277,7 +277,7 @@ pub struct SwitchportView {
     pub native_vlan: u16,
     /// The name of the native VLAN; `None` when the VLAN does not exist.
     pub native_vlan_name: Option<String>,
-    /// True when the native VLAN is tagged, too.
+    /// True when frames of the native VLAN are sent with a tag.
     pub native_tagged: bool,
     /// `switchport trunk allowed vlan`, as a list.
     pub allowed_vlans: String,

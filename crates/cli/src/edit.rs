@@ -1,7 +1,7 @@
 //! The context of configuration handlers: [`Edit`].
 //!
 //! Invariant: a refused line leaves the configuration as it was. Handlers check everything first;
-//! [`Edit::each_interface`] and [`Edit::each_vlan`] edit copies and put them in when all have been taken.
+//! [`Edit::each_interface`] and [`Edit::each_vlan`] edit copies, and store them only when every edit has succeeded.
 
 use crate::args::{Names, short};
 use crate::mode::ConfigMode;
@@ -78,7 +78,7 @@ pub fn put(config: &mut Config, name: InterfaceName, interface: Interface) {
     }
 }
 
-/// The names of a Catalyst's interfaces in an import: only those that a netdev has been given for.
+/// The interface names that an import accepts: the netdevs of its map, and the Catalyst's names that the map assigns to them.
 pub struct MappedNames<'a>(pub &'a Config);
 
 impl Names for MappedNames<'_> {
@@ -99,7 +99,7 @@ impl Names for MappedNames<'_> {
     }
 }
 
-/// The names of netdevs in a configuration.
+/// The netdevs that are interfaces of a configuration.
 pub struct ConfigNames<'a>(pub &'a Config);
 
 impl Names for ConfigNames<'_> {

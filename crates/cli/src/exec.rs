@@ -1,7 +1,7 @@
 //! The context of exec handlers: the state of their session, and the switch.
 //!
-//! Invariant: nothing here knows the command tree, whose nodes name their handlers by the types of this file. A command that
-//! reads configuration text is given the function that does ([`Exec::apply`]).
+//! Invariant: this file does not depend on the command tree, because the tree's nodes depend on it: the types of their handlers
+//! use [`Exec`]. The function that applies configuration text needs the tree, so a handler gets it as [`Exec::apply`].
 
 use crate::backend::Backend;
 use crate::mode::Mode;
@@ -34,7 +34,7 @@ pub struct Login {
 }
 
 impl Default for Login {
-    /// A program on the same machine with all rights.
+    /// The login of a program on the same machine, with all rights.
     fn default() -> Self {
         Self {
             line: String::new(),
@@ -60,7 +60,7 @@ pub struct State {
     pub terminal: Terminal,
     /// The last lines, the latest at the end.
     pub history: VecDeque<String>,
-    /// How many of them are kept, at most [`MAX_HISTORY`].
+    /// The number of lines that `history` keeps, at most [`MAX_HISTORY`].
     pub history_size: usize,
     /// True when the user has changed the configuration since `configure`; used for the log.
     pub changed: bool,
@@ -96,7 +96,7 @@ pub struct Exec<'a> {
     pub backend: &'a mut dyn Backend,
     /// The filters for the output.
     pub pipe: &'a Pipe,
-    /// Applies configuration text by the command tree, for commands that read files and sessions.
+    /// Applies configuration text, for commands that read files and configuration sessions: [`crate::apply_text`].
     pub apply: Apply,
     /// Runs one line in a new session of a user, for commands that combine the output of others.
     pub execute: Execute,

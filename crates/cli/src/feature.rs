@@ -7,7 +7,7 @@ use lanyard_config::Interface;
 /// Everything that the command line has of one feature. From it come the feature's lines in the interface mode and in the running
 /// configuration, its `show` command, and its page of docs/cli.
 pub struct Feature {
-    /// The keyword of its lines and behind `show`; its page of docs/cli is `NAME.md`.
+    /// The keyword with which its lines begin, and which follows `show`; its page of docs/cli is `NAME.md`.
     pub name: &'static str,
     /// The title of its page.
     pub title: &'static str,
@@ -21,6 +21,6 @@ pub struct Feature {
     pub groups: &'static [(&'static str, &'static str)],
     /// Its lines under an interface.
     pub lines: &'static [Line<Interface>],
-    /// Its command behind `show`.
+    /// Its `show` command: the node after `show`.
     pub show: Node,
 }

@@ -121,7 +121,7 @@ fn sample(kind: Kind, pick: Pick<'_>) -> String {
         Kind::Word("NAME", 40) => &["GigabitEthernet1/0/1", "Te1/1/2", "x"],
         Kind::Word("HOURS", _) => &["1", "-3", "+5", "0", "red"],
         Kind::Word("NETDEV", _) => &["eth0", "eth10"],
-        // A word that is a number with a suffix, or with decimals, is named after its range.
+        // The name of such a word is its range: a number with a suffix, or with decimals.
         Kind::Word(name, _) if name.ends_with("[k|m|g]") => &["0", "64k", "20m"],
         Kind::Word(name, _) if name.starts_with("0.00-") => &["0.00", "5", "12.5", "100.00"],
         Kind::Command(_) => {
@@ -139,7 +139,7 @@ fn sample(kind: Kind, pick: Pick<'_>) -> String {
         Kind::Word("XX", _) => &["DE", "us", "1"],
         Kind::Word("HIDDEN", _) => &["094F471A1A0A", "02050D480809"],
         Kind::Word(..) => &["red", "blue-2", "65000:1", "v.3", "!x"],
-        // Public keys of SSH; the last one is none.
+        // Public keys of SSH; the last one is invalid.
         Kind::Line(lanyard_config::access::MAX_KEY) => &[
             "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl",
             "AAAAC3NzaC1lZDI1NTE5AAAAIKAl0dh2l9GKJlOMqqnkVzrm0SdG6UOoqKLsabgH5C9o ann@host",
@@ -175,7 +175,7 @@ fn sample(kind: Kind, pick: Pick<'_>) -> String {
 fn number(min: u64, max: u64, pick: Pick<'_>) -> String {
     let span = usize::try_from(max - min).unwrap_or(usize::MAX).saturating_add(1);
     let any = min + pick(span) as u64;
-    // Priorities are multiples of 16 or 4096.
+    // The last two candidates are multiples of 16 and of 4096, as priorities in spanning tree have to be.
     let numbers = [min, max, any, (any & !0xf).max(min), (any & !0xfff).max(min)];
     numbers[pick(numbers.len())].to_string()
 }

@@ -99,8 +99,8 @@ impl Helper<'_> {
         few(labels.map(|item| item.label))
     }
 
-    /// The message about what may stand behind `before`, in place of `word`, which may not. `None` if nothing is known to fit,
-    /// or if `word` is the first of a line in a mode of many commands.
+    /// The message about what is valid after `before` in place of `word`, which is invalid there: words, or the end of the line.
+    /// `None` if neither is, or if `word` is the first of its line and more than [`MAX_NEXT`] words are valid.
     #[must_use]
     pub fn instead(&self, before: &str, word: &str) -> Option<String> {
         let (_, items) = self.items(&format!("{} ", before.trim_end())).ok()?;
@@ -139,7 +139,7 @@ impl Helper<'_> {
         Reader { line, words, names, authority, exec: crate::commands::TREES.exec }.expected(&self.root)
     }
 
-    /// The offset of the last word, which may be empty, and the words that may stand there.
+    /// The offset of the last word of the line, which is empty after a space, and the items that may stand at this offset.
     fn items(&self, line: &str) -> Result<(usize, Vec<Item>), Failure> {
         let words = words(line)?;
         if let Some(bar) = pipe::position(&words, self.is_exec) {
@@ -187,7 +187,7 @@ impl Helper<'_> {
         Ok((start, Vec::new()))
     }
 
-    /// The items of a node for the partial word `partial`; `before` are the complete words of the line.
+    /// The items of a node that fit the partial word `partial`; `before` are the complete words of the line.
     fn node(&self, node: &Node, before: &[&str], partial: &str) -> Vec<Item> {
         match node.token {
             Token::Arg(Kind::Rule(_)) => {
@@ -244,7 +244,7 @@ fn interfaces(help: &str, partial: &str, names: &dyn Names) -> Vec<Item> {
     items
 }
 
-/// The items inside an argument of several words, of which `used` are complete.
+/// The items for the next word of an argument that has several words, of which `used` are complete.
 fn inside(kind: Kind, help: &str, used: usize, partial: &str, names: &dyn Names) -> Vec<Item> {
     match kind {
         Kind::Interface => vec![Item::label(Kind::Vlan.label(), "VLAN ID")],

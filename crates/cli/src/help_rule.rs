@@ -3,7 +3,7 @@
 use lanyard_acl::Kind;
 use lanyard_acl::text::{Choice, expected};
 
-/// The choices after `words`, the complete words of a line, and whether the line may end there.
+/// The choices for the next word of a rule, and whether the rule may end before it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rule {
     /// Keywords and forms of arguments that fit the partial word.
@@ -12,8 +12,9 @@ pub(crate) struct Rule {
     pub(crate) complete: bool,
 }
 
-/// The rule of a line whose last `used` complete words follow `permit` or `deny`, in a list of kind `mode`, or of the numbered
-/// list that the line names. Without choices if the words are not a rule.
+/// The choices for the word `partial` of a rule. `words` are the complete words of the line; the last `used` of them follow
+/// `permit` or `deny`. The list is the numbered one that the line names, otherwise one of kind `mode`. No choices if the words
+/// do not begin a rule.
 pub(crate) fn rule(mode: Option<Kind>, words: &[&str], used: usize, partial: &str) -> Rule {
     let Some(action) = words.len().checked_sub(used + 1) else { return Rule::default() };
     let Some(kind) = numbered(words).or(mode) else { return Rule::default() };
@@ -21,7 +22,7 @@ pub(crate) fn rule(mode: Option<Kind>, words: &[&str], used: usize, partial: &st
     let lower = partial.to_ascii_lowercase();
     let is_begun = |label: &str| is_keyword(label) && label.starts_with(&lower);
     let any_begun = !partial.is_empty() && found.choices.iter().any(|(label, _)| is_begun(label));
-    // The grammar decides about a partial address or number, because only it has the ranges.
+    // The grammar of rules determines whether a partial address or number fits, because only the grammar has the ranges.
     let fits = || !any_begun && expected(kind, &[&words[action..], &[partial]].concat()).is_ok();
     let choices = found
         .choices

@@ -1,7 +1,7 @@
 //! `lanyard config import`: a Catalyst's configuration becomes one of Lanyard, with a report on every line.
 //!
-//! Invariant: every line that is neither blank nor a comment is reported exactly once, and a line that is refused never keeps
-//! others from being taken, except those that stand under it.
+//! Invariant: every line that is neither blank nor a comment is reported exactly once, and a refused line prevents no other line
+//! from being taken, except the lines under it.
 
 use crate::apply::{apply_import, apply_text};
 use crate::args::netdev;
@@ -17,13 +17,13 @@ use std::fmt;
 /// The result for one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Result {
-    /// Lanyard has the line with the same meaning.
+    /// Lanyard has the same line, with the same meaning.
     Taken,
-    /// Another line, which is given, stands for it.
+    /// It is replaced by this line of Lanyard.
     Differently(String),
-    /// It has no effect here, for this reason; it is left out.
+    /// It is left out, because it would have no effect, for this reason.
     WithoutEffect(&'static str),
-    /// It is refused for this reason, and left out.
+    /// It is left out, because Lanyard refuses it, for this reason.
     Unsupported(String),
 }
 
@@ -41,13 +41,13 @@ pub struct Reported {
 /// The result of an import.
 #[derive(Debug, Clone)]
 pub struct Import {
-    /// The configuration of what was taken.
+    /// The configuration that results from the lines that were taken.
     pub config: Config,
     /// The lines, in order.
     pub lines: Vec<Reported>,
 }
 
-/// Lines that ask a Catalyst for what Lanyard has no counterpart of, but whose absence changes nothing in its network.
+/// The beginnings of lines that are left out because their absence changes nothing in the network, each with the reason.
 const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("boot-end-marker", "it marks a part of the file"),
     ("boot-start-marker", "it marks a part of the file"),
@@ -87,7 +87,8 @@ const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("vtp", "VLANs are configured on each switch"),
 ];
 
-/// A line that another one stands for: its beginning, and a function of the words behind it.
+/// Replaces a line: the beginning of the line, and a function that makes the new line from the words after the beginning. `None`
+/// keeps the line as it is.
 type Rule = (&'static str, fn(&[&str]) -> Option<String>);
 
 const DIFFERENTLY: &[Rule] = &[
@@ -95,14 +96,14 @@ const DIFFERENTLY: &[Rule] = &[
         [gateway] => Some(format!("ip route 0.0.0.0 0.0.0.0 {gateway}")),
         _ => None,
     }),
-    // The buffer has a fixed size in messages.
+    // The size in bytes is removed: Lanyard's buffer has a fixed size in messages.
     ("logging buffered", |rest| match rest {
         [size, level @ ..] if size.parse::<u64>().is_ok_and(|bytes| bytes >= 4096) => {
             Some(format!("logging buffered {}", level.join(" ")).trim_end().to_owned())
         }
         _ => None,
     }),
-    // The files have a directory of their own, and are written at once.
+    // Only the sizes are kept: Lanyard chooses the directory of the files, and writes every message at once.
     ("logging persistent", |rest| {
         let value = |name: &str| {
             let at = rest.iter().position(|word| *word == name)?;
@@ -114,7 +115,7 @@ const DIFFERENTLY: &[Rule] = &[
     }),
     ("mac-address-table aging-time", |rest| Some(format!("mac address-table aging-time {}", rest.join(" ")))),
     ("mac-address-table static", |rest| Some(format!("mac address-table static {}", rest.join(" ")))),
-    // Without DTP a port has one mode; such a port becomes a trunk only with another Catalyst.
+    // Lanyard has no DTP, and a port in mode `dynamic` becomes a trunk only by DTP with another Catalyst.
     ("switchport mode dynamic", |_| Some("switchport mode access".to_owned())),
     ("switchport trunk encapsulation negotiate", |_| Some("switchport trunk encapsulation dot1q".to_owned())),
     ("switchport host", |_| Some("spanning-tree portfast".to_owned())),
@@ -169,7 +170,7 @@ pub fn import(text: &str, map: &[(String, String)]) -> std::result::Result<Impor
     Ok(Import { config, lines })
 }
 
-/// The lines that give netdevs the names of a Catalyst.
+/// The `platform interface-name` lines for the pairs of `map`.
 fn name_lines(map: &[(String, String)]) -> std::result::Result<String, String> {
     let mut text = String::new();
     for (name, device) in map {
@@ -181,7 +182,7 @@ fn name_lines(map: &[(String, String)]) -> std::result::Result<String, String> {
 
 fn fates(text: &str) -> Vec<Fate> {
     let mut fates = Vec::new();
-    // The indentation of a line that was left out, for the lines under it, and the reason.
+    // The indentation of the last line that was left out, and the reason: the lines under it are left out, too.
     let mut dropped: Option<(usize, &'static str)> = None;
     let mut banner: Option<String> = None;
     for line in text.lines() {

@@ -7,7 +7,8 @@
 pub const MAX_LINE: usize = 4096;
 /// The maximum number of words in a line.
 pub const MAX_TOKENS: usize = 128;
-/// What the reason for a number that is out of range has between the number and the range.
+/// The text between the number and the range in the reason for a number that is out of range; [`Failure::better`] splits reasons
+/// at this text.
 pub(crate) const OUT_OF_RANGE: &str = " is out of range: ";
 
 /// A word of a line and its position in bytes.
@@ -24,11 +25,11 @@ pub struct Word<'a> {
 pub enum Failure {
     /// No keyword or argument matches at this offset.
     Invalid(usize),
-    /// Several keywords match at this offset: the line up to there.
+    /// Several keywords match the word at this offset. The text is the line up to and including the word.
     Ambiguous(usize, String),
-    /// The line must go on at this offset.
+    /// The line ends too early, at this offset.
     Incomplete(usize),
-    /// An argument at this offset is wrong: the reason.
+    /// The argument at this offset is invalid, for this reason.
     Reason(usize, String),
 }
 
@@ -72,7 +73,8 @@ impl Failure {
     }
 }
 
-/// The reason with the ranges of two reasons that refuse the same number, which fits neither of two arguments.
+/// Joins two reasons that refuse the same number because it is in the range of neither of two arguments: `NUMBER is out of range:
+/// RANGE, or RANGE`. `None` if the reasons are of another kind, or have the same range.
 fn both_ranges(one: &str, two: &str) -> Option<String> {
     let (number, range) = two.split_once(OUT_OF_RANGE)?;
     let is_new = one.strip_prefix(number)?.strip_prefix(OUT_OF_RANGE)? != range;

@@ -1,7 +1,7 @@
 //! Output that may be too long to be made at once: [`Listing`] makes it part by part.
 //!
-//! Invariant: a part takes the switch about a millisecond, and has little more than [`PART`] bytes before the filter, however long
-//! the output is. Between two parts the switch does other work, so a part must not rely on what an earlier one has seen.
+//! Invariant: a part takes the switch about a millisecond, and has little more than [`PART`] bytes before the filter, however
+//! long the output is. Between two parts the switch does other work, so the tables may have changed since an earlier part.
 
 use crate::backend::Backend;
 use crate::pipe::{Filtering, Pipe};
@@ -25,11 +25,11 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// The whole output of a source.
+    /// The unfiltered output of a source.
     pub fn new(source: impl Source + 'static) -> Self {
         Self { source: Some(Box::new(source)), filter: Pipe::default().filtering() }
     }
-    /// The listing behind the filters of a pipe.
+    /// Applies the filters of a pipe to the listing.
     #[must_use]
     pub(crate) fn filtered(self, pipe: &Pipe) -> Self {
         Self { filter: pipe.filtering(), ..self }
@@ -46,7 +46,7 @@ impl Listing {
         }
         Some(out)
     }
-    /// The whole output at once; for listings that are known to be short.
+    /// The complete output at once; only for short listings.
     pub fn text(mut self, backend: &mut dyn Backend) -> String {
         let mut text = String::new();
         while let Some(part) = self.next(backend) {
@@ -78,15 +78,15 @@ pub(crate) struct JsonList {
 }
 
 impl JsonList {
-    /// The beginning of an object whose first key is `name`.
+    /// Appends the beginning of an object whose first key, `name`, has the list.
     pub(crate) fn begin(&self, name: &str, out: &mut String) {
         out.push_str(&format!("{{\n  \"{name}\": ["));
     }
-    /// An element of the list.
+    /// Appends an element of the list.
     pub(crate) fn element(&mut self, element: &impl Serialize, out: &mut String) {
         out.push_str(if self.has_elements { ",\n    " } else { "\n    " });
         self.has_elements = true;
-        // A view consists of numbers, texts and lists, which are always written.
+        // A view consists of numbers, texts and lists, whose serialization cannot fail.
         let text = serde_json::to_string_pretty(element).unwrap_or_default();
         for (at, line) in text.lines().enumerate() {
             if at > 0 {
@@ -95,7 +95,7 @@ impl JsonList {
             out.push_str(line);
         }
     }
-    /// The end of the object, which has the keys of `rest` behind the list.
+    /// Appends the end of the list, the keys of `rest` and the end of the object.
     pub(crate) fn end(&self, rest: &impl Serialize, out: &mut String) {
         let text = serde_json::to_string_pretty(rest).unwrap_or_default();
         out.push_str(if self.has_elements { "\n  ]," } else { "]," });

@@ -1,8 +1,8 @@
 //! `show mac address-table`: lists the entries by VLAN and address, in parts.
 //!
 //! The table is a hash and may have a million entries. It is walked in parts, once for each [`Window`] of entries, and a window
-//! is printed in parts. What that guarantees: the entries are in order, and each address is listed at most once. An entry that is
-//! in the table from the beginning to the end, and does not move meanwhile, is listed; others may be missing.
+//! is printed in parts. Invariant: the entries are in order, and each address is listed at most once in a VLAN. An entry that is
+//! in the table during the whole listing, and does not move meanwhile, is listed; others may be missing.
 
 use crate::backend::{Backend, Fdb, MacFilter};
 use crate::listing::{JsonList, PART, Source};
@@ -20,13 +20,13 @@ pub struct MacTable {
     total: u64,
 }
 
-/// The action of the next part.
+/// The work of the next part of the listing.
 #[derive(Debug)]
 enum Does {
     Begin,
-    /// Walks the table from here on.
+    /// Walks the part of the table that begins here.
     Walk(u32),
-    /// Prints what the window found.
+    /// Prints the entries of the window.
     Print {
         entries: std::vec::IntoIter<MacEntry>,
         is_last: bool,
@@ -207,7 +207,7 @@ mod tests {
         }
     }
 
-    /// Addresses that come and go while the listing is made: what stays is listed once, and in order.
+    /// The table changes while the listing is made: the listing is in order, and has no address twice.
     #[test]
     fn a_table_that_changes() {
         let mut table = table(500);

@@ -138,8 +138,9 @@ impl ConfigMode {
             _ => Self::Global,
         }
     }
-    /// The mode behind a refused line that leads to a mode, which was entered in this one: the next class of a policy map stands
-    /// behind a refused one.
+    /// The mode in which a session or configuration text continues after a refused line that leads to a mode and was entered in
+    /// this mode: global configuration mode, but the mode of the policy map after a refused `class`, because its next class may
+    /// follow.
     pub(crate) fn behind_refused(self, words: &[Word<'_>]) -> Self {
         let is_class = words.first().is_some_and(|word| word.text.eq_ignore_ascii_case("class"));
         match self {
@@ -149,7 +150,9 @@ impl ConfigMode {
             _ => Self::Global,
         }
     }
-    /// The lines that lead to this mode from global configuration mode.
+    /// The line that leads to this mode from global configuration mode; `None` for global configuration mode. For a submode
+    /// (`class`, `police`, `destination` of a session...) it is the line of the mode around it that is entered from global
+    /// configuration mode.
     #[must_use]
     pub fn entry(&self) -> Option<String> {
         match self {
@@ -195,7 +198,7 @@ impl Mode {
     pub const fn exec(level: u8) -> Self {
         if level > LEVEL_USER { Self::Privileged } else { Self::User }
     }
-    /// The kind of the access list whose mode it is.
+    /// The kind of the access list in the mode of an access list; `None` in other modes.
     #[must_use]
     pub fn list_kind(&self) -> Option<Kind> {
         match self {

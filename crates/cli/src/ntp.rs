@@ -1,7 +1,7 @@
 //! `show ntp status`, `show ntp associations`: what the program that sets the machine's clock reports.
 //!
-//! The carrier of the session asks the program, because that takes time: `Outcome::Ntp`. The answer comes back to
-//! [`NtpQuery::print`].
+//! The handler returns `Outcome::Ntp` instead of the output, because the program's answer takes time. The carrier of the session
+//! queries the program, and passes the answer to [`NtpQuery::print`].
 
 use crate::pipe::Pipe;
 use crate::render;
@@ -37,7 +37,7 @@ impl NtpQuery {
     pub(crate) fn new(wanted: Wanted, pipe: &Pipe) -> Self {
         Self { wanted, pipe: pipe.clone() }
     }
-    /// The output for an answer.
+    /// The output of the command for the program's answer.
     ///
     /// # Errors
     /// When it cannot be written as JSON.

@@ -42,8 +42,8 @@ pub struct Capture {
     pub file: Option<String>,
 }
 
-/// A program that a command runs. The first of `argv` is `ping` or `traceroute`, behind `nsenter` in a VRF;
-/// every other is an option made here, a number, or a host that cannot be mistaken for an option.
+/// A program that a command runs: `ping` or `traceroute`, in a VRF by means of `nsenter`. Each argument is an option that the
+/// command tree's handler has made, a number, or a host that cannot be mistaken for an option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
     /// Program and arguments; to be run directly, never through a shell.

@@ -1,5 +1,5 @@
-//! Parses the words of a line to the handler that runs it: abbreviations, backtracking, and the best explanation of a
-//! refusal.
+//! Parses the words of a line and finds the handler that runs it: abbreviations, backtracking, and the best explanation of
+//! a refusal.
 //!
 //! Invariant: the time and the memory of parsing are bounded by the limits of [`crate::line`].
 
@@ -15,14 +15,14 @@ pub struct Parsed {
     pub run: Run,
     /// The arguments.
     pub args: Args,
-    /// The index of the root's tree that parsed the line.
+    /// The index in [`Root`] of the tree that parsed the line.
     pub tree: usize,
     /// True after `do`.
     pub exec: bool,
 }
 
-/// The options that may still follow: the list, which are used, and the handler of a line that ends among
-/// them.
+/// The options that may still follow: all options of a node, a bit mask of those that were used, and the handler of a line that
+/// ends after an option.
 #[derive(Clone, Copy)]
 struct Open {
     options: &'static [Node],
@@ -37,7 +37,7 @@ struct State {
     words: Vec<&'static str>,
     values: Vec<Value>,
     open: Option<Open>,
-    /// The handler of a line that ends at the present node.
+    /// The handler of a line that ends at the present node; `None` if no line may end there.
     end: Option<Run>,
     exec: bool,
     root: &'static [Node],
@@ -65,7 +65,7 @@ pub struct Expected {
     pub nodes: Vec<&'static Node>,
     /// True when the line may end here.
     pub cr: bool,
-    /// An argument that is not complete: its kind, help and number of words so far.
+    /// The argument in which the words end, if it may have more words: its kind, its help, and the number of its words so far.
     pub inside: Option<(Kind, &'static str, usize)>,
 }
 
@@ -88,7 +88,7 @@ impl Reader<'_> {
                 return Ok(Parsed { run, args: Args { form, words, values }, tree, exec });
             }
             let this = result.err().unwrap_or(Failure::Incomplete(self.line.len()));
-            // If several commands of the mode itself match, the trees of its parents are not tried.
+            // If the first word abbreviates several commands of the mode, the trees of its parents are not tried.
             if matches!(this, Failure::Ambiguous(at, _) if Some(at) == self.words.first().map(|w| w.at)) {
                 return Err(this);
             }
@@ -121,8 +121,8 @@ impl Reader<'_> {
         if groups.is_empty() { Err(failure.unwrap_or(Failure::Invalid(0))) } else { Ok(groups) }
     }
 
-    /// Parses from word `at` on. `done` is called for each way in which the line can be parsed to its end,
-    /// and returns whether to stop there.
+    /// Parses the words from index `at` on. Calls `done` for each way in which the line can be parsed to its end; `done` returns
+    /// true to stop.
     fn walk(
         &self,
         at: usize,
@@ -196,7 +196,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Continues after `node`.
+    /// Continues after `node`, which has matched the words before index `at`.
     fn enter(
         &self,
         node: &'static Node,
@@ -218,7 +218,7 @@ impl Reader<'_> {
         }
         let mut next: Vec<&'static Node> = node.next.iter().collect();
         state.end = ending(node, state.form).filter(|_| need <= self.authority.level);
-        // A node with a handler of its own does not belong to an option.
+        // A node with a handler is not an option, so the options of the nodes before it no longer apply.
         if node.run.is_some() {
             state.open = None;
         }
@@ -270,7 +270,7 @@ impl Reader<'_> {
                 || state.open.is_some())
     }
 
-    /// True when the session's privilege level lets it enter some line through `node`.
+    /// True when the session's privilege level permits at least one line through `node`.
     fn sees(&self, node: &Node, state: &State) -> bool {
         let level = self.authority.level;
         if level == LEVEL_MAX || node.special != Special::None {

@@ -121,17 +121,17 @@ impl Pipe {
 #[derive(Debug, Clone)]
 pub struct Filtering {
     filter: Option<Filter>,
-    /// The line whose end has not come yet.
+    /// The beginning of a line whose end is in a later part.
     line: String,
-    /// True behind the line with which [`Filter::Begin`] begins.
+    /// True from the first line on that matches [`Filter::Begin`].
     has_begun: bool,
-    /// The lines that [`Filter::Count`] has counted.
+    /// The number of lines that [`Filter::Count`] has counted.
     count: u64,
     section: Section,
 }
 
 impl Filtering {
-    /// Appends to `out` what the filter leaves of the next part.
+    /// Filters the next part of the output, and appends the lines that are kept to `out`.
     pub fn feed(&mut self, part: &str, out: &mut String) {
         if self.filter.is_none() {
             out.push_str(part);
@@ -149,7 +149,7 @@ impl Filtering {
             }
         }
     }
-    /// Appends what the end of the output leads to.
+    /// Ends the output: filters a last line without a line end, and appends the number of lines for `| count`.
     pub fn finish(&mut self, out: &mut String) {
         if !self.line.is_empty() {
             let line = std::mem::take(&mut self.line);
@@ -206,7 +206,7 @@ struct Section {
 }
 
 impl Section {
-    /// True when the line is to be printed. Appends the head of its section to `out` if that has to come first.
+    /// True when the line is printed. Appends the head of the line's section to `out` if it has to be printed before the line.
     fn takes(&mut self, line: &str, regex: &Regex, out: &mut String) -> bool {
         let depth = line.len() - line.trim_start().len();
         if self.inside.is_some_and(|of| depth <= of) {
@@ -234,7 +234,7 @@ mod tests {
 
     const TEXT: &str = "interface eth1\n switchport\n mtu 9000\ninterface eth2\n no switchport\n\nend";
 
-    /// However the output is divided, the filters do the same.
+    /// The result of a filter does not depend on how the output is divided into parts.
     #[test]
     fn parts_are_filtered_like_the_whole() {
         for (filter, want) in [

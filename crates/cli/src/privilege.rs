@@ -1,7 +1,7 @@
 //! Privilege levels of commands: which lines a session may enter.
 //!
 //! The command tree declares a level for each command ([`crate::tree::Node::level`]); `privilege` lines of the
-//! configuration replace it. A keyword is also visible to a session that may only enter some command behind it.
+//! configuration replace it. A keyword is also visible to a session that may only enter a longer command that begins with it.
 //!
 //! Invariant: parsing, completion and help use the same [`Authority`], so a session sees exactly what it may enter.
 
@@ -23,7 +23,7 @@ pub struct Authority<'a> {
 static NONE: Privileges = Privileges(std::collections::BTreeMap::new());
 
 impl Authority<'static> {
-    /// Everything, for configuration texts.
+    /// All rights, for configuration texts.
     #[must_use]
     pub const fn full() -> Self {
         Self { level: LEVEL_MAX, privileges: &NONE, mode_of: |_| CommandMode::Other }
@@ -31,14 +31,15 @@ impl Authority<'static> {
 }
 
 impl Authority<'_> {
-    /// The level that the commands of a tree need if nothing else is declared.
+    /// The level that the commands of a tree need unless a node declares another one: 1 in exec mode, 15 in configuration modes.
     #[must_use]
     pub fn base(&self, root: &'static [Node]) -> u8 {
         if (self.mode_of)(root) == CommandMode::Exec { LEVEL_USER } else { LEVEL_MAX }
     }
 
-    /// The level that a line through `node` needs, given the keywords up to and including it, and the level `before`
-    /// that the nodes before it need; `None` at the beginning of a line.
+    /// The level that a line through `node` needs. `words` are the keywords up to and including `node`; `before` is the level
+    /// that the nodes before it need, `None` at the beginning of a line. Returns 0 for a session of level 15, which may enter
+    /// every line.
     #[must_use]
     pub fn need(&self, root: &'static [Node], words: &[&str], node: &Node, before: Option<u8>) -> u8 {
         if self.level == LEVEL_MAX {
@@ -53,7 +54,8 @@ impl Authority<'_> {
         }
     }
 
-    /// True when the session may enter some line through a node that needs level `need`.
+    /// True when the session may enter a line through a node that needs level `need`, or a longer one that needs a lower level.
+    /// `words` are the keywords up to and including the node.
     #[must_use]
     pub fn sees(&self, root: &'static [Node], words: &[&str], need: u8) -> bool {
         need <= self.level

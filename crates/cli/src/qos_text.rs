@@ -10,7 +10,7 @@ use lanyard_config::{
 };
 use std::collections::BTreeSet;
 
-/// A number up to `most`, or a name or its beginning.
+/// The value of a word that is a number up to `most`, a name of `table`, or an unambiguous abbreviation of one.
 fn named(word: &str, table: Names<u8>, most: u8, refusal: &str) -> Result<u8, Refusal> {
     let wrong = || Refusal::from(format!("{} is not {refusal}", short(word)));
     if word.starts_with(|c: char| c.is_ascii_digit()) {
@@ -27,18 +27,18 @@ fn named(word: &str, table: Names<u8>, most: u8, refusal: &str) -> Result<u8, Re
     }
 }
 
-/// A DSCP.
+/// Parses a DSCP.
 pub fn dscp(word: &str) -> Result<u8, Refusal> {
     named(word, DSCP, 63, "a DSCP: 0 to 63, af11 to af43, cs1 to cs7, default or ef")
 }
 
-/// A precedence.
+/// Parses an IP precedence.
 pub fn precedence(word: &str) -> Result<u8, Refusal> {
     let names = "a precedence: 0 to 7, or routine, priority, immediate, flash, flash-override, critical, internet or network";
     named(word, PRECEDENCE, 7, names)
 }
 
-/// A rate of a policer or shaper, in bits per second, with an optional suffix.
+/// Parses a rate of a policer or shaper, in bits per second, with an optional suffix `k`, `m` or `g`.
 pub fn rate(word: &str) -> Result<QosRate, Refusal> {
     let rate = scaled(word).filter(|rate| (MIN_QOS_BPS..=MAX_QOS_BPS).contains(rate));
     rate.map(QosRate::Bps).ok_or_else(|| {
@@ -90,7 +90,7 @@ pub fn criterion(criterion: &Criterion) -> String {
     format!("{}{of}", if criterion.negated { "not " } else { "" })
 }
 
-/// The rate of a policer or shaper.
+/// Prints the rate of a policer or shaper, in bits per second.
 pub fn rate_text(rate: QosRate) -> String {
     match rate {
         QosRate::Bps(bps) => bps.to_string(),
@@ -98,7 +98,7 @@ pub fn rate_text(rate: QosRate) -> String {
     }
 }
 
-/// A rate that is configured in kbit/s.
+/// Prints a rate that lines have in kbit/s.
 fn kbps_text(rate: QosRate) -> String {
     match rate {
         QosRate::Bps(bps) => (bps / 1_000).to_string(),
@@ -139,7 +139,7 @@ pub fn sets(actions: &ClassActions) -> Vec<String> {
     ip.into_iter().chain(actions.set_cos.map(|cos| format!("cos {cos}"))).collect()
 }
 
-/// The queueing actions of a class, without its child.
+/// The lines of the queueing actions of a class, without `service-policy`.
 pub fn queueing(actions: &ClassActions) -> Vec<String> {
     let priority = actions.priority.map(|Priority { level, rate }| {
         let level = if level == 1 { String::new() } else { format!(" level {level}") };

@@ -1,5 +1,4 @@
-//! Handles the lines that follow a refused line: those that were meant for the mode it would have led to. Also decides
-//! which interfaces are left shut down because a line that protects the network was refused.
+//! Recognizes the section of a refused line that leads to a mode: the lines after it that are meant for this mode.
 //!
 //! Invariant: a line that stands under a refused one never runs in another mode.
 
@@ -21,7 +20,7 @@ pub struct RefusedSection {
 pub enum Under {
     /// It belongs to the section.
     Inside,
-    /// It ends the section, and nothing else: `exit`, `!`.
+    /// It ends the section, and has no other effect: `exit`, `!`.
     Ends,
     /// The section ended before this line.
     Behind,
@@ -39,8 +38,8 @@ impl RefusedSection {
     pub fn of(line: &str) -> Self {
         Self { line: line.trim().to_owned(), indent: indent(line), is_indented: None }
     }
-    /// Classifies the next line. Where the lines are indented, the section ends with the indentation, else with a line
-    /// that leads to another mode, `exit`, `end` or `!`.
+    /// Classifies the next line. If the lines of the section are indented, the section ends with the indentation. Otherwise it
+    /// ends with a line that leads to another mode. `exit`, `end` and a `!` that is not indented always end it.
     pub fn takes(&mut self, line: &str, words: &[Word<'_>]) -> Under {
         let deeper = indent(line) > self.indent;
         let Some(first) = words.first().map(|word| word.text.to_ascii_lowercase()) else {

@@ -33,13 +33,14 @@ pub struct Session {
     is_pasted: bool,
     /// A banner whose text is being entered.
     banner: Option<Capture>,
-    /// A refused line that leads to a mode; the lines meant for that mode are refused as well.
+    /// The section of a refused line that leads to a mode; the lines of the section are refused as well.
     section: Option<RefusedSection>,
-    /// True after a refused line left the mode's interfaces shut down.
+    /// True after a refused line that protects the network has shut down the mode's interfaces, until the mode changes. Meanwhile
+    /// `no shutdown` in a pasted or indented line is refused.
     is_held: bool,
 }
 
-/// The netdevs and priorities of a switch.
+/// The names of a switch's netdevs, and the priorities of `root primary`.
 struct Known<'a>(&'a dyn Backend);
 
 impl Names for Known<'_> {
@@ -166,7 +167,7 @@ impl Session {
         }
     }
 
-    /// The outcome of a line that stands under a refused one; `None` when it does not.
+    /// The outcome of a line in the section of a refused line; `None` for a line that is to be run.
     fn under_refused(&mut self, line: &str, words: &[Word<'_>], backend: &dyn Backend) -> Option<Outcome> {
         if self.in_exec() {
             self.section = None;
@@ -234,8 +235,7 @@ impl Session {
         }
     }
 
-    /// Shuts the mode's interfaces down because a line that protects the network was refused; returns the message about
-    /// it.
+    /// Shuts the mode's interfaces down because a line that protects the network was refused; returns a message that says so.
     fn hold(&mut self, backend: &mut dyn Backend) -> String {
         self.is_held = true;
         let shut = words("shutdown").and_then(|words| self.run("shutdown", &words, backend));
@@ -410,7 +410,8 @@ impl Session {
         Outcome::Refused(lines(&answer))
     }
 
-    /// The message about what could be entered for the line, which is wrong at `at`; `None` if that is not known.
+    /// A hint about a line that is invalid at offset `at`: the command that is missing before it, or the words that are valid
+    /// there. `None` if neither can be determined.
     fn way_out(&self, line: &str, at: usize, backend: &dyn Backend) -> Option<String> {
         let (before, rest) = line.split_at_checked(at)?;
         let known = Known(backend);
@@ -488,8 +489,8 @@ fn without_secret(line: &str, args: &Args) -> String {
     }
 }
 
-/// The lines that give a configuration the secrets of another one, as hashes. A configuration session records these in
-/// place of a line with a secret in plain text.
+/// The lines with hashed secrets that `after` has and `before` has not. A configuration session records these in place of a
+/// line with a secret in plain text.
 fn hashed_lines(before: &Config, after: &Config) -> Vec<String> {
     let (old, new) = (text::sections(before).concat(), text::sections(after).concat());
     let is_secret = |line: &String| line.starts_with("username ") || line.starts_with("enable ");
@@ -498,7 +499,7 @@ fn hashed_lines(before: &Config, after: &Config) -> Vec<String> {
         .collect()
 }
 
-/// The lines that have the same effect from global configuration mode as `line` had in `mode`.
+/// The lines that, entered in global configuration mode, have the same effect as `line` has in `mode`.
 fn recorded(mode: &ConfigMode, line: &str) -> Vec<String> {
     let line = line.trim();
     let single = |name: &lanyard_config::InterfaceName| ConfigMode::Interface {

@@ -34,8 +34,8 @@ impl std::fmt::Display for LineError {
     }
 }
 
-/// Applies configuration text to a copy of a configuration: the copy, and the lines that are refused.
-/// [`crate::apply_text`] is one, by the command tree.
+/// A function that applies configuration text to a copy of a configuration, and returns the copy and the refused lines:
+/// [`crate::apply_text`].
 pub type Apply = fn(&str, &Config) -> (Config, Vec<LineError>);
 
 /// The pending sessions, by name.
@@ -48,7 +48,7 @@ pub struct ConfigSessions {
 #[derive(Debug, Clone, Default)]
 struct Pending {
     lines: Vec<String>,
-    /// The running configuration that the lines were last applied to, and the result.
+    /// The running configuration to which the lines were last applied, and the resulting configuration.
     cache: Option<(Config, Config)>,
 }
 

@@ -8,8 +8,8 @@
 //! Setting::of("ip proxy-arp", "Enable proxy ARP", &Flag(field!(Interface, layer3.proxy_arp))).on(layer3).line()
 //! ```
 //!
-//! A line whose value is not one field is an [`Line::Own`]: a node of the command tree with handlers, and the function that
-//! prints it, side by side.
+//! A line whose value is not one field is a [`Line::Own`]: a node of the command tree with handlers, and the function that
+//! prints the line.
 //!
 //! Invariant: a setting that equals its default is not printed; the default is that of the configuration's struct.
 
@@ -52,12 +52,12 @@ impl<T: Default, V: Clone + PartialEq> Field<T, V> {
     }
 }
 
-/// A change of one target.
+/// A function that changes one target.
 pub type Change<'a, T> = &'a mut dyn FnMut(&mut T, &<T as Target>::Key) -> Result<(), Refusal>;
 
 /// The object that a mode configures: an interface, a VLAN, the whole switch.
 pub trait Target: Clone + PartialEq + 'static {
-    /// The type of its name.
+    /// The type of a target's name.
     type Key;
     /// Edits every target that the mode names, or none.
     ///
@@ -78,14 +78,15 @@ pub struct Operand {
 
 /// The syntax of the value of a setting.
 pub trait Syntax<T>: Sync {
-    /// The operands that may follow the keywords.
+    /// The operands of which one follows the keywords.
     fn operands(&self) -> Vec<Operand>;
     /// Stores `value`; `None` stores the default.
     ///
     /// # Errors
     /// When the value is not valid; the refusal lists the valid ones.
     fn set(&self, target: &mut T, form: Form, value: Option<&Value>) -> Result<(), Refusal>;
-    /// The words that print the value: `None` for the default, and `Err` for the `no` form.
+    /// The words of the value in the running configuration: `Err` if the `no` form is printed, `None` if no line is printed, as
+    /// for the default. With `always`, [`Choice`] and [`Word`] print the default as well.
     fn print(&self, target: &T, always: bool) -> Option<Result<String, ()>>;
 }
 
@@ -249,7 +250,7 @@ impl<T: Target + Default> Syntax<T> for Text<T> {
     }
 }
 
-/// A word that always has a value: a word that is not set is the default.
+/// A word that always has a value: the `no` form stores the default.
 pub struct Word<T: 'static> {
     /// The field of the value.
     pub field: Field<T, String>,
@@ -318,9 +319,9 @@ impl<T: Target + Default> Syntax<T> for OneVlan<T> {
     }
 }
 
-/// Decides whether a target may have a setting, given the setting's keywords, and prepares the target for it.
-/// `Ok(false)` leaves the target unchanged; it is the result for the `no` form of a setting that the target cannot
-/// have.
+/// The condition of a setting: decides whether a target may have the setting, whose keywords are the last argument, and prepares
+/// the target for it. `Ok(false)` leaves the target unchanged without a refusal: the result for the `no` form of a setting that
+/// the target cannot have.
 pub type On<T> = fn(&mut T, &<T as Target>::Key, Form, &str) -> Result<bool, Refusal>;
 
 /// One setting: keywords and a value.
@@ -329,7 +330,7 @@ pub struct Setting<T: Target> {
     pub words: &'static str,
     /// The text that `?` shows for the last of them.
     pub help: &'static str,
-    /// The keywords after which the `no` form may end: all of `words`, or the first of them.
+    /// The keywords after which the `no` form may end: `words`, or a beginning of `words`.
     pub undo: &'static str,
     /// The syntax of the value.
     pub value: &'static dyn Syntax<T>,
@@ -361,7 +362,7 @@ impl<T: Target> Setting<T> {
             is_alias: false,
         }
     }
-    /// Lets the `no` form end after these keywords, which are the first of the setting's own.
+    /// Lets the `no` form end after these keywords, which are a beginning of the setting's keywords.
     pub const fn undo(mut self, undo: &'static str) -> Self {
         self.undo = undo;
         self
@@ -481,7 +482,7 @@ impl<T: Target> Line<T> {
 }
 
 impl<T: Target> Line<T> {
-    /// A line with a grammar and handlers of its own, behind the keywords `under`.
+    /// A line with a grammar and handlers of its own, after the keywords `under`.
     pub const fn own(under: &'static str, node: Node, print: fn(&T) -> Vec<String>) -> Self {
         Self::Own { under, node, print }
     }
@@ -508,7 +509,7 @@ impl Branch {
     pub(crate) fn root() -> Self {
         Self { node: kw("", ""), next: Vec::new() }
     }
-    /// The branch at the end of the path `words`.
+    /// The branch at the end of the path `words`; creates the branches that are missing.
     pub(crate) fn at(&mut self, words: &'static str) -> &mut Self {
         let mut branch = self;
         for word in words.split(' ').filter(|word| !word.is_empty()) {
@@ -525,7 +526,7 @@ impl Branch {
     pub(crate) fn group(&mut self, words: &'static str, help: &'static str) {
         self.at(words).node.help = help;
     }
-    /// Adds a node and the nodes that follow it; existing keywords get further branches.
+    /// Adds a node and the nodes that follow it; a keyword that exists already is merged with it.
     pub(crate) fn grow(&mut self, node: &Node) {
         let branch = match node.token {
             Token::Word(word) => self.at(word),

@@ -51,7 +51,8 @@ fn sections_by(config: &Config, vlans: Vec<Vec<String>>) -> Vec<Vec<String>> {
     list.extend(tracks.map(|(number, track)| {
         headed(format!("track {number} {}", track_object(&track.object)), &[track::LINES], track)
     }));
-    // Port-channels first: a member that names one which does not exist yet creates it with its own settings.
+    // Port-channels come first: the line `channel-group` of a member creates a port-channel that does not exist yet, with the
+    // member's settings.
     for is_channel in [true, false] {
         let interfaces = config.interfaces.iter().filter(|(name, _)| name.channel().is_some() == is_channel);
         list.extend(interfaces.map(|(name, interface)| section(name, interface)));
@@ -64,7 +65,7 @@ fn sections_by(config: &Config, vlans: Vec<Vec<String>>) -> Vec<Vec<String>> {
     list
 }
 
-/// The line that leads to a mode, and what the mode's tables print under it.
+/// The line that leads to a mode, and the lines that the mode's tables print under it.
 fn headed<T: Target>(head: String, lines: &[&[Line<T>]], target: &T) -> Vec<String> {
     let under = lines.iter().flat_map(|lines| print(lines, target));
     std::iter::once(head).chain(under.map(|line| format!(" {line}"))).collect()

@@ -58,11 +58,11 @@ pub enum Run {
 pub enum Special {
     /// An ordinary node.
     None,
-    /// `no`: the same tree again, to undo.
+    /// `no`: the rest of the line is parsed with the same tree, and undoes the command.
     No,
-    /// `default`: the same tree again, to restore the default.
+    /// `default`: the rest of the line is parsed with the same tree, and restores the default.
     Default,
-    /// `do`: the exec tree.
+    /// `do`: the rest of the line is parsed with the exec tree.
     Do,
 }
 
@@ -79,8 +79,8 @@ pub struct Node {
     pub no: Option<Run>,
     /// True when `run` has no `no` form.
     pub set_only: bool,
-    /// The privilege level that it needs, 0..=15, unless a `privilege` line gives it another one; `None` is that of the
-    /// node before it, or its mode's: 1 in exec mode, 15 in configuration modes.
+    /// The privilege level that the node needs, 0..=15, unless a `privilege` line sets another one. `None` means the level of the
+    /// node before it; for the first node of a line, the level of the mode: 1 in exec mode, 15 in configuration modes.
     pub level: Option<u8>,
     /// The effect on parsing the rest of the line.
     pub special: Special,
@@ -169,7 +169,7 @@ impl Node {
         self.special = special;
         self
     }
-    /// True when a `no` or `default` line can lead through here.
+    /// True when a `no` or `default` line can end at this node or after it.
     pub fn negatable(&self) -> bool {
         self.no.is_some() || (self.run.is_some() && !self.set_only) || self.next.iter().any(Self::negatable)
     }

@@ -8,8 +8,8 @@ use crate::line::{Failure, Word};
 use crate::mode::ConfigMode;
 use std::sync::LazyLock;
 
-/// A table: a command a line, between comments. `N` stands for a number, `*` for a value with a digit or a colon, `NAME` for any
-/// word, and a keyword that ends in a colon for every name that begins with it.
+/// A table: each line of its file is a command or, after `#`, a comment. `N` stands for a number, `*` for a value with a digit or
+/// a colon, `NAME` for any word, and a keyword that ends in a colon for every word that begins with it.
 type Table = LazyLock<Vec<&'static str>>;
 
 static EXEC: Table = LazyLock::new(|| entries(include_str!("unsupported/exec.txt")));
@@ -26,7 +26,8 @@ fn entries(text: &'static str) -> Vec<&'static str> {
     text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
 }
 
-/// Commands that are whole, although the tree has only longer ones, or has them behind `no` alone.
+/// Complete commands of IOS that would be refused as incomplete, because the tree has only longer commands, or only the `no`
+/// form.
 const WHOLE: &[&str] = &[
     "ip domain lookup",
     "ip domain-lookup",
@@ -37,12 +38,12 @@ const WHOLE: &[&str] = &[
     "service config",
     "service pad",
 ];
-/// The same in exec modes.
+/// Complete commands of exec modes, like [`WHOLE`].
 const WHOLE_OF_EXEC: &[&str] = &["show configuration"];
-/// The same under `line`.
+/// Complete commands under `line`, like [`WHOLE`].
 const WHOLE_OF_LINE: &[&str] = &["exec", "monitor"];
 
-/// Commands of exec modes whose last word the tree takes for the name of an interface or a VRF.
+/// Commands of exec modes that Lanyard lacks, and whose last word the tree parses as the name of an interface or a VRF.
 const TAKEN_OF_EXEC: &[&str] = &[
     "show interfaces accounting",
     "show interfaces capabilities",
@@ -70,11 +71,11 @@ const TAKEN_OF_EXEC: &[&str] = &[
     "show vrf ipv4",
     "show vrf ipv6",
 ];
-/// Commands of a class in a policy map whose second word the tree takes for a rate.
+/// Commands of a class in a policy map that Lanyard lacks, and whose second word the tree parses as a rate.
 const TAKEN_OF_POLICY_CLASS: &[&str] = &["police aggregate", "police flow"];
 
-/// Interface commands that protect the network, in addition to those of features: an interface that should have one must
-/// not forward without it.
+/// Interface commands that protect the network, in addition to those of features: an interface for which such a command is
+/// refused must not forward.
 const SAFETY: &[&str] = &[
     "access-session",
     "authentication",
@@ -122,8 +123,8 @@ const OWN_MODES: &[&str] = &[
     "monitor session N type erspan-source",
 ];
 
-/// The number of words of the line that belong to the command, each in full or an abbreviation of at least
-/// three letters.
+/// The number of words of the line that the command has, if the line begins with the command; otherwise `None`. Each keyword may
+/// be abbreviated to at least three letters.
 pub(crate) fn begins(command: &str, words: &[Word<'_>]) -> Option<usize> {
     let mut count = 0;
     for keyword in command.split(' ') {
@@ -213,7 +214,8 @@ impl Place {
             _ => WHOLE,
         }
     }
-    /// The commands of which the tree takes a keyword for a value: they are missing wherever the line is wrong.
+    /// The commands of which the tree parses a keyword as a value. [`explain`] reports them as unsupported at whatever offset the
+    /// line is refused.
     const fn taken(self) -> &'static [&'static str] {
         match self {
             Self::Exec => TAKEN_OF_EXEC,
@@ -235,7 +237,7 @@ pub fn explain(failure: Failure, words: &[Word<'_>], place: Place) -> Failure {
         Failure::Invalid(at) => {
             missing(words, place, *at, begins).or_else(|| taken().map(|command| (*command).to_owned()))
         }
-        // An abbreviation of several words of the tree may still be a word of IOS in full.
+        // A word that abbreviates several keywords of the tree may be a complete keyword of IOS.
         Failure::Ambiguous(at, _) => missing(words, place, *at, |command, words| {
             let count = begins(command, words)?;
             let full = |(keyword, word): (&str, &Word<'_>)| keyword == word.text.to_ascii_lowercase();
@@ -253,8 +255,8 @@ pub fn explain(failure: Failure, words: &[Word<'_>], place: Place) -> Failure {
     }
 }
 
-/// The longest command of a place's tables that the line begins with. Words before `at`, which the tree has accepted, do not
-/// belong to a missing command.
+/// The longest command of a place's tables with which the line begins, if it reaches at least to offset `at`: a command that ends
+/// before it is not the reason of the refusal, because the tree has accepted the words before `at`.
 fn missing(
     words: &[Word<'_>],
     place: Place,
@@ -269,12 +271,12 @@ fn missing(
     Some(as_entered(command, words))
 }
 
-/// True for a line that leads to a mode, in Lanyard or in IOS: the lines under it are meant for that mode only.
+/// True for a line that leads to a mode in Lanyard or in IOS; the lines under it are meant for this mode only.
 pub fn leads_to_mode(words: &[Word<'_>]) -> bool {
     OWN_MODES.iter().chain(MODES.iter()).any(|command| begins(command, words).is_some())
 }
 
-/// True for a plain line that protects the network from what is connected to an interface.
+/// True for a line, not its `no` form, that protects the network from the devices that are connected to an interface.
 pub fn is_safety(words: &[Word<'_>], features: &[Feature]) -> bool {
     let features = features.iter().filter(|feature| feature.safety).map(|feature| feature.name);
     SAFETY.iter().copied().chain(features).any(|command| begins(command, words).is_some())

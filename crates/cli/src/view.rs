@@ -64,7 +64,7 @@ pub enum Offload {
     None,
 }
 
-/// `show mac address-table` behind its list `entries`, which comes in parts ([`crate::listing`]).
+/// The keys of `show mac address-table` after its list `entries`, which is printed in parts ([`crate::listing`]).
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct MacTotal {
     /// The number of entries listed.
@@ -139,7 +139,7 @@ pub struct VlanPort {
     pub interface: String,
     /// True when the port's frames of this VLAN carry a tag.
     pub tagged: bool,
-    /// True for a trunk, which the text form leaves out.
+    /// True for a trunk, which `show vlan` as text does not list.
     #[serde(skip)]
     pub trunk: bool,
 }
@@ -188,7 +188,7 @@ pub struct InterfaceView {
     pub rx: Counters,
     /// Sent frames.
     pub tx: Counters,
-    /// The hook, `tc`, `xdp` or `soft`; `None` for an interface at which the plane has none.
+    /// The hook, `tc`, `xdp`, `soft` or `asic`; `None` for an interface at which the plane has none.
     pub hook: Option<&'static str>,
     /// Remarks on how the port is forwarded, one sentence each.
     #[serde(skip)]
@@ -209,7 +209,7 @@ pub struct InterfaceView {
     /// The addresses that the netdev has in the kernel, IPv4 first, with link-local ones.
     #[serde(skip)]
     pub addresses: Vec<ipnet::IpNet>,
-    /// The forwarders of the IPv4 and the IPv6 packets received here; `None` when this is not a router interface.
+    /// The forwarder of IPv4 packets received at the interface, and that of IPv6 packets; `None` if it is not a router interface.
     #[serde(skip)]
     pub routed_by: Option<[Forwarder; 2]>,
     /// Why the switch does not use the port although it is configured, such as `enslaved to br0`.
@@ -235,9 +235,9 @@ pub struct Counters {
 pub struct ErrDisabledPort {
     /// The port's name.
     pub interface: String,
-    /// Why.
+    /// The cause for which the port was shut down.
     pub cause: ErrCause,
-    /// Seconds until the port is enabled again; `None` when that is not done automatically.
+    /// Seconds until the port is enabled again; `None` when it is not enabled automatically.
     pub time_left_s: Option<u64>,
 }
 
@@ -259,25 +259,25 @@ pub struct SecurePort {
     pub status: &'static str,
     /// `protect`, `restrict` or `shutdown`.
     pub violation: &'static str,
-    /// The most secure addresses.
+    /// The maximum number of secure addresses.
     pub maximum: u32,
-    /// All secure addresses.
+    /// The number of secure addresses.
     pub total: usize,
-    /// Those that were entered as lines.
+    /// The number of secure addresses that were entered as lines.
     pub configured: usize,
-    /// The sticky ones.
+    /// The number of sticky secure addresses.
     pub sticky: usize,
     /// True if learned addresses become sticky.
     pub sticky_learning: bool,
     /// The age at which learned addresses are removed, in minutes; 0: never.
     pub aging_min: u32,
-    /// Violations; with `violation protect` they do not count.
+    /// The number of violations; always 0 with `violation protect`.
     pub violations: u64,
     /// Frames that port security has dropped.
     pub dropped: u64,
-    /// The source of the last violation that was reported.
+    /// The source address of the last violation that was reported.
     pub last_source: Option<MacAddr>,
-    /// Its VLAN.
+    /// The VLAN of this violation.
     pub last_vlan: Option<u16>,
 }
 
@@ -375,15 +375,16 @@ pub struct Logging {
     pub capacity: u64,
     /// The number of messages that the buffer no longer has.
     pub overwritten: u64,
-    /// The highest severity that the buffer gets; `None` when it gets none.
+    /// The buffer gets messages of the severities 0 to this one; `None` when it gets no messages.
     pub level: Option<u8>,
     /// The receivers of `logging host`.
     pub receivers: Vec<LogReceiver>,
-    /// `logging rate-limit`, and the messages that it has suppressed.
+    /// `logging rate-limit`, and the number of messages that it has suppressed; `None` if it is not configured and has suppressed
+    /// none.
     pub rate_limit: Option<LogLimit>,
-    /// The same for stderr alone: `logging rate-limit console`.
+    /// `logging rate-limit console`, which limits only what is written to stderr; `None` as for `rate_limit`.
     pub console_rate_limit: Option<LogLimit>,
-    /// `logging persistent`, without the lines.
+    /// `logging persistent`, without the messages of the files; `None` if it is off.
     pub persistent: Option<PersistentLog>,
 }
 
@@ -416,7 +417,7 @@ pub struct Platform {
     /// The chip, for the plane `asic`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chip: Option<ChipState>,
-    /// The limits of the plane here, with their reasons.
+    /// The limits of the plane on this machine, with their reasons.
     pub notes: Vec<String>,
 }
 
@@ -431,11 +432,11 @@ pub struct ChipState {
     pub control_path: &'static str,
     /// The resource manager's strategy.
     pub manager: String,
-    /// How sure its next decision is, 0 to 1.
+    /// The probability that the strategy's next decision is right, 0 to 1.
     pub confidence: f64,
-    /// Routes that are not in the chip: the software forwards their packets.
+    /// The number of hidden routes, whose packets the software forwards.
     pub hidden_routes: u64,
-    /// Access lists that the chip has no room for: the software judges what they have to judge.
+    /// The diverted access lists: the chip has no room for them, and the software applies them.
     pub diverted_lists: Vec<String>,
 }
 
@@ -444,7 +445,8 @@ pub struct ChipState {
 pub struct Resources {
     /// The finite tables.
     pub tables: Vec<Resource>,
-    /// The resource manager, which decides before a change is accepted; `none` where the plane needs none.
+    /// The strategy of the resource manager, which determines whether a change fits before it is accepted; `none` where the plane
+    /// needs no resource manager.
     pub manager: String,
 }
 
@@ -463,14 +465,14 @@ pub struct Resource {
     pub refused: u64,
     /// Its memory in bytes.
     pub bytes: u64,
-    /// Other tables in the same memory.
+    /// The other tables in the same memory.
     pub shared_with: Vec<String>,
-    /// The cost of one entry of each kind: `entry`, or units of the chip's memory.
+    /// The memory that an entry of each kind takes, in units of the chip; `entry` for a table that counts entries.
     pub unit: String,
-    /// The policy for routes or access lists that it has no room for; only tables of a chip have a policy.
+    /// The policy for routes or access lists for which the table has no room; `None` for tables that are not in a chip.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<&'static str>,
-    /// True while it is nearly full: from 90 % until it falls below 80 %.
+    /// True while the table is nearly full: by default from 90 % on, until its use falls below 80 %.
     pub alarm: bool,
 }
 
@@ -533,7 +535,7 @@ pub struct PacketTrace {
 pub struct TraceStage {
     /// `Stage::name()`.
     pub stage: &'static str,
-    /// The findings and the decision of the stage.
+    /// What the stage has looked up and decided, as text.
     pub detail: String,
 }
 
@@ -634,7 +636,7 @@ pub enum EventKind {
     Route,
     /// Neighbours.
     Neighbor,
-    /// Tables that fill up.
+    /// Tables that become nearly full.
     Resource,
     /// Neighbours that LLDP and CDP have found.
     Discovery,

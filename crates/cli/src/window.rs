@@ -1,7 +1,7 @@
 //! The next entries of an unordered table in order: [`Window`].
 //!
 //! The table is walked once for each window, so a listing of any length needs the memory of one window. Invariant: a window
-//! has every entry that was offered between its bounds, so what is printed is in order, and each address at most once.
+//! has every entry that was offered between its bounds, so the entries are printed in order, each VLAN and address at most once.
 
 use crate::view::MacEntry;
 use lanyard_types::MacAddr;
@@ -14,12 +14,12 @@ const fn key(vlan: u16, mac: MacAddr) -> u64 {
     (vlan as u64) << 48 | mac.to_u64()
 }
 
-/// The entries with the lowest keys behind a bound.
+/// The entries with the lowest keys from a bound on.
 #[derive(Debug)]
 pub struct Window {
-    /// Entries below this key are not wanted: they have been listed.
+    /// Entries below this key are refused, because earlier windows have listed them.
     from: u64,
-    /// Entries from this key on are not wanted: the window is full of lower ones.
+    /// Entries from this key on are refused, because the window is full of entries with lower keys.
     below: u64,
     entries: Vec<MacEntry>,
     kept: usize,
@@ -54,8 +54,8 @@ impl Window {
             self.entries.truncate(self.kept);
         }
     }
-    /// After a walk: takes the entries in order, and moves the window behind them. The second value is true when nothing is
-    /// behind them.
+    /// Called after a walk of the table: takes the entries, in order, and moves the window after the last of them. The second
+    /// value is true when the walk has offered no entries after them.
     pub(crate) fn take(&mut self) -> (Vec<MacEntry>, bool) {
         let is_last = self.below == u64::MAX;
         let mut entries = std::mem::take(&mut self.entries);
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn every_entry_once_and_in_order() {
         for len in 0..40_u64 {
-            // Multiples of 7 modulo 1000 are in no order.
+            // Multiples of 7919 modulo 1000 are not in order.
             let table: Vec<u64> = (0..len).map(|n| n * 7919 % 1000).collect();
             let mut sorted = table.clone();
             sorted.sort_unstable();

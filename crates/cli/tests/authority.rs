@@ -1,4 +1,4 @@
-//! Which session may enter which command: privilege level x command x way in, and what `enable` gives.
+//! Which session may enter which command, by privilege level, command and way in; and the levels that `enable` gives.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -8,7 +8,7 @@ use lanyard_cli::backend::Configuration;
 use lanyard_cli::{Login, Outcome, Session, apply_text, text};
 use lanyard_config::Config;
 
-/// Levels of commands that differ from the declared ones.
+/// `privilege` lines that give commands other levels than the declared ones.
 const PRIVILEGES: &str = "privilege exec level 5 clear counters\n\
     privilege exec level 7 configure terminal\n\
     privilege exec level 7 show running-config\n\
@@ -27,7 +27,7 @@ fn login(level: u8, limit: u8, line: &str, host: &str) -> Login {
     Login { line: line.into(), user: "ann".into(), host: host.into(), level, limit, ..Login::default() }
 }
 
-/// True when a new session may enter the last of `lines`; those before it must be taken.
+/// True when a new session may enter the last of `lines`. Panics if a line before it is refused.
 fn may(fake: &mut Fake, login: &Login, lines: &[&str]) -> bool {
     let mut session = Session::new(login.clone());
     let (last, before) = lines.split_last().unwrap();
@@ -171,13 +171,13 @@ fn enable_needs_the_secret_of_the_level() {
     let (outcome, level) = run(&user, &["enable 8"]);
     assert!(matches!(outcome, Outcome::Refused(text) if text.contains("No password set")));
     assert_eq!(level, 1);
-    // A session that the login has given level 15 returns to it without a secret.
+    // A session whose login gave it level 15 returns to this level without a secret.
     let root = login(15, 15, "vty 0", "local");
     assert_eq!(run(&root, &["disable", "enable"]), (Outcome::Text(String::new()), 15));
     assert_eq!(run(&root, &["disable"]).1, 1);
     let (outcome, level) = run(&root, &["disable 3", "disable 7"]);
     assert!(matches!(outcome, Outcome::Refused(_)) && level == 3);
-    // A read-only group is raised by no secret.
+    // `enable` cannot raise the level of a session on the socket of a read-only group.
     let (outcome, _) = run(&login(1, 1, "vty 0", "local"), &["enable"]);
     assert!(matches!(outcome, Outcome::Refused(text) if text.contains("at most level 1")));
     let mut session = Session::new(user);
@@ -205,7 +205,7 @@ fn secrets_are_hashed_and_not_logged() {
     }
     let Outcome::Text(diff) = session.execute("show diff", &mut fake) else { panic!("no difference") };
     assert!(diff.contains("+enable secret 9 $9$"), "{diff}");
-    // Another session's change makes the switch apply the lines of the configuration session again.
+    // A change by another session makes the switch apply the recorded lines of the configuration session once more.
     let mut other = common::session();
     other.execute("configure terminal", &mut fake);
     other.execute("vlan 20", &mut fake);

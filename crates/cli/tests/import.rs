@@ -38,7 +38,8 @@ fn catalysts() {
             "{} differs: run with UPDATE_REPORTS=1 and read the difference",
             report.display()
         );
-        // Every line that asks for something is reported, and the result is a configuration that Lanyard takes as it is.
+        // Every line that is neither blank nor a comment is reported, and Lanyard accepts each line of the resulting
+        // configuration.
         let asks = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('!');
         assert_eq!(result.lines.len(), config.lines().filter(asks).count(), "{}", file.display());
         let (again, errors) = apply_text(&rendered, &Config::default());

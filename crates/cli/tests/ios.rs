@@ -1,7 +1,8 @@
 //! Commands of IOS on Catalyst switches (2960, 3560, 3750, 3850, 9300): each is carried out, refused for a reason, or reported as
 //! one that Lanyard does not have. None is answered like a typing error.
 //!
-//! tests/ios/*.txt has the commands, one a line, by mode. A command is listed whole, so that "Incomplete command" is wrong too.
+//! tests/ios/*.txt has the commands, one a line, by mode. The listed commands are complete, so "Incomplete command" is a wrong
+//! answer as well.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -9,14 +10,14 @@ mod common;
 use common::{Fake, session};
 use lanyard_cli::Outcome;
 
-/// The answer that the commands of a list must not get: a caret, or a question for what is missing.
+/// True for an answer that no command of a list may get: invalid input, an incomplete or an ambiguous command.
 fn like_a_typing_error(text: &str) -> bool {
     ["% Invalid input", "% Incomplete command", "% Ambiguous command"]
         .iter()
         .any(|start| text.contains(start))
 }
 
-/// The answer to a line behind `before`.
+/// The answer to `line` in a new session that has entered the lines `before`.
 fn answer(before: &[&str], line: &str) -> String {
     let mut fake = Fake::new(&["eth0", "eth1"]);
     let mut session = session();
@@ -37,8 +38,8 @@ fn missing(answer: &str) -> Option<&str> {
     line.strip_prefix("% ")?.strip_suffix(" is not supported by Lanyard")
 }
 
-/// Gives every command of a list to a session behind `before`, as it stands and behind each of `prefixes`, and those that are
-/// missing also with their last word abbreviated.
+/// Enters every command of a list, after `start`, in a session that has entered the lines `before`. A command that Lanyard
+/// reports as missing is entered again after each of `prefixes`, and with its last word abbreviated.
 fn check(list: &str, least: usize, before: &[&str], start: &str, prefixes: &[&str]) {
     let commands: Vec<&str> = list.lines().filter(|line| !line.is_empty()).collect();
     assert!(commands.len() >= least, "the list has shrunk to {} commands", commands.len());
@@ -52,7 +53,7 @@ fn check(list: &str, least: usize, before: &[&str], start: &str, prefixes: &[&st
         }
         let Some(name) = missing(&text) else { continue };
         absent += 1;
-        // The last word of the missing command without its last letters.
+        // `count` is the position in the line, from 1, of the last word of the missing command.
         let count =
             usize::from(start == "do ") + usize::from(command.starts_with("no ")) + name.split(' ').count();
         let last = name.split(' ').next_back().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Class maps, policy maps and service policies: what is refused and why, and that a refused line changes nothing.
+//! Class maps, policy maps and service policies: the refused lines and the reasons; a refused line changes nothing.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -48,7 +48,7 @@ fn base() -> Config {
     config
 }
 
-/// The refusal of the last of `lines`; all others must be taken.
+/// The reason for which the last of `lines` is refused. Panics if another line is refused.
 fn refusal(lines: &str) -> String {
     let (mut before, mut errors) = (base(), Vec::new());
     let mut so_far = String::new();
@@ -56,7 +56,7 @@ fn refusal(lines: &str) -> String {
         assert_eq!(errors, vec![], "in {lines}");
         let _ = writeln!(so_far, "{line}");
         let (config, refused) = apply_text(&so_far, &base());
-        // A port that a refused channel-group should protect is left shut down.
+        // A refused `channel-group` leaves the port shut down, because the line protects the network.
         if !refused.is_empty() && !line.contains("channel-group") {
             assert_eq!(
                 text::render(&config),

@@ -12,7 +12,7 @@ use lanyard_types::VlanSet;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-/// Lines that lead to a mode, and that mode.
+/// The lines that lead to the `n`th mode, and this mode.
 fn lead(n: usize) -> (&'static str, ConfigMode) {
     let interface =
         || ConfigMode::Interface { names: vec![InterfaceName::Netdev("eth0".into())], range: false };

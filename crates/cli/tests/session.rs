@@ -1,4 +1,4 @@
-//! Sessions: what a refusal changes, several sessions at once, the caret of interactive sessions, settings.
+//! Sessions: the effects of a refusal, several sessions at once, the caret of interactive sessions, settings.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -191,8 +191,9 @@ fn commit_confirmed_waits_in_the_session() {
     assert_eq!(*session.mode(), Mode::Privileged);
 }
 
-/// Words that handlers ask for with `Args::has`: a line that ends with each, what leads to the line, and how many words less
-/// are a line as well. Such a word may be left out; what several words decide is `Args::among`'s, which refuses others.
+/// The words that handlers query with `Args::has`, which must be optional: a line that leads to the mode (empty for exec mode), a
+/// line that ends with the word and its values, and the number of words at its end without which it is still a valid line. A
+/// choice between several words uses `Args::among` instead.
 const OPTIONAL: &[(&str, &str, usize)] = &[
     ("", "show spanning-tree mst configuration digest", 1),
     ("", "show ip route vrf red", 2),

@@ -1,4 +1,5 @@
-//! Every configuration line of the command tree: some mode accepts it, and its value is kept by the text.
+//! Every configuration line of the command tree is accepted with some value in some state of its mode, and the text of the
+//! configuration keeps the value.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -10,7 +11,7 @@ use lanyard_config::access::LineRange;
 use lanyard_config::{Config, InterfaceName};
 use lanyard_types::VlanSet;
 
-/// The objects that lines refer to: VRFs and a routed port.
+/// The objects to which lines refer: access lists, VRFs, a VLAN, a routed port, a tracked object, class maps and policy maps.
 const BASE: &str = "ip access-list standard red\nip access-list standard blue-2\nvrf definition red\nvrf definition blue-2\nvrf definition v.3\nvlan 10\ninterface xe7\n no switchport\ntrack 1 interface xe7 line-protocol\nclass-map match-all red\nclass-map match-any blue-2\npolicy-map red\n class red\n  police 1000000\npolicy-map blue-2\n class blue-2\n  set dscp ef\n";
 
 /// Every mode, and the lines that lead to it in states in which it accepts different lines.

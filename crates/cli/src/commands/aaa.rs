@@ -1,5 +1,5 @@
-//! `aaa authentication login default`: the methods that verify names and secrets, in order; `aaa authorization exec default`: who
-//! gives users their privilege levels.
+//! `aaa authentication login default`: the methods that verify names and secrets, in order; `aaa authorization exec default`: the
+//! methods that determine the privilege levels of users.
 
 use super::need;
 use crate::args::{Args, Form, Kind, Value, short};
@@ -13,7 +13,7 @@ use lanyard_config::access::{ExecMethod, LoginMethod, MAX_LOGIN_GROUP, default_l
 
 /// In global configuration.
 pub const LINES: &[Line<Config>] = &[
-    // The commands below take effect without it, as if it had been entered.
+    // Accepted without effect: the commands below always apply, as in IOS after `aaa new-model`.
     Line::unprinted(
         "aaa",
         kw("new-model", "Enable NEW access control commands and functions").set(new_model),
@@ -38,7 +38,7 @@ pub const GROUPS: &[(&str, &str)] = &[
 
 const LOCAL: &str = "Users of this configuration";
 const GROUP: &str = "Users that TACACS+ servers or a PAM service of the machine verify";
-/// The group of the servers of `tacacs server`.
+/// The name of the server group that has all servers of `tacacs server`.
 const TACACS: &str = "tacacs+";
 const NAME: Node = arg(
     Kind::Word("NAME", MAX_LOGIN_GROUP),
@@ -113,7 +113,7 @@ fn methods(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
             },
             _ => continue,
         };
-        // A method that is named again has answered already.
+        // A method that is named twice is kept at its first position only, because it would give the same answer again.
         if !list.contains(&method) {
             list.push(method);
         }
@@ -122,7 +122,7 @@ fn methods(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The name of a group, which becomes part of the name of a file.
+/// Checks the characters of a group's name, which becomes part of the name of a file.
 fn check(name: String) -> Result<String, Refusal> {
     let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || b"-_+".contains(&byte);
     if name.bytes().all(is_fine) {

@@ -1,5 +1,5 @@
-//! Lines of IOS that ask for what is so in any case: they are accepted, and the running configuration does not print them. Their
-//! opposites are refused.
+//! Lines of IOS that configure what Lanyard does anyway: they are accepted without effect, and the running configuration does
+//! not print them. The opposite of such a line is refused.
 
 use crate::args::{Args, Form};
 use crate::backend::Refusal;
@@ -8,7 +8,7 @@ use crate::setting::Line;
 use crate::tree::{Node, kw};
 use lanyard_config::{Config, Interface};
 
-/// The time of a message in the log, which always has a date, milliseconds and a time zone.
+/// The format of times in the log. They always have a date, milliseconds and a time zone.
 const TIMESTAMPS: Node = kw("datetime", "Date and time").run(always).options(&[
     kw("msec", "With milliseconds"),
     kw("show-timezone", "With the time zone"),
@@ -67,13 +67,13 @@ pub const GROUPS: &[(&str, &str)] = &[
     ("vlan internal allocation policy", "Order of allocation"),
 ];
 
-/// The same under an interface.
+/// The help texts of keywords that do not end a line, under an interface.
 pub const PORT_GROUPS: &[(&str, &str)] = &[
     ("mdix", "Media dependent interface with crossover"),
     ("switchport trunk encapsulation", "Tags of the trunk"),
 ];
 
-/// A line for something that is always on.
+/// Handles a line for something that is always on: the plain line is accepted, the `no` form is refused.
 fn always(_: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     match args.form {
         Form::Set | Form::Default => Ok(()),
@@ -81,7 +81,7 @@ fn always(_: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     }
 }
 
-/// The `no` form of a line for something that Lanyard does not have.
+/// Accepts the `no` form of a line for something that Lanyard does not have; the plain line is not in the tree.
 fn never(_: &mut Edit<'_>, _: &Args) -> Result<(), Refusal> {
     Ok(())
 }

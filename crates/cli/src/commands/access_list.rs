@@ -1,5 +1,5 @@
-//! Access lists: `access-list`, `ip access-list`, `ipv6 access-list`, `mac access-list`, and the lines of a list; what binds them
-//! to interfaces; `show access-lists`.
+//! Access lists: `access-list`, `ip access-list`, `ipv6 access-list`, `mac access-list`, and the lines of a list; the lines that
+//! bind a list to an interface; `show access-lists`.
 //!
 //! `lanyard_acl::text` parses and prints rules. Invariant: the printed lines, entered again, give equal lists.
 
@@ -25,7 +25,7 @@ use std::net::Ipv4Addr;
 const MAX_LISTS: usize = 1023;
 /// The maximum length of a rule or remark, in bytes.
 const MAX_LINE: usize = 400;
-/// The number of rules of a list up to which each new one is compared with the others.
+/// The maximum number of entries of a list of which a new rule is compared with the other rules, to warn about shadowed rules.
 const MAX_COMPARED: usize = 1024;
 
 /// A name of a list as an argument of other commands.
@@ -140,7 +140,7 @@ pub const CLEAR: Node = kw("access-list", "Clear access list statistical informa
 .exec(clear)
 .then(&[NAME.exec(clear)])]);
 
-/// The lines of a list in the running configuration.
+/// The lines of all access lists in the running configuration.
 fn print_lists(config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     lines
@@ -183,7 +183,8 @@ fn print_bindings(interface: &Interface) -> Vec<String> {
     both.flatten().collect()
 }
 
-/// The refusal of words that are not a rule or a member of a service group. `expected` returns what may follow words that are.
+/// The refusal of words that are not a rule, or not a member of a service group. `expected` returns what may follow the beginning
+/// of a rule or member.
 pub(super) fn refusal(
     wrong: Wrong,
     words: &[&str],
@@ -283,7 +284,7 @@ fn create<'a>(config: &'a mut Config, name: &str, kind: ListKind) -> Result<&'a 
     Ok(list)
 }
 
-/// A family other than `family` for which an interface or a VLAN map names a list that does not exist yet.
+/// A family other than `family` of which an interface or a VLAN map refers to a list `name`, which does not exist yet.
 fn other_use(config: &Config, name: &str, family: Family) -> Option<Family> {
     let groups = config.interfaces.values().map(|interface| &interface.access_groups);
     let bound = groups.flat_map(|groups| [&groups.inbound, &groups.outbound]);
@@ -321,7 +322,7 @@ fn rule(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     change(edit, &name, args.number_u32(), args)
 }
 
-/// Adds the entry of a line to a list, or removes it.
+/// Adds the entry that a line describes to the list `name`, or removes it.
 fn change(edit: &mut Edit<'_>, name: &str, seq: Option<u32>, args: &Args) -> Result<(), Refusal> {
     let list = edit.config.lists.access.get_mut(name).ok_or_else(|| missing(name))?;
     let what = args.among(&[("deny", "deny"), ("permit", "permit"), ("remark", "remark")]);
@@ -377,10 +378,10 @@ fn change(edit: &mut Edit<'_>, name: &str, seq: Option<u32>, args: &Args) -> Res
     Ok(())
 }
 
-/// Warnings about rules that can never match, because of the rule `seq` or as that rule itself.
+/// Warnings about shadowed rules: about the rule `seq` if an earlier rule shadows it, and about the rules that it shadows.
 fn shadows(config: &Config, name: &str, seq: u32) -> Vec<String> {
     let Some(list) = config.lists.plane_list(name, &|_| true) else { return Vec::new() };
-    // A rule with a time range hides nothing while the range is not active.
+    // A rule with a time range shadows no rule, because it matches nothing while the range is not active.
     let timed = |seq: u32| match config.lists.access.get(name).and_then(|list| list.entries().get(&seq)) {
         Some(Entry::Rule(rule)) => rule.time_range.is_some(),
         _ => false,
@@ -408,7 +409,7 @@ fn resequence(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     })
 }
 
-/// The families by the first keyword of a line under an interface.
+/// The family of a list, by the first keyword of the line that binds it to an interface.
 const FAMILIES: &[(&str, Family)] = &[("ip", Family::Ipv4), ("ipv6", Family::Ipv6), ("mac", Family::Mac)];
 
 fn bind(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {

@@ -24,7 +24,7 @@ const MAX_MEMBERS: usize = 1024;
 const MAX_NAMED: usize = 1024;
 /// The maximum number of `periodic` lines of a time range.
 const MAX_PERIODS: usize = 64;
-/// The maximum length of a line of words, in bytes.
+/// The maximum length of the rest of a line that is parsed word by word, such as a date, in bytes.
 const MAX_LINE: usize = 200;
 
 const NEW_NAME: Node = arg(Kind::Word("WORD", MAX_NAME), "Name");
@@ -53,7 +53,7 @@ pub const LINES: &[Line<Config>] = &[
     ),
 ];
 
-/// `vlan filter`, behind the sections of VLANs.
+/// `vlan filter`, which the running configuration prints after the sections of VLANs.
 pub const FILTERS: &[Line<Config>] = &[Line::own(
     "vlan",
     kw("filter", "Apply a VLAN map").then(&[arg(Kind::Word("WORD", MAX_NAME), "VLAN map name")
@@ -248,7 +248,7 @@ fn range<'a>(edit: &'a mut Edit<'_>) -> Result<&'a mut TimeRange, Refusal> {
     Ok(edit.config.lists.times.entry(name.clone()).or_default())
 }
 
-/// Splits `hh:mm`.
+/// The hour and the minute of a word `hh:mm`; `None` if it is no time of day.
 fn clock(word: Option<&&str>) -> Option<(u8, u8)> {
     let (hour, minute) = word?.split_once(':')?;
     let (hour, minute) = (hour.parse().ok()?, minute.parse().ok()?);
@@ -359,7 +359,7 @@ fn enter_map(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         return Err(format!("there are {MAX_NAMED} VLAN maps already: remove one").into());
     }
     let map = maps.entry(name.clone()).or_default();
-    // IOS: the entry after the last one.
+    // As in IOS, a line without a sequence number leads to a new entry, 10 after the last one.
     let seq = seq.unwrap_or_else(|| map.last_key_value().map_or(10, |(last, _)| last + 10)).min(65_535);
     map.entry(seq).or_default();
     *edit.mode = ConfigMode::AccessMap(name, seq);

@@ -112,7 +112,7 @@ pub const PORT: &[Line<Interface>] = &[
 pub const GROUPS: &[(&str, &str)] =
     &[("lacp", "LACP configuration"), ("port-channel", "EtherChannel configuration")];
 
-/// The same in interface configuration.
+/// Help for keywords that end no line, in interface configuration.
 pub const PORT_GROUPS: &[(&str, &str)] =
     &[("lacp", "LACP interface subcommands"), ("port-channel", "EtherChannel interface subcommands")];
 
@@ -142,7 +142,7 @@ pub const fn mode_name(mode: Mode) -> &'static str {
     }
 }
 
-/// The condition for settings of members.
+/// The condition of settings of members: VLAN interfaces and port-channels do not have them.
 fn member(_: &mut Interface, name: &InterfaceName, _: Form, words: &str) -> Result<bool, Refusal> {
     match (name, name.channel()) {
         (InterfaceName::Netdev(_), None) => Ok(true),
@@ -153,7 +153,7 @@ fn member(_: &mut Interface, name: &InterfaceName, _: Form, words: &str) -> Resu
     }
 }
 
-/// The condition for settings of port-channels.
+/// The condition of settings that only port-channels have.
 fn channel(_: &mut Interface, name: &InterfaceName, _: Form, words: &str) -> Result<bool, Refusal> {
     match name.channel() {
         Some(_) => Ok(true),
@@ -172,8 +172,8 @@ fn leave(edit: &mut Edit<'_>, _: &Args) -> Result<(), Refusal> {
     })
 }
 
-/// `channel-group N mode M`. A port-channel that does not exist yet gets the layer-2 settings of its first member, or is routed
-/// if that is a routed port.
+/// `channel-group N mode M`. A port-channel that does not exist yet gets the layer-2 settings of its first member, and is routed
+/// if this member is a routed port.
 fn join(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let channel = need(args.number().and_then(|number| ChannelId::new(u8::try_from(number).ok()?)))?;
     let modes = [("active", Mode::Active), ("on", Mode::On), ("passive", Mode::Passive)];
@@ -204,7 +204,7 @@ fn join(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     })
 }
 
-/// Refuses an interface that cannot be a member of a port-channel with this role.
+/// Refuses an interface that cannot be a member of `channel`, a port-channel with the role `role`.
 fn can_join(
     interface: &Interface,
     name: &InterfaceName,
@@ -237,7 +237,7 @@ fn can_join(
     Ok(())
 }
 
-/// Refuses members that are too many, or of another protocol than the others.
+/// Refuses new members `names` if the port-channel would have too many, or if its other members use another protocol.
 fn check_members(
     config: &Config,
     names: &[InterfaceName],
@@ -323,7 +323,7 @@ pub const CLEAR_LACP: Node =
 
 type Shown = Result<Outcome, Refusal>;
 
-/// The port-channels, or the one that the line names.
+/// The port-channel that the line names, or all.
 fn channels(exec: &mut Exec<'_>, args: &Args) -> Channels {
     let mut view = exec.backend.channels();
     if let Some(number) = args.number() {

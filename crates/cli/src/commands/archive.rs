@@ -1,8 +1,8 @@
 //! Safe changes: checkpoints of the configuration (`archive config`, `rollback`, `show archive`), the lock of the configuration,
 //! and the return to the startup-config (`reload`).
 //!
-//! Invariant: a checkpoint or a startup-config with a refused line is not taken in part by `rollback`; `reload` takes the
-//! startup-config as a start does, without its refused lines.
+//! Invariant: `rollback` takes a checkpoint completely, or changes nothing if one of its lines is refused. `reload` takes the
+//! startup-config without its refused lines, as the daemon does when it starts.
 
 use super::shared::{MAX_MINUTES, parse, put};
 use super::{access, need};
@@ -44,7 +44,7 @@ pub const SHOW_ARCHIVE: Node = kw("archive", "Archived configurations").privileg
     access::SHOW_AUDIT,
 ]);
 
-/// A configuration to compare.
+/// The name of a configuration that is compared.
 const CONFIGURATION: Node = arg(
     Kind::Word("CONFIG", MAX_WORD),
     "The number of a checkpoint, running-config, startup-config, or a file; the second is by default the running one",
@@ -117,7 +117,7 @@ fn differences(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     Ok(exec.present(&view, |view| lines(&view.lines)))
 }
 
-/// The configuration that a word names.
+/// The configuration with a name: `running-config`, `startup-config`, the number of a checkpoint, or a file.
 fn named(exec: &mut Exec<'_>, name: &str) -> Result<Config, Refusal> {
     let text = match name {
         "running-config" => return Ok(exec.backend.running().clone()),
@@ -127,7 +127,7 @@ fn named(exec: &mut Exec<'_>, name: &str) -> Result<Config, Refusal> {
             Err(_) => exec.backend.read_file(name)?,
         },
     };
-    // A line that is refused today is no difference of the configurations.
+    // Lines that are refused now are left out, and so are not shown as differences.
     Ok((exec.apply)(&text, &Config::default()).0)
 }
 
@@ -163,7 +163,7 @@ fn reload_later(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     Ok(Outcome::Text(render::scheduled_reload(&exec.backend.scheduled_reload())))
 }
 
-/// Two numbers of decimal digits with a colon between them.
+/// The two numbers of `HOURS:MINUTES`; `None` if the text has another form, or 60 minutes or more.
 fn pair(text: &str) -> Option<(u32, u32)> {
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?;
     let (hours, minutes) = text.split_once(':')?;

@@ -34,7 +34,7 @@ const TEXT: Node = arg(
     "c banner-text c, where 'c' is a delimiting character; the text may have several lines",
 );
 
-/// The lines that print the banners, one entry for each banner.
+/// The lines of the banners in the running configuration: one entry, which may have line ends, for each banner.
 fn print(config: &Config) -> Vec<String> {
     config.banners.iter().map(|(banner, text)| line(*banner, text)).collect()
 }
@@ -124,7 +124,7 @@ impl Capture {
     /// Adds a line; returns true when it ends the text.
     pub fn feed(&mut self, line: &str) -> bool {
         let ends = line.contains(delimiter(&self.text));
-        // A text that is too long is refused at its end; until then its further lines are not stored.
+        // A text that is too long is refused when it is complete; until then its further lines are discarded.
         if self.text.len() <= MAX_BANNER || ends {
             self.text.push('\n');
             self.text.push_str(line);

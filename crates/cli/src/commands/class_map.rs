@@ -1,6 +1,7 @@
 //! `class-map` and the lines under it.
 //!
-//! Invariant: a class map of a policy map exists; so the printed lines, class maps first, can be entered again.
+//! Invariant: every class map that a policy map names exists; so the running configuration, which prints class maps before policy
+//! maps, can be entered again.
 
 use super::access_list::check_name;
 use super::need;
@@ -24,9 +25,9 @@ pub const MAX_DESCRIPTION: usize = 200;
 /// The name of a class map or policy map.
 pub const NAME: Kind = Kind::Word("WORD", MAX_QOS_NAME);
 
-/// A DSCP as an argument.
+/// The argument of a line for a DSCP.
 pub const DSCP: Node = arg(Kind::Word("DSCP", 10), "0-63, or a name: af11 to af43, cs1 to cs7, default, ef");
-/// A precedence as an argument.
+/// The argument of a line for an IP precedence.
 pub const PRECEDENCE: Node = arg(
     Kind::Word("PRECEDENCE", 16),
     "0-7, or a name: routine, priority, immediate, flash, flash-override, critical, internet, network",
@@ -96,7 +97,8 @@ const PROTOCOL: Node =
         .then(&[arg(Kind::Word("PROTOCOL", 40), "arp, ip (IPv4) or ipv6").run(matches)]);
 const VLAN: Node = kw("vlan", "VLANs to match").then(&[arg(Kind::VlanList, "VLAN IDs").run(matches)]);
 
-/// Declares up to [`lanyard_config::MAX_MATCH_VALUES`] values in a row.
+/// Declares a chain of nodes for up to [`lanyard_config::MAX_MATCH_VALUES`] values, one after the other; the line may end after
+/// each.
 macro_rules! up_to_eight {
     ($name:ident, $value:expr) => {
         const $name: &[Node] = &[$value.run(matches).then(&[$value.run(matches).then(&[$value

@@ -125,7 +125,8 @@ fn on_netdev(_: &mut Interface, name: &InterfaceName, _: Form, words: &str) -> R
     physical(name, words)
 }
 
-/// Settings of discovery belong to netdevs: LLDP and CDP run at the members of a port-channel.
+/// The condition of settings of discovery, which VLAN interfaces and port-channels do not have: LLDP and CDP run at the members
+/// of a port-channel.
 pub(super) fn physical(name: &InterfaceName, words: &str) -> Result<bool, Refusal> {
     match name {
         InterfaceName::Netdev(_) if name.channel().is_some() => {
@@ -143,7 +144,7 @@ pub const GROUPS: &[(&str, &str)] = &[
     ("lldp tlv-select", "Selection of LLDP TLVs to send"),
 ];
 
-/// The same in interface configuration.
+/// Help for keywords that end no line, in interface configuration.
 pub const PORT_GROUPS: &[(&str, &str)] =
     &[("cdp", "CDP interface subcommands"), ("lldp", "LLDP interface subcommands")];
 
@@ -191,13 +192,13 @@ pub const CLEAR_CDP: Node = kw("cdp", "Reset CDP information").then(&[
 
 type Shown = Result<Outcome, Refusal>;
 
-/// The message of IOS for a protocol that does not run.
+/// The message that IOS prints when the protocol does not run.
 fn off(protocol: Protocol) -> Outcome {
     let name = if protocol == Protocol::Lldp { "LLDP" } else { "CDP" };
     Outcome::Text(format!("% {name} is not enabled\n"))
 }
 
-/// Presents a view of a protocol that runs; otherwise a message that it does not run.
+/// Presents a view of the protocol if it runs, otherwise the message that it does not run.
 fn present<T: serde::Serialize>(
     exec: &mut Exec<'_>,
     protocol: Protocol,

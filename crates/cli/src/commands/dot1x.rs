@@ -144,7 +144,7 @@ pub const PORT: &[Line<Interface>] = &[
     .line(),
 ];
 
-/// The same under an interface.
+/// Help for keywords that end no line, under an interface.
 pub const PORT_GROUPS: &[(&str, &str)] = &[
     ("authentication", "Auth Manager Interface Configuration Commands"),
     ("authentication event", "Set action for authentication events"),
@@ -177,7 +177,7 @@ const SERVER: Node = kw("server", "Configure actions for AAA server events").the
     kw("dead", "Configure AAA server dead actions").no(event).then(&[ACTION]),
 ]);
 
-/// Lines whose values the one of `authentication event fail` prints.
+/// Lines that the entry of `authentication event fail` prints as well.
 pub const PORT_MORE: &[Line<Interface>] =
     &[Line::unprinted("authentication event", NO_RESPONSE), Line::unprinted("authentication event", SERVER)];
 
@@ -254,7 +254,7 @@ fn print_events(interface: &Interface) -> Vec<String> {
 }
 
 fn order(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    // The line begins with other words.
+    // The first method is the word after `order`.
     let first = args.words.iter().skip_while(|word| **word != "order").nth(1);
     let mab_first = args.form == Form::Set && first == Some(&"mab");
     each(edit, args, |access| access.mab_first = mab_first)
@@ -308,7 +308,7 @@ pub const CLEAR: Node = kw("authentication", "Clear Auth Manager information").t
 .exec(clear)
 .options(&[INTERFACE, kw("mac", "The session of one host").then(&[arg(Kind::Mac, "MAC address")])])]);
 
-/// The part that the command shows: without the sessions and the ports of other interfaces.
+/// The ports and sessions that the command shows: those of the interface and of the host that the line names, or all.
 fn shown(exec: &mut Exec<'_>, args: &Args) -> AccessControl {
     let mut view = exec.backend.access_control();
     let only = args.interface().map(|name| name.to_string());

@@ -78,7 +78,7 @@ struct Recovery {
 #[derive(Debug, Serialize)]
 struct Cause {
     cause: ErrCause,
-    /// True when ports are enabled again after the interval.
+    /// True when ports that are shut down for this cause are enabled again after the interval.
     recovery: bool,
 }
 

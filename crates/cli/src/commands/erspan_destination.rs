@@ -11,7 +11,7 @@ use crate::setting::{Change, Line, Number, Setting, Target, print};
 use crate::tree::{Node, arg, kw};
 use lanyard_config::{ErspanDestination, MAX_ERSPAN_ID, MonitorSession};
 
-/// Behind `monitor session N type`.
+/// The keyword after `monitor session N type`.
 pub(super) const TYPE: Node = kw("erspan-destination", "Configure ERSPAN destination session").run(enter);
 
 /// `(config-mon-erspan-dst)#`.
@@ -65,7 +65,8 @@ impl Target for ErspanDestination {
     }
 }
 
-/// The session of the mode, or of the mode around it.
+/// The session that the mode configures, with its number: `(config-mon-erspan-dst)#` or its submode
+/// `(config-mon-erspan-dst-src)#`.
 fn of_mode<'a>(edit: &'a mut Edit<'_>) -> Result<(u16, &'a mut MonitorSession), Refusal> {
     let (ConfigMode::ErspanDestination(number) | ConfigMode::ErspanDestinationSource(number)) = *edit.mode
     else {

@@ -12,7 +12,7 @@ use crate::tree::{Node, arg, kw, number};
 use lanyard_config::{ERSPAN_MTU, ErspanSource, ErspanType, MAX_ERSPAN_ID, MonitorSession};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Behind `monitor session N type`.
+/// The keyword after `monitor session N type`.
 pub(super) const TYPE: Node = kw("erspan-source", "Configure ERSPAN source session").run(enter);
 
 /// `(config-mon-erspan-src)#`.
@@ -141,7 +141,7 @@ fn enter(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The refusal of a session that has another type already.
+/// The refusal of the line that begins a session of the type `wanted`, because the session `number` has another type.
 pub(super) fn other_type(number: u16, wanted: &str) -> Refusal {
     format!(
         "monitor session {number} is not {wanted}: enter no monitor session {number} first, or choose another number"
@@ -149,7 +149,7 @@ pub(super) fn other_type(number: u16, wanted: &str) -> Refusal {
     .into()
 }
 
-/// The session of the mode, or of the mode around it.
+/// The number of the session that the mode configures: `(config-mon-erspan-src)#` or its submode `(config-mon-erspan-src-dst)#`.
 fn number_of(edit: &Edit<'_>) -> Result<u16, Refusal> {
     match *edit.mode {
         ConfigMode::ErspanSource(number) | ConfigMode::ErspanSourceDestination(number) => Ok(number),
@@ -187,7 +187,7 @@ fn set_vrf(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     change(edit, |source| source.vrf = chosen)
 }
 
-/// The address of a line; `None` for its `no` form.
+/// The unicast address of a line; `None` for its `no` form.
 pub(super) fn station(args: &Args) -> Result<Option<Ipv4Addr>, Refusal> {
     if args.form != Form::Set {
         return Ok(None);

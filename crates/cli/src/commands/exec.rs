@@ -148,7 +148,7 @@ pub fn end(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     done()
 }
 
-/// `exit` in a configuration mode: to the one above.
+/// `exit` in a configuration mode: leads to the outer mode ([`ConfigMode::outer`]), and from global configuration to exec mode.
 pub fn exit(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     match &mut exec.session.mode {
         Mode::Config { at, .. } if *at != ConfigMode::Global => {
@@ -190,7 +190,7 @@ fn monitor_one(_: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     Ok(Outcome::Stream(vec![kind]))
 }
 
-/// `-4` or `-6`, if the line has that keyword.
+/// The option for the program, `-4` after the keyword `ip` or `-6` after `ipv6`; `None` if the line has neither.
 fn family(args: &Args) -> Option<String> {
     args.among(&[("ip", "-4"), ("ipv6", "-6")]).map(str::to_owned)
 }
@@ -201,7 +201,7 @@ fn inside(exec: &Exec<'_>, args: &Args) -> Result<Vec<String>, Refusal> {
     Ok(vrf.map_or_else(Vec::new, |vrf| vec!["nsenter".into(), format!("--net=/run/netns/{vrf}")]))
 }
 
-/// The host of the line: its last text, after the VRF.
+/// The host of the line: its last text, because `vrf V` comes before it.
 fn host(args: &Args) -> Result<String, Refusal> {
     need(args.texts().pop())
 }

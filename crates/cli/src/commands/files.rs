@@ -58,8 +58,8 @@ pub const ERASE: Node = kw("erase", "Erase a configuration").privileged().then(&
 )
 .exec(erase)]);
 
-/// Refuses to save an unconfirmed configuration as startup configuration: after a restart it would be in force again
-/// although the rollback is meant to end it.
+/// Saves the running configuration as startup-config. Refuses to save one that awaits confirmation: after a restart it would be
+/// in force without a rollback.
 fn save(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     if let Some(seconds) = exec.backend.rollback_in_s() {
         return Err(format!(

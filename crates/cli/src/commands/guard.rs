@@ -1,5 +1,5 @@
 //! First-hop security: `ip dhcp snooping ...`, `ip arp inspection ...`, `ip source binding`, `ip verify source`, `ipv6 nd
-//! raguard`, `ipv6 dhcp guard`; the commands that show and clear what they know.
+//! raguard`, `ipv6 dhcp guard`; the commands that show and clear their bindings and statistics.
 
 use super::interface::port;
 use super::need;
@@ -22,7 +22,7 @@ use lanyard_types::{ArpLimit, ArpValidation, MAX_BINDINGS, VerifySource, VlanId,
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// The highest rate of a port, in frames per second, as in IOS.
+/// The highest rate limit for ARP or DHCP at a port, in frames per second, as in IOS.
 const MAX_RATE: u64 = 2048;
 
 /// In global configuration.
@@ -55,7 +55,7 @@ pub const GLOBAL: &[Line<Config>] = &[
     }),
 ];
 
-/// In global configuration, behind the interfaces that these lines name.
+/// In global configuration. The lines name interfaces, so the running configuration prints them after the interfaces.
 pub const AFTER: &[Line<Config>] = &[Line::own("ip source", BINDING, binding_lines)];
 
 /// Under an interface.
@@ -113,7 +113,7 @@ pub const GROUPS: &[(&str, &str)] = &[
     ("ip source", "IP source guard"),
 ];
 
-/// The same under an interface.
+/// Help for keywords that end no line, under an interface.
 pub const PORT_GROUPS: &[(&str, &str)] = &[
     ("ip arp", "Configure ARP features"),
     ("ip arp inspection", "Arp Inspection configuration"),
@@ -189,9 +189,10 @@ pub(super) fn vlan_lines(words: &str, vlans: &VlanSet) -> Vec<String> {
     chunks(vlans).into_iter().map(|part| format!("{words} vlan {part}")).collect()
 }
 
-/// As in IOS a line replaces what an earlier one validates. The `no` form ends the checks that it names, or all.
+/// `ip arp inspection validate ...`. As in IOS a line replaces the checks of an earlier one. The `no` form ends the checks that
+/// it names, or all if it names none.
 fn validate(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    // The line begins with "ip", too.
+    // The line begins with `ip`, which is also the name of a check: only the words from `validate` on count.
     let words: Vec<&str> = args.words.iter().copied().skip_while(|word| *word != "validate").collect();
     let named = ArpValidation {
         src_mac: words.contains(&"src-mac"),
@@ -279,7 +280,8 @@ fn binding(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     change_bindings("ip source binding", &mut edit.config.guard.bindings, args, address, !nobody)
 }
 
-/// Enters or removes the static binding of an address, in the table that `line` writes. `is_host`: a host may have the address.
+/// Adds or removes the static binding of an address in `bindings`. `line` has the first words of the line, for messages;
+/// `is_host` is true if a host may have the address.
 pub(super) fn change_bindings<A: Copy + Ord + std::fmt::Display>(
     line: &str,
     bindings: &mut BTreeMap<(VlanId, A), StaticBinding>,

@@ -152,7 +152,7 @@ const SWITCHPORT: &[Line<Interface>] = &[
     .line(),
 ];
 
-/// The layer-2 lines behind those of [`crate::commands::FEATURES`].
+/// The layer-2 lines that the running configuration prints after those of [`crate::commands::FEATURES`].
 const AFTER_FEATURES: &[Line<Interface>] = &[
     Line::Own {
         under: "",
@@ -310,7 +310,7 @@ fn print_voice_vlan(interface: &Interface) -> Vec<String> {
     interface.switchport.voice.map(words).into_iter().collect()
 }
 
-/// `switchport voice vlan N|dot1p|none|untagged`. As with an access VLAN, one that does not exist is created.
+/// `switchport voice vlan N|dot1p|none|untagged`. Like an access VLAN, a voice VLAN that does not exist yet is created.
 fn voice_vlan(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let words = [("dot1p", Some(Voice::Dot1p)), ("none", None), ("untagged", Some(Voice::Untagged))];
     let vlan = args.vlan().filter(|_| args.form == Form::Set);
@@ -426,7 +426,7 @@ fn select(edit: &mut Edit<'_>, args: &Args, range: bool) -> Result<(), Refusal> 
     Ok(())
 }
 
-/// True when `netdev` would be a subinterface of a netdev that is there: `eth1.100`.
+/// True when `netdev` has the form of a subinterface's name, `eth1.100`, and its parent exists or is configured.
 fn subinterface(config: &Config, exists: &dyn Names, netdev: &str) -> Result<bool, Refusal> {
     let Some((parent, _)) = split_subinterface(netdev) else { return Ok(false) };
     let key = InterfaceName::Netdev(parent.to_string());
@@ -444,7 +444,7 @@ fn subinterface(config: &Config, exists: &dyn Names, netdev: &str) -> Result<boo
     Ok(true)
 }
 
-/// The condition for settings of physical ports.
+/// The condition of settings that VLAN interfaces do not have.
 fn physical(_: &mut Interface, name: &InterfaceName, _: Form, words: &str) -> Result<bool, Refusal> {
     match name {
         InterfaceName::Netdev(_) => Ok(true),
@@ -452,7 +452,7 @@ fn physical(_: &mut Interface, name: &InterfaceName, _: Form, words: &str) -> Re
     }
 }
 
-/// The condition for settings of netdevs.
+/// The condition of settings that VLAN interfaces and port-channels do not have.
 fn netdev(interface: &mut Interface, name: &InterfaceName, form: Form, words: &str) -> Result<bool, Refusal> {
     if name.channel().is_some() {
         return Err(format!("{name} is a port-channel: {words} is a setting of its members").into());
@@ -460,7 +460,7 @@ fn netdev(interface: &mut Interface, name: &InterfaceName, form: Form, words: &s
     physical(interface, name, form, words)
 }
 
-/// The condition for MTU and MAC address, which a port-channel takes from its members.
+/// The condition of the MTU and the MAC address, which a port-channel takes from its members.
 fn own_mtu(_: &mut Interface, name: &InterfaceName, _: Form, words: &str) -> Result<bool, Refusal> {
     match name.channel() {
         None => Ok(true),
@@ -481,7 +481,7 @@ fn switchport(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         let role = match args.form {
             Form::Set => Role::Switchport,
             Form::No => Role::Routed,
-            // A port-channel has no netdev that could be left to others.
+            // A port-channel is always a port of the switch, because it has no netdev that other programs could use.
             Form::Default if name.channel().is_some() => Role::Switchport,
             Form::Default => Role::Unset,
         };
@@ -501,7 +501,7 @@ fn switchport(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
             interface.ipv6.clear();
             interface.layer3 = Layer3::default();
         }
-        // IOS: 802.1X is a service of switch ports.
+        // As in IOS, only switch ports have 802.1X.
         if interface.role != Role::Switchport {
             interface.access = PortAccess::default();
         }
@@ -522,7 +522,7 @@ fn switchport(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The members of a port-channel are switched or routed as it is.
+/// Gives the members of a port-channel its role: switched or routed.
 fn like_channel(config: &mut Config, channel: ChannelId) {
     let Some(role) = config.interfaces.get(&InterfaceName::of_channel(channel)).map(|it| it.role) else {
         return;
@@ -543,7 +543,7 @@ fn switching(name: &InterfaceName) -> Result<(), Refusal> {
     }
 }
 
-/// The condition for layer-2 settings: a plain line makes a netdev a port of the switch.
+/// The condition of layer-2 settings: a plain line makes an unused netdev a switch port; the `no` form leaves it unused.
 pub(super) fn port(
     interface: &mut Interface,
     name: &InterfaceName,
@@ -586,7 +586,7 @@ fn access_vlan(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Changes the list of allowed VLANs with the list of the line.
+/// Sets the allowed VLANs of every interface of the mode to the result of `change` for its present list and the line's list.
 fn change_allowed(
     edit: &mut Edit<'_>,
     args: &Args,

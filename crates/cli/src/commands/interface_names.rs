@@ -42,7 +42,7 @@ fn name(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         && kind.bytes().all(|byte| byte.is_ascii_alphabetic())
         && !number.is_empty()
         && number.split('/').all(|part| part.parse::<u16>().is_ok());
-    // Lanyard's own interfaces.
+    // `vlan` and `po` begin the names of Lanyard's VLAN interfaces and port-channels.
     let is_own = ["vlan", "po"].into_iter().any(|own| kind.eq_ignore_ascii_case(own));
     if !is_name || is_own {
         return Err(format!(

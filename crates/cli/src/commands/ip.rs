@@ -63,8 +63,8 @@ fn bad_mask(mask: IpAddr, of: IpAddr) -> Refusal {
     }
 }
 
-/// The prefix of a line, as `A.B.C.D MASK` or `A/L` with its host bits as typed; and the addresses that
-/// follow it.
+/// The prefix of a line, `A.B.C.D MASK` or `ADDRESS/LENGTH`, with its host bits as typed, and the addresses that follow it.
+/// `None` if the line has no prefix.
 pub fn prefix(args: &Args) -> Result<Option<(IpNet, Vec<IpAddr>)>, Refusal> {
     let addresses = args.addresses();
     if let Some(prefix) = args.prefix() {
@@ -92,7 +92,7 @@ pub fn layer3(interface: &Interface, name: &InterfaceName) -> Result<(), Refusal
     }
 }
 
-/// The interface, other than `name`, whose subnet overlaps `net`.
+/// Refuses `net` for the interface `name` if it overlaps a subnet of another interface of the same VRF.
 fn overlap(config: &Config, name: &InterfaceName, net: IpNet) -> Result<(), Refusal> {
     let vrf = config.interfaces.get(name).and_then(|interface| interface.layer3.vrf.as_ref());
     let beside = |(other, interface): &(&InterfaceName, &Interface)| {

@@ -57,7 +57,7 @@ const LINES: &[Line<Interface>] = &[
     },
 ];
 
-/// `l2protocol-tunnel` alone: CDP and spanning tree, as in IOS; its `no` form is about all protocols.
+/// `l2protocol-tunnel` without a protocol: turns CDP and spanning tree on, as in IOS; its `no` form turns all protocols off.
 fn tunnel_all(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     each_port(edit, args.form, |port| {
         port.tunnelled = match args.form {
@@ -72,7 +72,7 @@ struct Tunnels {
     interfaces: Vec<Tunnel>,
 }
 
-/// A tunnel port, or a port that is configured to carry protocols.
+/// A tunnel port, or a port that is configured to carry control frames.
 #[derive(Debug, Serialize)]
 struct Tunnel {
     interface: String,

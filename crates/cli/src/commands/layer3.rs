@@ -389,7 +389,7 @@ fn nd_interval(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         .filter_map(|v| if let Value::Number(n) = v { u16::try_from(*n).ok() } else { None });
     let (max, min) = (numbers.next(), numbers.next());
     let interval_s = if args.form == Form::Set { Some((need(max)?, min)) } else { None };
-    // RFC 4861, 6.2.1: MinRtrAdvInterval.
+    // RFC 4861, 6.2.1: MinRtrAdvInterval is at most three quarters of MaxRtrAdvInterval.
     if let Some((max, Some(min))) = interval_s
         && u32::from(min) * 4 > u32::from(max) * 3
     {
@@ -413,7 +413,7 @@ fn lifetime_fits(nd: &Nd) -> Result<(), Refusal> {
     }
 }
 
-/// The lifetimes of a line: none or two.
+/// The valid and the preferred lifetime of a line, in seconds; `None` if the line has none.
 fn lifetimes(args: &Args) -> Option<(u32, u32)> {
     let mut numbers = args
         .values
@@ -453,7 +453,7 @@ fn nd_prefix(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     })
 }
 
-/// Refuses to change the role of a routed port that has subinterfaces.
+/// Refuses a port that has subinterfaces, because its role cannot be changed.
 pub(super) fn has_subinterfaces(config: &Config, name: &InterfaceName) -> Result<(), Refusal> {
     let parent = name.to_string();
     let of_parent = |(name, interface): &(&InterfaceName, &Interface)| match name {

@@ -1,4 +1,4 @@
-//! `line console 0` and `line vty`: the settings of terminal lines. Each is a line in the table of the mode.
+//! `line console 0` and `line vty`: the settings of terminal lines. Each setting is an entry in the table of the mode.
 //!
 //! Lines of the VTY that are configured alike are printed as one section.
 
@@ -29,7 +29,7 @@ pub const ENTRY: Node =
 pub const LINES: &[Line<TerminalLine>] = &[
     Line::own("", EXEC_TIMEOUT, print_timeout),
     Line::own("", LOGIN, |line| if line.no_login { vec!["no login".into()] } else { Vec::new() }),
-    // Messages of `terminal monitor` never break a line that is being entered.
+    // Accepted without effect: messages of `terminal monitor` never break a line that is being entered.
     Line::unprinted("logging", kw("synchronous", "Synchronized message output").set(nothing)),
     Line::own("", TRANSPORT, print_transport),
 ];
@@ -105,7 +105,7 @@ fn enter(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Changes every line of the mode.
+/// Changes every terminal line that the mode configures.
 fn change(edit: &mut Edit<'_>, with: impl Fn(&mut TerminalLine)) -> Result<(), Refusal> {
     TerminalLine::each(edit, &mut |line, _| {
         with(line);

@@ -16,7 +16,7 @@ use lanyard_config::{CivicLocation, Config, Interface, InterfaceName, MAX_LOCATI
 use lanyard_lldp::location::{Civic, ELEMENTS, ELIN_DIGITS, MAX_CIVIC};
 
 const MAX: u64 = MAX_LOCATION as u64;
-/// The most bytes of an element: its location's body has 255, of which the country and the element's head take 5.
+/// The maximum length of an element, in bytes: a location has at most 255, of which the country and the element's header take 5.
 const MAX_ELEMENT: usize = MAX_CIVIC - 5;
 
 const MAX_DIGITS: usize = *ELIN_DIGITS.end();
@@ -68,7 +68,7 @@ pub const PORT: &[Line<Interface>] = &[
     .line(),
 ];
 
-/// The same in interface configuration.
+/// Help for keywords that end no line, in interface configuration.
 pub const PORT_GROUPS: &[(&str, &str)] = &[("location", "Interface location configuration commands")];
 
 /// `show location ...`.
@@ -88,7 +88,7 @@ pub fn elements() -> Vec<Node> {
     all
 }
 
-/// A location belongs to a netdev: LLDP runs at the members of a port-channel.
+/// The condition of a location, which VLAN interfaces and port-channels do not have: LLDP runs at the members of a port-channel.
 fn member(_: &mut Interface, name: &InterfaceName, _: Form, words: &str) -> Result<bool, Refusal> {
     super::discovery::physical(name, words)
 }
@@ -107,7 +107,7 @@ fn print_elin(config: &Config) -> Vec<String> {
     all.map(|(number, digits)| format!("location elin-location {digits} identifier {number}")).collect()
 }
 
-/// Keywords and values, in the order of the keywords.
+/// The keywords and values of a location's elements, in alphabetical order of the keywords.
 fn words(location: &CivicLocation) -> Vec<(&'static str, String)> {
     let country = location.country.iter().map(|country| (COUNTRY, country.clone()));
     let value = |(kind, keyword, _): &(u8, &'static str, &str)| {
@@ -189,7 +189,7 @@ fn is_country(letters: &str) -> bool {
 
 type Shown = Result<Outcome, Refusal>;
 
-/// The interfaces at which `is` holds.
+/// The names of the interfaces for which `is` returns true.
 fn interfaces(config: &Config, is: impl Fn(&Interface) -> bool) -> Vec<String> {
     let having = config.interfaces.iter().filter(|(_, interface)| is(interface));
     having.map(|(name, _)| name.to_string()).collect()

@@ -68,7 +68,7 @@ const BUFFERED: Node = kw("buffered", "Set the severities that the log's buffer 
     .then(levels!(buffered, BUFFER_SIZE));
 const TRAP: Node =
     kw("trap", "Set the severities that receivers of the log get").run(trap).then(levels!(trap));
-/// Messages a second. The severities behind `except` include a number, which is the second one of the line.
+/// The messages per second, the first number of a line. A severity after `except` may be the second one.
 const PER_SECOND: Node = number(1, 10_000, "Messages per second").run(rate).then(&[kw(
     "except",
     "Messages of this severity or higher",
@@ -119,7 +119,7 @@ const TIMEZONE: Node = kw("timezone", "Configure time zone").no(timezone).then(&
 )
 .run(timezone)])])]);
 
-/// The severity of a line, or `default` where it names none.
+/// The severity that a line names, as a keyword or a number; `default` if it names none.
 fn level(args: &Args, default: u8) -> u8 {
     args.among(SEVERITIES)
         .or_else(|| {

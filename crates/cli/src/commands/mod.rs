@@ -82,7 +82,7 @@ const COMMON: &[Node] = &[
 /// their lines.
 pub const FEATURES: &[Feature] = &[storm_control::FEATURE, l2protocol_tunnel::FEATURE];
 
-/// Lines of switch ports in files of their own, which the running configuration prints before those of features.
+/// Lines of switch ports that files of their own declare, and that the running configuration prints before those of [`FEATURES`].
 pub const PORT_LINES: &[&[Line<lanyard_config::Interface>]] = &[
     private_vlan::PORT,
     port_security::LINES,
@@ -92,10 +92,10 @@ pub const PORT_LINES: &[&[Line<lanyard_config::Interface>]] = &[
     nd_inspection::PORT,
 ];
 
-/// Lines of VLAN interfaces in a file of their own.
+/// Lines of VLAN interfaces that a file of its own declares.
 pub const SVI_LINES: &[Line<lanyard_config::Interface>] = private_vlan::SVI;
 
-/// The trees of the modes, those of the configuration modes each with the commands that every mode has.
+/// The trees of the modes. The tree of each configuration mode also has the commands that every configuration mode has.
 pub struct Trees {
     /// Exec mode, `>` and `#`.
     pub exec: &'static [Node],
@@ -227,7 +227,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
     }
 });
 
-/// The tree of exec mode with the commands of the features behind `show`.
+/// The tree of exec mode, with the `show` commands of the features.
 fn with_features(exec: &[Node]) -> &'static [Node] {
     let whole = |node: &Node| {
         if !matches!(node.token, Token::Word("show")) {
@@ -317,7 +317,9 @@ fn own_tree(at: &ConfigMode) -> Option<&'static [Node]> {
     }
 }
 
-/// The line that leads to a mode that accepts the whole line of `reader`, which the session's own mode does not know.
+/// Called when the session's mode has refused the line of `reader`: returns the line that leads to another mode, which accepts
+/// the complete line, or `do` for an exec command; `None` if no such mode is found. `in_exec` is true for a session in an exec
+/// mode.
 pub(crate) fn head_of(reader: &Reader<'_>, in_exec: bool) -> Option<&'static str> {
     let modes: [(&[Node], &str); 13] = [
         (if in_exec { &[] } else { TREES.exec }, "do"),

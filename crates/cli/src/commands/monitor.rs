@@ -104,7 +104,7 @@ fn destination_replicate(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal
     destinations(edit, args, true)
 }
 
-/// The encapsulation is the same at all destinations of a session: that of the last line.
+/// Adds or removes destination ports. All destinations of a session have the same encapsulation: that of the last line.
 fn destinations(edit: &mut Edit<'_>, args: &Args, keep_tag: bool) -> Result<(), Refusal> {
     let names = netdevs(args)?;
     session(edit, args, |session| {
@@ -191,10 +191,10 @@ struct Session {
     encapsulation: &'static str,
     /// True when frames that a destination receives are forwarded.
     ingress: bool,
-    /// Of a session of type `erspan-source`.
+    /// For a session of type `erspan-source`; null for others.
     #[serde(skip_serializing_if = "Option::is_none")]
     erspan: Option<Erspan>,
-    /// Of a session of type `erspan-destination`.
+    /// For a session of type `erspan-destination`; null for others.
     #[serde(skip_serializing_if = "Option::is_none")]
     erspan_destination: Option<ErspanFrom>,
 }
@@ -247,7 +247,7 @@ struct Destination {
     interface: String,
 }
 
-/// The type of a session without an RSPAN VLAN, and of ERSPAN sessions.
+/// The words for the types of sessions in the output: a session without an RSPAN VLAN, and both kinds of ERSPAN sessions.
 const LOCAL: &str = "local";
 const ERSPAN_SOURCE: &str = "erspan source";
 const ERSPAN_DESTINATION: &str = "erspan destination";
@@ -404,7 +404,7 @@ fn text(view: &Sessions) -> String {
     out.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-/// The status of an ERSPAN session.
+/// The status of an ERSPAN session; `waiting` is the one of a session that is enabled and does not run.
 fn status(enabled: bool, running: bool, waiting: &'static str) -> &'static str {
     match (enabled, running) {
         (false, _) => "Admin Disabled",
@@ -413,7 +413,7 @@ fn status(enabled: bool, running: bool, waiting: &'static str) -> &'static str {
     }
 }
 
-/// Numbers of frames by reason, without those that are 0.
+/// The numbers of frames by reason, as text, without reasons whose number is 0.
 fn counts(each: &[(&str, u64)]) -> String {
     let some: Vec<String> = each
         .iter()
@@ -423,7 +423,7 @@ fn counts(each: &[(&str, u64)]) -> String {
     if some.is_empty() { "0".to_owned() } else { some.join(", ") }
 }
 
-/// The lines of an ERSPAN destination session behind its ports.
+/// The lines of an ERSPAN destination session that follow its ports.
 fn received_text(from: &ErspanFrom, line: &mut impl FnMut(&str, &str)) {
     if let Some(address) = from.address {
         line("Source IP Address", &address.to_string());
@@ -444,7 +444,7 @@ fn received_text(from: &ErspanFrom, line: &mut impl FnMut(&str, &str)) {
     line("Packets dropped", &counts(&state.packets_dropped.each()));
 }
 
-/// The lines of an ERSPAN source session behind its sources.
+/// The lines of an ERSPAN source session that follow its sources.
 fn erspan_text(erspan: &Erspan, line: &mut impl FnMut(&str, &str)) {
     if let Some(address) = erspan.destination_address {
         line("Destination IP Address", &address.to_string());

@@ -15,7 +15,7 @@ pub(super) const FILTER: Node =
         .no(no_filter)
         .then(&[arg(Kind::VlanList, "VLAN IDs").run(filter)])]);
 
-/// Behind `source`.
+/// The words after `source` for interfaces.
 pub(super) const SOURCE_INTERFACE: Node =
     kw("interface", "SPAN source interface").then(&[arg(Kind::InterfaceList, "Interfaces")
         .run(source_interfaces)
@@ -25,7 +25,7 @@ pub(super) const SOURCE_INTERFACE: Node =
             kw("tx", "Monitor transmitted traffic only").run(source_interfaces),
         ])]);
 
-/// Behind `source`.
+/// The words after `source` for VLANs.
 pub(super) const SOURCE_VLAN: Node =
     kw("vlan", "SPAN source VLAN").then(&[arg(Kind::VlanList, "VLAN IDs").run(source_vlans).then(&[
         kw("both", "Monitor received and transmitted traffic").run(source_vlans),
@@ -36,7 +36,7 @@ pub(super) const SOURCE_VLAN: Node =
 const DIRECTIONS: &[(&str, MonitorDirection)] =
     &[("both", MonitorDirection::Both), ("rx", MonitorDirection::Rx), ("tx", MonitorDirection::Tx)];
 
-/// Changes the session that the line or the mode names. A session without any setting does not exist.
+/// Changes the session that the line or the mode names. A session that is left without any setting is removed.
 pub(super) fn session(
     edit: &mut Edit<'_>,
     args: &Args,
@@ -134,7 +134,7 @@ fn no_filter(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     })
 }
 
-/// The words behind a source; none for both directions.
+/// The words after a source in the running configuration; none for both directions.
 pub(super) fn direction_words(direction: MonitorDirection) -> String {
     match direction {
         MonitorDirection::Both => String::new(),

@@ -1,5 +1,5 @@
 //! ND inspection and IPv6 source guard: `ipv6 nd inspection ...`, `ipv6 neighbor binding`, `ipv6 source-guard`; the commands that
-//! show and clear what they know.
+//! show and clear bindings and statistics.
 
 use super::guard::{FILTERS, change_bindings, change_vlans, vlan_lines};
 use super::interface::port;
@@ -23,7 +23,7 @@ pub const GLOBAL: &[Line<Config>] = &[Line::own("ipv6 nd inspection", VLANS, |co
     vlan_lines("ipv6 nd inspection", &config.guard.nd_vlans)
 })];
 
-/// In global configuration, behind the interfaces that these lines name.
+/// In global configuration. The lines name interfaces, so the running configuration prints them after the interfaces.
 pub const AFTER: &[Line<Config>] = &[Line::own("ipv6 neighbor", BINDING, binding_lines)];
 
 /// Under an interface.
@@ -63,7 +63,7 @@ pub const GROUPS: &[(&str, &str)] = &[
     ("ipv6 neighbor", "IPv6 neighbors"),
 ];
 
-/// The same under an interface.
+/// Help for keywords that end no line, under an interface.
 pub const PORT_GROUPS: &[(&str, &str)] =
     &[("ipv6 nd inspection", "ND inspection"), ("ipv6 nd inspection limit", "Limits of ND inspection")];
 

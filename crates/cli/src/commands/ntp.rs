@@ -1,4 +1,4 @@
-//! `ntp server`: the servers by which a program of the machine sets its clock; `show ntp`.
+//! `ntp server`: the servers with which a program of the machine, such as chrony, synchronizes the clock; `show ntp`.
 
 use super::need;
 use crate::args::{Args, Form, Kind, short};

@@ -1,4 +1,5 @@
-//! `platform ...`, `breakout`, `fec`: the configuration of a switch chip; and what `show platform` and `show interfaces` say of it.
+//! `platform ...`, `breakout`, `fec`: the configuration of a switch chip; the commands of `show platform` and `show interfaces`
+//! about its pipeline, front panel and transceivers.
 
 use super::need;
 use super::shared::unknown;
@@ -74,7 +75,7 @@ pub const PORT: &[Line<Interface>] = &[
     .line(),
 ];
 
-/// Settings that VLAN interfaces do not have.
+/// The condition of settings that VLAN interfaces do not have.
 fn netdev(_: &mut Interface, name: &InterfaceName, _: Form, words: &str) -> Result<bool, Refusal> {
     match name {
         InterfaceName::Netdev(_) => Ok(true),
@@ -135,7 +136,7 @@ fn print_manager(config: &Config) -> Vec<String> {
 const POLICIES: &[(&str, TablePolicy)] =
     &[("bypass", TablePolicy::Bypass), ("hybrid", TablePolicy::Hybrid), ("sync", TablePolicy::Sync)];
 
-/// Longest path of a table.
+/// The maximum length of the path of a table, in bytes.
 const MAX_PATH: usize = 64;
 
 const POLICY: Node = kw("policy", "What becomes of routes or access lists that a table has no room for")
@@ -151,7 +152,7 @@ const POLICY: Node = kw("policy", "What becomes of routes or access lists that a
 fn policy(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let table = need(args.text())?;
     let policies = &mut edit.config.chip.policies;
-    // The default depends on what the table holds, which only the platform knows.
+    // The default is not stored: it depends on the contents of the table, which the platform file determines.
     match args.form {
         Form::Set => _ = policies.insert(table, need(args.among(POLICIES))?),
         Form::No | Form::Default => _ = policies.remove(&table),
@@ -165,7 +166,7 @@ fn print_policies(config: &Config) -> Vec<String> {
     config.chip.policies.iter().map(line).collect()
 }
 
-/// The most units of a table.
+/// The maximum size of a table, in units.
 const MAX_UNITS: u64 = 1 << 24;
 
 const RESOURCE: Node =
@@ -238,7 +239,7 @@ pub const PIPELINE: Node =
 /// Under `show platform`.
 pub const PORTS: Node = kw("ports", "The front panel").exec(ports);
 
-/// Under `show interfaces`, before or behind an interface.
+/// Under `show interfaces`, before or after the name of an interface.
 pub const TRANSCEIVER: Node = kw("transceiver", "Show interface transceiver").exec(transceiver);
 
 fn pipeline(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {

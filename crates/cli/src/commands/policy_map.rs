@@ -1,7 +1,7 @@
 //! `policy-map`, its classes and their actions.
 //!
-//! Invariant: a policy map of the configuration has no error ([`policy_error`]), nor has any that remains of it when lines at its
-//! end are left out; so the printed lines, children first, can be entered again.
+//! Invariant: no policy map of the configuration has an error ([`policy_error`]), and neither has any beginning of its lines. So
+//! the running configuration, which prints child policies before their parents, can be entered again line by line.
 
 use super::class_map::{DSCP, MAX_DESCRIPTION, NAME, PRECEDENCE, check_map_name};
 use super::need;
@@ -99,7 +99,8 @@ pub const CLASS_TREE: &[Node] = &[
 
 const KBPS: Node = number(MIN_QOS_BPS / 1_000, MAX_QOS_BPS / 1_000, "Kilobits per second");
 const PERCENT: Node = number(1, 100, "Percentage");
-/// A name ending in `[k|m|g]` is that of a number with a suffix, for the round-trip test.
+/// A rate. The name of the argument ends in `[k|m|g]` so that the round-trip test ([`crate::generate`]) enters numbers with a
+/// suffix.
 const RATE: Node = arg(Kind::Word("8000-100000000000[k|m|g]", 16), "Bits per second");
 const BURST: Node = number(MIN_QOS_BURST as u64, MAX_QOS_BURST as u64, "Bytes");
 
@@ -145,7 +146,7 @@ const ACTION_LINES: &[Node] = &[
 
 fn print_policies(config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
-    // Children first: a class refers to one that exists.
+    // Child policies come first, because a line that refers to a policy map that does not exist is refused.
     for has_child in [false, true] {
         let policies = config.qos.policies.iter().filter(|(_, of)| of.default.child.is_some() == has_child);
         for (name, policy) in policies {
@@ -208,7 +209,7 @@ fn enter(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Changes the policy map of the mode; one with an error stays as it was.
+/// Changes the policy map of the mode; undoes the change if the policy map then has an error. Returns the name of the policy map.
 fn change(
     edit: &mut Edit<'_>,
     change: impl FnOnce(&mut PolicyMap) -> Result<(), Refusal>,
@@ -230,7 +231,7 @@ fn change(
     Ok(name)
 }
 
-/// Changes the actions of the class of the mode.
+/// Changes the actions of the class that the mode configures.
 fn change_class(
     edit: &mut Edit<'_>,
     set: impl FnOnce(&mut ClassActions) -> Result<(), Refusal>,
@@ -286,7 +287,7 @@ fn set_ip(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         _ => None,
     };
     change_class(edit, |actions| {
-        // The `no` form of the other keyword changes nothing.
+        // The `no` form with `precedence` leaves a DSCP as it is, and the reverse.
         if set.is_some() || matches!(actions.set, Some(SetIp::Dscp(_))) == is_dscp {
             actions.set = set;
         }
@@ -302,7 +303,7 @@ fn set_cos(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     })
 }
 
-/// A number of kilobits per second, or a percentage.
+/// The rate that `number` means: a percentage after the keyword `percent`, otherwise kilobits per second.
 fn share(args: &Args, number: u64) -> QosRate {
     if args.among(&[("percent", ())]).is_some() {
         QosRate::Percent(u8::try_from(number).unwrap_or(100))
@@ -381,7 +382,7 @@ fn child(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     })
 }
 
-/// The action that the keyword `word` and, for those that set something, the next of `values` stand for.
+/// The action of the keyword `word`; a keyword that sets a field takes the value from `values`.
 fn action_of<'a>(word: &str, values: &mut impl Iterator<Item = &'a Value>) -> Result<PoliceAction, Refusal> {
     let mut value = || match values.next() {
         Some(Value::Text(text)) => Ok(text.clone()),
@@ -397,7 +398,7 @@ fn action_of<'a>(word: &str, values: &mut impl Iterator<Item = &'a Value>) -> Re
     })
 }
 
-/// The policer of a `police` line, and whether the line names an action.
+/// The policer of a `police` line. The second value is true if the line names an action.
 fn read_police(args: &Args) -> Result<(Police, bool), Refusal> {
     let mut values = args.values.iter().peekable();
     let mut words = args.words.iter().copied().skip(1).peekable();
@@ -422,7 +423,7 @@ fn read_police(args: &Args) -> Result<(Police, bool), Refusal> {
         violate: None,
     };
     let mut acts = false;
-    // Every value behind the rate belongs to a keyword, except a burst without one.
+    // Every value after the rate follows a keyword, except a committed burst that is given without `bc`.
     let takes = |word: &&str| ["bc", "be", "pir"].contains(word) || word.starts_with("set-");
     let owned = words.clone().filter(takes).count();
     let burst = |value: Option<&Value>| match value {
@@ -444,14 +445,14 @@ fn read_police(args: &Args) -> Result<(Police, bool), Refusal> {
             }
         }
     }
-    // IOS: a policer with two bursts has three colours, and drops what violates.
+    // As in IOS, a policer with two bursts has three colours, and drops frames that violate.
     if police.be.is_some() && police.pir.is_none() && police.violate.is_none() {
         police.violate = Some(PoliceAction::Drop);
     }
     Ok((police, acts))
 }
 
-/// Sets the action of a colour; `None` restores its default.
+/// Sets the action of the colour whose keyword is `word`; `None` restores the default.
 fn set_action(police: &mut Police, word: &str, action: Option<PoliceAction>) {
     match word {
         "conform-action" => police.conform = action.unwrap_or(PoliceAction::Transmit),
@@ -472,7 +473,7 @@ fn police(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         actions.police = Some(police);
         Ok(())
     })?;
-    // IOS: the actions follow in lines of their own.
+    // As in IOS, a line without actions leads to the mode in which they are entered.
     if !acts {
         into_policer(edit);
     }
@@ -485,7 +486,7 @@ fn into_policer(edit: &mut Edit<'_>) {
     }
 }
 
-/// `conform-action`, `exceed-action` and `violate-action` in a line of their own.
+/// `conform-action`, `exceed-action` and `violate-action`, each entered as a line.
 fn police_action(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let mut words = args.words.iter().copied();
     let colour = need(words.next())?;

@@ -172,7 +172,7 @@ fn clear(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
 #[derive(Debug, Serialize)]
 struct Ports {
     ports: Vec<SecurePort>,
-    /// Secure addresses of all ports.
+    /// The number of secure addresses of all ports.
     total: usize,
 }
 
@@ -196,7 +196,7 @@ fn text(view: &Ports) -> String {
     format!("{}Total Addresses in System : {}\n", columns(&heads, &rows, &[1, 2, 3]), view.total)
 }
 
-/// A word with a capital letter, as IOS shows it.
+/// The word with its first letter in upper case, as IOS shows it.
 fn capital(word: &str) -> String {
     let mut chars = word.chars();
     chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())

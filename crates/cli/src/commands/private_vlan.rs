@@ -117,13 +117,14 @@ const SVI_MAPPING: Node =
         LIST.run(svi_mapping),
     ]);
 
-/// The lines of a list of VLANs; none for an empty one.
+/// The lines of a list of VLANs in the running configuration, the later ones with `add`; no lines for an empty list.
 fn listed(words: &str, set: &VlanSet) -> Vec<String> {
     let line = |(at, part): (usize, String)| format!("{words} {}{part}", if at == 0 { "" } else { "add " });
     text::chunks(set).into_iter().enumerate().map(line).collect()
 }
 
-/// The list after a line: set, added to or taken from; empty after `no`.
+/// The list of VLANs that results from the line: the line's list, or `held` with `add` or `remove` applied; empty for the `no`
+/// form.
 fn next(args: &Args, held: &VlanSet) -> Result<VlanSet, Refusal> {
     if args.form != Form::Set {
         return Ok(VlanSet::EMPTY);
@@ -182,7 +183,7 @@ fn association(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     })
 }
 
-/// The VLANs of a line, in order.
+/// The VLAN arguments of a line, in order.
 fn vlans(args: &Args) -> Vec<VlanId> {
     args.values
         .iter()
@@ -268,12 +269,13 @@ struct PrivateVlans {
     private_vlans: Vec<Pair>,
 }
 
-/// A primary VLAN with a secondary one, or a VLAN that is associated with none.
+/// A primary VLAN and one of its secondary VLANs; or a primary or secondary VLAN without an association, alone.
 #[derive(Debug, Serialize)]
 struct Pair {
     primary: Option<u16>,
     secondary: Option<u16>,
-    /// `isolated`, `community` or `primary`; `non-operational` if the secondary VLAN does not exist or is none.
+    /// `isolated` or `community`; `primary` for a primary VLAN alone; `non-operational` if the associated VLAN does not exist or
+    /// is no secondary VLAN of this primary one.
     #[serde(rename = "type")]
     kind: &'static str,
     ports: Vec<String>,

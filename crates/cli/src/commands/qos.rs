@@ -19,7 +19,7 @@ use lanyard_config::{
 pub const GROUPS: &[(&str, &str)] =
     &[("mls", "Global multilayer switching commands"), ("mls qos map", "QoS map configuration")];
 
-/// The same under an interface.
+/// Help for keywords that end no line, under an interface.
 pub const PORT_GROUPS: &[(&str, &str)] = &[
     ("mls", "Interface multilayer switching commands"),
     ("mls qos", "QoS commands"),
@@ -97,7 +97,7 @@ fn cos_dscp(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Refuses an interface that classifies no frames itself.
+/// Refuses an interface at which frames are not classified, such as a VLAN interface or a member of a port-channel.
 fn may_classify(interface: &Interface, name: &InterfaceName, words: &str) -> Result<(), Refusal> {
     if let Some((channel, _)) = interface.aggregation.group {
         return Err(format!(
@@ -121,7 +121,7 @@ fn may_classify(interface: &Interface, name: &InterfaceName, words: &str) -> Res
     }
 }
 
-/// Refuses an interface with settings that only a port-channel may have.
+/// Refuses to add an interface with QoS settings to a port-channel, which has these settings for all its members.
 pub(super) fn may_join(interface: &Interface, name: &InterfaceName) -> Result<(), Refusal> {
     if interface.qos == QosPort::default() {
         return Ok(());

@@ -41,7 +41,7 @@ pub const GLOBAL: &[Line<Config>] = &[
     )
     .line(),
     Line::unprinted("radius", ENTRY),
-    // Requests have these attributes in any case.
+    // Accepted without effect: requests always have these attributes.
     Line::unprinted(
         "radius-server attribute 6",
         kw("on-for-login-auth", "Send attribute 6 in access requests").set(always),
@@ -51,7 +51,7 @@ pub const GLOBAL: &[Line<Config>] = &[
         kw("include-in-access-req", "Send attribute 8 in access requests").set(always),
     ),
     Line::unprinted("radius-server vsa", kw("send", "Send vendor specific attributes").set(always)),
-    // Access control asks the servers of `radius server`, and takes VLANs from their answers.
+    // Accepted without effect: access control always queries the servers of `radius server`, and uses the VLANs in their answers.
     Line::unprinted(
         "aaa authentication dot1x default group",
         kw("radius", "Use list of all Radius hosts").set(always),
@@ -62,7 +62,7 @@ pub const GLOBAL: &[Line<Config>] = &[
     ),
 ];
 
-/// In global configuration, behind the interface that it names.
+/// In global configuration. The line names an interface, so the running configuration prints it after the interfaces.
 pub const AFTER: &[Line<Config>] =
     &[Line::own(
         "ip radius",
@@ -140,7 +140,7 @@ pub const SERVER: &[Line<RadiusServer>] = &[
     ),
 ];
 
-/// The same for keywords under a server.
+/// Help for keywords under a server that end no line.
 pub const SERVER_GROUPS: &[(&str, &str)] = &[("address", "Specify the radius server address")];
 
 const ACCT: Node = kw("acct-port", "UDP port for RADIUS accounting server (default is 1813)")
@@ -178,7 +178,7 @@ fn each(edit: &mut Edit<'_>, change: impl Fn(&mut RadiusServer)) -> Result<(), R
 
 fn address(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let made = server::address(args)?;
-    // Keywords and numbers come in pairs.
+    // Each of the keywords is followed by a number.
     let mut numbers = args.numbers().into_iter().filter_map(|number| u16::try_from(number).ok());
     let (mut auth_port, mut acct_port) = RadiusAddress::PORTS;
     for word in &args.words {

@@ -148,7 +148,7 @@ fn arp(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The numbers of a line: the distance, and those of `tag` and `track`.
+/// The numbers of a line: the distance, and the numbers after `tag` and `track`; `None` for those that the line does not have.
 fn numbers(args: &Args) -> (Option<u8>, Option<u32>, Option<u16>) {
     let all: Vec<u64> =
         args.values.iter().filter_map(|v| if let Value::Number(n) = v { Some(*n) } else { None }).collect();
@@ -169,7 +169,7 @@ fn discard(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     put_route(edit, args, true)
 }
 
-/// Adds or removes the route that a line names; `discard` says whether it drops what matches.
+/// Adds or removes the route of a line; `discard` is true for a route that drops its packets (`Null0`).
 fn put_route(edit: &mut Edit<'_>, args: &Args, discard: bool) -> Result<(), Refusal> {
     let vrf = vrf::known(edit.config, args)?;
     let Some((prefix, behind)) = ip::prefix(args)? else { return Err("Incomplete command.".into()) };
@@ -186,7 +186,7 @@ fn put_route(edit: &mut Edit<'_>, args: &Args, discard: bool) -> Result<(), Refu
         discard,
         distance: distance.unwrap_or(1),
         tag,
-        // The first text of a line with `vrf V` is V.
+        // The name is the last text of the line, because with `vrf V` the first one is V.
         name: args.has("name").then(|| args.texts().pop()).flatten(),
         permanent: args.has("permanent"),
         track,
@@ -211,7 +211,8 @@ fn put_route(edit: &mut Edit<'_>, args: &Args, discard: bool) -> Result<(), Refu
     Ok(())
 }
 
-/// Removes every route to the destination of the line that matches its next hop and interface.
+/// Removes every route to the destination of `named` that has the next hop, the interface and the `Null0` of `named`, as far as
+/// `named` has them.
 fn remove(edit: &mut Edit<'_>, named: &StaticRoute) -> Result<(), Refusal> {
     let before = edit.config.routes.len();
     let gone = |route: &StaticRoute| {

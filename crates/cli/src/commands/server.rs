@@ -1,4 +1,4 @@
-//! The common parts of the lines of RADIUS and TACACS+ servers: named entries in the order in which they are asked, addresses,
+//! The common parts of the lines of RADIUS and TACACS+ servers: named servers in the order in which they are tried, addresses,
 //! keys.
 
 use super::access::reveal;
@@ -8,11 +8,11 @@ use crate::backend::Refusal;
 use crate::tree::{Node, arg, kw};
 use std::net::IpAddr;
 
-/// Help for the keywords before a key.
+/// The keyword before a key in plain text.
 pub(super) const KEY_0: Node = kw("0", "Specifies an UNENCRYPTED key will follow");
-/// The same.
+/// The keyword before a key of type 7.
 pub(super) const KEY_7: Node = kw("7", "Specifies HIDDEN key will follow");
-/// A key of type 7.
+/// The argument for a key of type 7.
 pub(super) const HIDDEN_KEY: Node = arg(Kind::Word("HIDDEN", MAX_WORD), "The HIDDEN shared key");
 
 /// Removes the server that a `no` line names, or adds one for a plain line unless there is one already. Returns its name if the
@@ -39,7 +39,7 @@ pub(super) fn enter<T: Default>(
     Ok(Some(name))
 }
 
-/// The address of a server in a line.
+/// The first address of a line, which must be unicast to be the address of a server.
 pub(super) fn address(args: &Args) -> Result<IpAddr, Refusal> {
     let made = need(args.addresses().first().copied())?;
     if made.is_unspecified() || made.is_multicast() {

@@ -103,7 +103,7 @@ fn enter_commit(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     commit_session(exec, &name, None)
 }
 
-/// The session that is being edited.
+/// The name of the configuration session that is being edited.
 fn current(exec: &Exec<'_>) -> Result<String, Refusal> {
     match &exec.session.mode {
         Mode::Config { session: Some(name), .. } => Ok(name.clone()),
@@ -118,7 +118,7 @@ fn abort(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     Ok(Outcome::Text(waiting(exec)))
 }
 
-/// A reminder while a rollback is pending.
+/// A reminder if the running configuration awaits confirmation; otherwise empty.
 fn waiting(exec: &Exec<'_>) -> String {
     match exec.backend.rollback_in_s() {
         Some(seconds) => {

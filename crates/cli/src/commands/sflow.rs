@@ -1,4 +1,5 @@
-//! sFlow: `sflow ...`, `show sflow`. IOS has no sFlow; the lines are those of other switches with its grammar.
+//! sFlow: `sflow ...`, `show sflow`. IOS has no sFlow; the lines are those of other switches whose command line is like that of
+//! IOS.
 
 use super::need;
 use crate::args::{Args, Form, Kind};
@@ -19,10 +20,11 @@ use std::net::{IpAddr, Ipv4Addr};
 /// Help for keywords that end no line.
 pub const GROUPS: &[(&str, &str)] = &[("sflow", "Sampling of frames for collectors (sFlow)")];
 
-/// The same under an interface.
+/// Help for keywords that end no line, under an interface.
 pub const PORT_GROUPS: &[(&str, &str)] = &[("sflow", "sFlow interface subcommands")];
 
-/// In global configuration. The source is an interface, so the lines follow the interfaces.
+/// In global configuration. A line names the source interface, so the running configuration prints these lines after the
+/// interfaces.
 pub const LINES: &[Line<Config>] = &[
     Line::own("sflow", AGENT, print_agent),
     Line::own("sflow", COLLECTOR, print_collectors),
@@ -63,7 +65,7 @@ const SOURCE: Node = kw("source-interface", "Interface whose address datagrams h
     .no(source)
     .then(&[arg(Kind::Interface, "Interface").run(source)]);
 
-/// The first address of a line, if it can be a host's.
+/// The first address of a line; refuses one that no host can have.
 fn host(args: &Args) -> Result<Ipv4Addr, Refusal> {
     match need(args.addresses().first().copied())? {
         IpAddr::V4(address)

@@ -25,7 +25,7 @@ pub fn get_interfaces(exec: &mut Exec<'_>, args: &Args) -> Result<view::Interfac
     }
 }
 
-/// Refuses an interface that the switch does not have.
+/// The refusal of an interface that the switch does not have.
 pub fn unknown(name: &InterfaceName) -> Refusal {
     format!("Interface {} is not an interface of this switch", render::ios_name(name)).into()
 }
@@ -62,7 +62,8 @@ pub fn parse(exec: &Exec<'_>, text: &str, base: &Config) -> Result<Config, Refus
     if errors.is_empty() { Ok(candidate) } else { Err(refused(&errors)) }
 }
 
-/// Makes `candidate` the running configuration, for `minutes` if it is not confirmed.
+/// Makes `candidate` the running configuration. With `minutes` (1..=[`MAX_MINUTES`]) it is rolled back after this time unless it
+/// is confirmed. Returns a text for the user, empty without `minutes`.
 ///
 /// # Errors
 /// The switch's refusal; nothing has changed then.

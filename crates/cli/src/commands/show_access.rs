@@ -25,7 +25,7 @@ pub const OBJECT_GROUP: Node = kw("object-group", "Object groups").exec(groups).
 /// Under `show`.
 pub const TIME_RANGE: Node = kw("time-range", "Time ranges").exec(times).then(&[NAME.exec(times)]);
 
-/// The names of families in the text, in the order of [`lanyard_acl::Family`].
+/// The name of each family in the JSON, and its word in the text, in the order of [`lanyard_acl::Family`].
 const FAMILIES: [(&str, &str); 3] = [("ipv4", "ip"), ("ipv6", "ipv6"), ("mac", "mac")];
 
 #[derive(Serialize)]
@@ -168,7 +168,7 @@ fn render_filters(view: &Filters) -> String {
     out
 }
 
-/// The number of rules that `uses` finds, in all lists.
+/// The number of rules in all lists for which `uses` returns true.
 fn rules(lists: &Lists, uses: impl Fn(&Rule) -> bool) -> usize {
     lists.access.values().flat_map(|list| list.rules()).filter(|(_, rule)| uses(rule)).count()
 }

@@ -174,7 +174,7 @@ fn family(args: &Args) -> Result<Family, Refusal> {
     ]))
 }
 
-/// The VRF of a line, which must exist.
+/// The VRF of a line, which must be configured; `None` if the line names none.
 fn table(exec: &Exec<'_>, args: &Args) -> Result<Option<String>, Refusal> {
     vrf::known(exec.backend.running(), args)
 }
@@ -185,7 +185,7 @@ fn query(exec: &Exec<'_>, args: &Args) -> Result<RouteQuery, Refusal> {
     Ok(RouteQuery { family: family(args)?, vrf: table(exec, args)?, address, prefix, protocol: None })
 }
 
-/// The protocols by which `show ip route` and `show ipv6 route` narrow.
+/// The protocols to which `show ip route` and `show ipv6 route` can be limited.
 const PROTOCOLS: [&str; 4] = ["connected", "static", "bgp", "ospf"];
 
 fn route_by_protocol(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {

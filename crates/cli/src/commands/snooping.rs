@@ -1,6 +1,7 @@
 //! `ip igmp snooping ...`, `ipv6 mld snooping ...`: settings, `show` and `clear` commands of multicast snooping.
 //!
-//! The two families have the same settings under IOS's names for each. A setting of a VLAN goes before the one of all VLANs.
+//! IGMP and MLD snooping have the same settings, under the names that IOS has for each. A setting of one VLAN overrides the same
+//! setting of all VLANs.
 
 use super::need;
 use crate::args::{Args, Form, Kind};
@@ -19,9 +20,9 @@ use lanyard_pipeline::state::Unregistered;
 use lanyard_types::Family;
 use std::net::IpAddr;
 
-/// The most groups that a port may be limited to.
+/// The highest limit of the number of groups at a port.
 const MAX_LIMIT: u64 = 65_536;
-/// The most sources that a port may be limited to: `lanyard_snoop::MAX_SOURCES_AT_PORT`.
+/// The highest limit of the number of sources of a group at a port: `lanyard_snoop::MAX_SOURCES_AT_PORT`.
 const MAX_SOURCES: u64 = 128;
 
 /// In global configuration.
@@ -119,7 +120,7 @@ pub const GROUPS: &[(&str, &str)] = &[
     ("ipv6 mld snooping tcn flood query", "Queries until flooding ends"),
 ];
 
-/// The same in interface configuration.
+/// Help for keywords that end no line, in interface configuration.
 pub const PORT_GROUPS: &[(&str, &str)] =
     &[("ip igmp", "IGMP interface subcommands"), ("ipv6 mld", "MLD interface subcommands")];
 
@@ -136,7 +137,7 @@ fn physical(_: &mut Interface, name: &InterfaceName, _: Form, words: &str) -> Re
     }
 }
 
-/// The nodes of the settings that exist for all VLANs and for each, and further ones.
+/// The nodes of the settings that can be configured both for all VLANs and for one VLAN, followed by the nodes `more`.
 macro_rules! settings {
     ($count:literal, $interval:literal, $address:expr, $version:literal $(, $more:expr)*) => {
         &[
@@ -178,7 +179,7 @@ macro_rules! settings {
     };
 }
 
-/// The nodes of a VLAN behind `vlan N`.
+/// The nodes of the settings of one VLAN, after `vlan N`.
 macro_rules! vlan_settings {
     ($count:literal, $interval:literal, $address:expr, $version:literal) => {
         settings!(
@@ -221,12 +222,12 @@ const MLD: Node = kw("snooping", MLD_HELP).then(settings!(
         .then(vlan_settings!("last-listener-query-count", "last-listener-query-interval", Kind::Ipv6, 2))])
 ));
 
-/// The family that a line is about.
+/// The family of a line: IPv6 for `mld`, IPv4 for `igmp`.
 fn family(args: &Args) -> Family {
     if args.words.contains(&"mld") { Family::V6 } else { Family::V4 }
 }
 
-/// IOS's words that differ between the families: last-member query count and interval.
+/// The keywords of the last-member query count and interval, for which IOS has different words in the two families.
 const fn last_words(family: Family) -> (&'static str, &'static str) {
     match family {
         Family::V4 => ("last-member-query-count", "last-member-query-interval"),
@@ -245,7 +246,7 @@ fn switched(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A setting that exists for all VLANs and for each.
+/// Changes a setting of all VLANs, or of one if the line names it.
 fn setting(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let (family, mut refusal) = (family(args), Ok(()));
     let snooping = edit.config.snooping.of_mut(family);
@@ -313,7 +314,7 @@ fn sends(address: IpAddr) -> bool {
     }
 }
 
-/// A setting that only a VLAN has.
+/// Changes a setting that exists for single VLANs only.
 fn own(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let (family, vlan, set) = (family(args), need(args.vlan())?, args.form == Form::Set);
     let interface = args.interface();
@@ -344,7 +345,7 @@ fn own(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The lines of a family that are not single fields.
+/// The lines of a family in the running configuration, without those that are a [`Setting`] each.
 fn lines(config: &Config, family: Family) -> Vec<String> {
     let words = match family {
         Family::V4 => "ip igmp snooping",
@@ -398,7 +399,7 @@ fn setting_lines(words: &str, settings: &SnoopingSettings, family: Family) -> Ve
 
 const VLAN: Node = arg(Kind::Vlan, "VLAN ID");
 
-/// The words behind `show ... snooping` and `show ... snooping vlan N`.
+/// The nodes after `show ... snooping`: `first`, and the tables of all VLANs or of one.
 macro_rules! shows {
     ($first:expr) => {
         &[

@@ -92,7 +92,7 @@ pub const LINES: &[Line<Config>] = &[
     )
     .line(),
     Line::own("spanning-tree", VLAN_TREES, |config| vlan_lines(&config.spanning_tree)),
-    // This line sets VLAN 1's priority, which the entry before it prints.
+    // This line sets the priority of VLAN 1, which the entry above prints.
     Line::unprinted("spanning-tree", PRIORITY),
     Line::own("spanning-tree", MST, |config| mst_lines(&config.spanning_tree)),
     Setting::of(
@@ -326,7 +326,7 @@ enum Trees {
 }
 
 impl Trees {
-    /// The trees that a line names; `otherwise` for a line that names none.
+    /// The trees that a line names; `otherwise` if it names none.
     fn of(args: &Args, otherwise: Self) -> Self {
         match (args.vlans(), args.instances()) {
             (Some(list), _) => Self::Vlans(list),
@@ -334,13 +334,13 @@ impl Trees {
             (None, None) => otherwise,
         }
     }
-    /// The tree of VLAN 1, which `spanning-tree priority` applies to.
+    /// The tree of VLAN 1, to which `spanning-tree priority` applies.
     fn first() -> Self {
         Self::Vlans([VlanId::DEFAULT].into_iter().collect())
     }
 }
 
-/// Adds a notice when a setting has no effect in the mode in force.
+/// Adds a notice if a setting of `trees` has no effect in the spanning-tree mode in force.
 fn heed(edit: &mut Edit<'_>, args: &Args, trees: &Trees) {
     let Some(mode) = edit.config.spanning_tree.mode.filter(|_| args.form == Form::Set) else { return };
     let idle = match (trees, mode) {
@@ -431,7 +431,7 @@ fn max_age(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     time(edit, args, |times| &mut times.max_age_s)
 }
 
-/// Sets a time of VLANs' trees or of MST.
+/// Sets one of the times (hello, forward delay, maximum age) of the trees of VLANs, or of MST.
 fn time(edit: &mut Edit<'_>, args: &Args, field: fn(&mut Times) -> &mut Option<u8>) -> Result<(), Refusal> {
     let wanted: Option<u8> = value(args)?;
     let trees = Trees::of(args, Trees::Mst);
@@ -495,7 +495,7 @@ fn show_region(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     Ok(exec.present(&view, |_| text))
 }
 
-/// The condition for settings of the bridge's ports.
+/// The condition of settings that VLAN interfaces do not have.
 fn bridged(_: &mut Interface, name: &InterfaceName, _: Form, _: &str) -> Result<bool, Refusal> {
     match name {
         InterfaceName::Netdev(_) => Ok(true),

@@ -11,13 +11,13 @@ use crate::tree::{Node, arg, kw};
 use lanyard_config::Config;
 use lanyard_config::access::{MAX_KEY, MAX_KEYS, MAX_NAME, MAX_USERS, PublicKey};
 
-/// In global configuration; [`section`] prints what the mode has.
+/// In global configuration; [`section`] prints the lines of the mode.
 pub const LINES: &[Line<Config>] = &[
     Line::unprinted(
         "ip ssh",
         kw("pubkey-chain", "Enter public key chain configuration mode").no(remove_all).set(enter),
     ),
-    // The server has no other version; both forms are in configurations of a Catalyst.
+    // Accepted without effect: the SSH server has no other version.
     Line::unprinted("ip ssh", kw("version", "Specify protocol version to be supported").then(&[VERSION])),
 ];
 

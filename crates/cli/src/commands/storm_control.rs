@@ -71,7 +71,7 @@ interface).",
 /// `show storm-control [INTERFACE]`.
 const SHOW: &[Node] = &[arg(Kind::Interface, "Interface").exec(show)];
 
-/// The longest number with its suffix, in bytes.
+/// The maximum length of a number with its suffix, in bytes.
 const MAX_NUMBER: usize = 16;
 
 const LEVEL: Node = kw("level", "Set storm suppression level on this interface").no(level).then(&[
@@ -146,7 +146,7 @@ fn parse(args: &Args) -> Result<StormLevel, Refusal> {
     }
 }
 
-/// A percentage with at most two decimals, in hundredths.
+/// Parses a percentage with at most two decimals; returns hundredths of a percent, 0..=10,000.
 fn hundredths(text: &str) -> Option<u16> {
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |text: &str, most: usize| {
@@ -163,7 +163,7 @@ fn print(interface: &Interface, kind: StormKind) -> Vec<String> {
     level.map(|level| format!("storm-control {kind} level {level}")).into_iter().collect()
 }
 
-/// The words behind `level`.
+/// The words after `level` in the running configuration.
 fn words(level: StormLevel) -> String {
     match level {
         StormLevel::Pps(pps) => format!("pps {pps}"),
@@ -181,7 +181,7 @@ struct StormControl {
     interfaces: Vec<Rate>,
 }
 
-/// One level of one port.
+/// The storm control of one kind of frames at one port.
 #[derive(Debug, Serialize)]
 struct Rate {
     interface: String,

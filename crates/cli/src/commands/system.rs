@@ -52,7 +52,7 @@ fn inventory(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     Ok(exec.present(&view, render::inventory))
 }
 
-/// The commands of `show tech-support`, in order. None of them lists what may have a million entries.
+/// The commands of `show tech-support`, in order. None of them lists a table that may have a million entries.
 const COMMANDS: &[&str] = &[
     "show version",
     "show clock",

@@ -37,7 +37,7 @@ pub const GLOBAL: &[Line<Config>] = &[
         |config| config.tacacs.key.iter().map(|key| format!("tacacs-server key 0 {key}")).collect(),
     ),
     Line::unprinted("tacacs", ENTRY),
-    // The older form of a server, whose address is its name.
+    // The older form of `tacacs server`: the server's name is its address.
     Line::unprinted(
         "tacacs-server",
         kw("host", "Specify a TACACS server").then(&[
@@ -57,7 +57,7 @@ const HOST: &[Node] = &[
     kw("timeout", "Time to wait for this TACACS server to reply").then(&[number(1, 1000, "Wait time")]),
 ];
 
-/// In global configuration, behind the interface that it names.
+/// In global configuration. The line names an interface, so the running configuration prints it after the interfaces.
 pub const AFTER: &[Line<Config>] =
     &[Line::own(
         "ip tacacs",
@@ -121,7 +121,7 @@ pub const SERVER: &[Line<TacacsServer>] = &[
     .line(),
 ];
 
-/// The same for keywords under a server.
+/// Help for keywords under a server that end no line.
 pub const SERVER_GROUPS: &[(&str, &str)] = &[("address", "Specify the tacacs server address")];
 
 /// `show tacacs`.
@@ -171,7 +171,7 @@ fn host(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         return Ok(());
     }
     let mut server = TacacsServer { address: Some(made), ..TacacsServer::default() };
-    // Keywords and numbers come in pairs.
+    // `port` and `timeout` are each followed by a number.
     let mut numbers = args.numbers().into_iter();
     for word in &args.words {
         match *word {

@@ -77,7 +77,7 @@ fn print_delay(track: &Track) -> Vec<String> {
     line.into_iter().collect()
 }
 
-/// The object of a line.
+/// The number of the tracked object of a line.
 fn of(args: &Args) -> Result<u16, Refusal> {
     need(args.number().and_then(|n| u16::try_from(n).ok()))
 }
@@ -121,7 +121,7 @@ fn object(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         (TrackObject::Route { prefix: a, .. }, TrackObject::Route { prefix: b, .. }) => a == b,
         (a, b) => a == b,
     };
-    // The line of the object that exists enters its mode; another object replaces it.
+    // A line with the same object only enters its mode; a line with another object replaces it.
     if !edit.config.tracks.get(&number).is_some_and(same) {
         edit.config.tracks.insert(number, Track { object, up_s: 0, down_s: 0 });
     }
@@ -135,7 +135,7 @@ type Seconds = fn(&mut Track) -> &mut u8;
 fn delay(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let mut numbers = args.numbers().into_iter().map(u8::try_from);
     let set = args.form == Form::Set;
-    // Keywords and seconds come in pairs; `no delay` may have neither.
+    // Each keyword is followed by its seconds; `no delay` may have neither keywords nor seconds.
     let field: &[(&str, Seconds)] = &[("up", |track| &mut track.up_s), ("down", |track| &mut track.down_s)];
     let named = args.words.iter().filter_map(|word| field.iter().find(|(of, _)| of == word));
     let named: Vec<_> = named.map(|(_, field)| (field, numbers.next().and_then(Result::ok))).collect();

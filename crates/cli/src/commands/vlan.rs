@@ -18,7 +18,7 @@ const MAX_NAME: usize = 32;
 
 /// Under `vlan LIST`.
 const LINES: &[Line<Vlan>] = &[
-    // Another table stores and prints this limit, with the other lines of the address table.
+    // The limit is not printed here: the table of `mac address-table` in global configuration stores and prints it.
     Line::unprinted("mac address-table", LIMIT),
     Line::own("", NAME, |vlan| vlan.name.iter().map(|name| format!("name {name}")).collect()),
     Setting::of("remote-span", "Configure as Remote SPAN VLAN", &Flag(field!(Vlan, remote_span)))

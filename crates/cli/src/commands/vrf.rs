@@ -86,7 +86,7 @@ pub const FORWARDING: Line<Interface> = Line::Own {
     print: |interface| interface.layer3.vrf.iter().map(|vrf| format!("vrf forwarding {vrf}")).collect(),
 };
 
-/// The VRF of a line; `None` when it has none.
+/// The VRF that a line names; `None` when it names none.
 ///
 /// # Errors
 /// When the VRF is not defined.
@@ -151,7 +151,7 @@ fn remove(edit: &mut Edit<'_>, name: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Removes an interface from its VRF; returns whether it had addresses, which are removed, too.
+/// Removes an interface from its VRF, with its addresses and VRRP groups; returns true if it had addresses.
 fn clear(interface: &mut Interface) -> bool {
     let had = !interface.ipv4.is_empty() || !interface.ipv6.is_empty();
     interface.ipv4.clear();
@@ -188,10 +188,10 @@ fn forwarding_table(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Selects the flag of an address family in a VRF.
+/// Selects the field of a VRF that is true if an address family is enabled.
 type Enabled = fn(&mut Vrf) -> &mut bool;
 
-/// The keywords of `address-family`, each with its flag.
+/// The keywords of `address-family`, each with its name and the field of a VRF.
 const FAMILIES: &[(&str, (&str, Enabled))] =
     &[("ipv4", ("ipv4", |vrf| &mut vrf.ipv4)), ("ipv6", ("ipv6", |vrf| &mut vrf.ipv6))];
 

@@ -213,7 +213,7 @@ fn preempt_delay(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     each(edit, args, |vrrp, _, _| {
         match args.form {
             Form::Set => (vrrp.preempt, vrrp.preempt_delay_s) = (true, delay_s),
-            // The `no` form does not change preemption itself.
+            // The `no` form removes the delay only; preemption stays on or off.
             Form::No | Form::Default => vrrp.preempt_delay_s = 0,
         }
         Ok(())

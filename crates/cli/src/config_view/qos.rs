@@ -22,7 +22,7 @@ pub struct ClassMapView {
     pub description: Option<String>,
     /// The words after `match` in each line, such as `dscp ef`.
     pub criteria: Vec<String>,
-    /// The policy maps that have it.
+    /// The policy maps that use it.
     pub policy_maps: Vec<String>,
 }
 
@@ -59,9 +59,9 @@ pub struct PolicyMapView {
     pub name: String,
     /// `description`.
     pub description: Option<String>,
-    /// Its classes in the order in which they are asked; `class-default` is the last.
+    /// Its classes in the order in which a frame is compared with them; `class-default` is the last.
     pub classes: Vec<PolicyClassView>,
-    /// The interfaces that have it, each with `input` or `output`.
+    /// The interfaces at which it is attached, each with the direction `input` or `output`.
     pub interfaces: Vec<Attached>,
 }
 
@@ -115,7 +115,7 @@ pub struct MlsQos {
     pub enabled: bool,
     /// `mls qos map cos-dscp`: the DSCP by class of service.
     pub cos_dscp: [u8; 8],
-    /// The interfaces that trust a value of frames.
+    /// The interfaces that trust the class of service or the DSCP of received frames.
     pub interfaces: Vec<Trusting>,
 }
 

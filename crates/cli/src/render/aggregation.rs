@@ -19,12 +19,12 @@ const LACP_FLAGS: &str = "Flags:  S - Device is requesting Slow LACPDUs\n       
 const ACTIVE: u8 = 1;
 const SHORT_TIMEOUT: u8 = 2;
 
-/// The short form of IOS: `Po1`.
+/// The short name of a port-channel in IOS: `Po1`.
 fn short(channel: &Channel) -> String {
     format!("Po{}", channel.number)
 }
 
-/// The layer, and whether the port-channel is in use: `SU`.
+/// IOS's flags of a port-channel: `S` for layer 2 or `R` for layer 3, then `U` in use or `D` down.
 fn flags(channel: &Channel) -> &'static str {
     match (channel.routed, channel.up) {
         (false, true) => "SU",
@@ -180,7 +180,7 @@ pub fn load_balance(view: &ChannelBalance) -> String {
     )
 }
 
-/// The members with LACP of each port-channel, under a line for each.
+/// A table of the members with LACP for each port-channel that has some, under a line with its number.
 fn by_channel(
     view: &Channels,
     head: &[&str],
@@ -200,7 +200,7 @@ fn by_channel(
     out
 }
 
-/// The rate and mode of one side: `SA`, `FP`...
+/// The LACP flags of one side in IOS: `S` (slow) or `F` (fast), then `A` (active) or `P` (passive).
 fn mode(bits: u8) -> String {
     let rate = if bits & SHORT_TIMEOUT != 0 { 'F' } else { 'S' };
     let activity = if bits & ACTIVE != 0 { 'A' } else { 'P' };

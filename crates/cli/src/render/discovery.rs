@@ -76,7 +76,7 @@ fn total(entries: Vec<String>, words: &str) -> String {
     format!("{}\n{words} {}\n", entries.concat(), entries.len())
 }
 
-/// The value, or what IOS writes for a TLV that was not sent.
+/// The value, or the text that IOS prints for a TLV that was not sent.
 fn sent(text: Option<&String>) -> &str {
     text.map_or("- not advertised", String::as_str)
 }

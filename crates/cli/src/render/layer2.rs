@@ -17,7 +17,7 @@ pub fn mac_entry(entry: &MacEntry, out: &mut String) {
     let _ = writeln!(out, "{:>4}    {}    {kind:<8}    {port}", entry.vlan, entry.mac);
 }
 
-/// Appends what `show mac address-table` ends with.
+/// Appends the last line of `show mac address-table`.
 pub fn mac_total(view: &MacTotal, out: &mut String) {
     let _ = writeln!(out, "Total Mac Addresses for this criterion: {}", view.total);
 }

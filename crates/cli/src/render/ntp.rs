@@ -4,7 +4,7 @@ use super::table::columns;
 use crate::view::{NtpAssociation, NtpStatus};
 use std::fmt::Write;
 
-/// Milliseconds with three decimals; `-` for what is not known.
+/// Seconds as milliseconds with three decimals; `-` if unknown.
 fn msec(seconds: Option<f64>) -> String {
     seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{:.3}", seconds * 1000.0))
 }
@@ -52,7 +52,7 @@ pub fn ntp_associations(list: &[NtpAssociation]) -> String {
         vec![
             format!("{mark}{}", server.address),
             server.reference.clone().unwrap_or_else(|| "-".into()),
-            // Stratum 16 is IOS's for a server that has not answered.
+            // IOS prints stratum 16 for a server that has not answered.
             server.stratum.unwrap_or(16).to_string(),
             text(server.last_answer_s),
             server.poll_s.to_string(),

@@ -44,7 +44,7 @@ pub fn policy_maps(view: &PolicyMaps) -> String {
     out
 }
 
-/// `show policy-map interface`. The configuration has the criteria and the actions of the classes.
+/// `show policy-map interface`. `view` has the counters; `config` has the criteria and the actions of the classes.
 pub fn service_policies(view: &ServicePolicies, config: &Config) -> String {
     let mut out = String::new();
     let mut last = "";

@@ -23,8 +23,8 @@ fn code(route: &Route) -> &'static str {
     }
 }
 
-/// `[distance/metric]` for Lanyard's static routes, whose kernel metric is the distance; only the kernel's metric for
-/// others.
+/// `[distance/metric]` for Lanyard's static routes, whose distance is their metric in the kernel; `[metric]`, as the kernel has
+/// it, for other routes.
 fn cost(route: &Route) -> String {
     if route.protocol == "static" { format!("[{}/0]", route.metric) } else { format!("[{}]", route.metric) }
 }

@@ -115,7 +115,7 @@ pub fn spanning_tree(view: &SpanningTree) -> String {
     trees + &view.watchdog.as_ref().map(watchdog).unwrap_or_default()
 }
 
-/// The state of the watchdog, and which ports it blocks without a daemon.
+/// The state of the watchdog, and the ports that it blocks when it expires.
 fn watchdog(view: &StpWatchdog) -> String {
     let mut out = match view.expires_in_s {
         Some(_) => format!("\nWatchdog: running; without a daemon it blocks {}\n", view.ports.join(", ")),
@@ -325,7 +325,7 @@ pub fn spanning_tree_root(view: &SpanningTree) -> String {
     out
 }
 
-/// `show spanning-tree blockedports`, of a view that has only those.
+/// `show spanning-tree blockedports`; the ports of `view` are the blocked ones.
 pub fn spanning_tree_blocked(view: &SpanningTree) -> String {
     let mut out = String::from("\nName                 Blocked Interfaces List\n");
     out.push_str("-------------------- ------------------------------------\n");
@@ -339,7 +339,7 @@ pub fn spanning_tree_blocked(view: &SpanningTree) -> String {
     out
 }
 
-/// `show spanning-tree inconsistentports`, of a view that has only those.
+/// `show spanning-tree inconsistentports`; the ports of `view` are the inconsistent ones.
 pub fn spanning_tree_inconsistent(view: &SpanningTree) -> String {
     let mut out = String::from("\nName                 Interface              Inconsistency\n");
     out.push_str("-------------------- ---------------------- ------------------\n");

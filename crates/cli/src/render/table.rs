@@ -2,7 +2,8 @@
 
 pub use lanyard_types::text::columns;
 
-/// Breaks a list at ", " (or after a comma) so that no line is wider than `width`.
+/// Joins `items` with `, ` to lines of at most `width` bytes; an item that is longer is a line of its own. A line does not end in
+/// a comma.
 pub fn wrap(items: &[String], width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for item in items {

@@ -14,16 +14,16 @@ pub struct Privilege {
 pub struct AuditLog {
     /// The commands, the latest at the end.
     pub commands: Vec<AuditEntry>,
-    /// How many are kept.
+    /// The maximum number of commands that are kept.
     pub capacity: u64,
-    /// How many have been overwritten since the start of the daemon.
+    /// The number of commands that have been overwritten since the start of the daemon.
     pub overwritten: u64,
 }
 
 /// A configuration command that was entered.
 #[derive(Debug, Clone, Serialize)]
 pub struct AuditEntry {
-    /// When, RFC 3339 in UTC.
+    /// The time at which it was entered, RFC 3339 in UTC.
     pub time: String,
     /// The user.
     pub user: String,

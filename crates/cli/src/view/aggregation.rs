@@ -36,7 +36,7 @@ pub struct SummaryMember {
 }
 
 impl EtherchannelSummary {
-    /// The summary of `channels`.
+    /// Makes the summary of `channels`.
     #[must_use]
     pub fn of(channels: &Channels) -> Self {
         let member = |member: &ChannelMember| SummaryMember {
@@ -54,12 +54,12 @@ impl EtherchannelSummary {
     }
 }
 
-/// All about link aggregation.
+/// The state of link aggregation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Channels {
     /// This system, as LACP names it.
     pub system: LacpSystem,
-    /// How members are chosen.
+    /// The method by which a member is chosen for a frame.
     pub load_balance: ChannelBalance,
     /// The port-channels, by number.
     pub channels: Vec<Channel>,
@@ -95,7 +95,7 @@ pub struct LacpSystem {
 pub struct ChannelBalance {
     /// The keyword of `port-channel load-balance`.
     pub method: &'static str,
-    /// True if both directions of a conversation choose by the same hash.
+    /// True if the hash is the same for both directions of a conversation.
     pub symmetric: bool,
 }
 
@@ -131,12 +131,12 @@ pub struct ChannelMember {
     pub mode: &'static str,
     /// True if it is in use.
     pub bundled: bool,
-    /// As in the summary.
+    /// The state, as in [`SummaryMember::state`].
     pub state: &'static str,
     /// The letter of the state in IOS: `P`, `D`, `w`, `H`, `I`, `s`.
     #[serde(skip)]
     pub flag: char,
-    /// The number of the port-channel's 256 buckets that leave by it.
+    /// The number of the port-channel's 256 buckets that are assigned to it.
     pub buckets: u16,
     /// The state of LACP; absent with mode `on`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -164,9 +164,9 @@ pub struct LacpMember {
     pub received: u64,
     /// Markers received.
     pub markers: u64,
-    /// Answers to markers.
+    /// Marker responses sent.
     pub marker_responses: u64,
-    /// Frames refused, by cause.
+    /// The number of refused frames, by cause.
     pub errors: BTreeMap<&'static str, u64>,
 }
 

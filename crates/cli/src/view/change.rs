@@ -20,7 +20,7 @@ pub struct Checkpoint {
     pub number: u32,
     /// When it was saved, RFC 3339.
     pub time: String,
-    /// The user whose change it ends, or `startup`.
+    /// The user who made the change that led to this configuration; `startup` for the configuration with which a daemon started.
     pub user: String,
 }
 

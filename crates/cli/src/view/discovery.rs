@@ -7,7 +7,7 @@ use std::net::IpAddr;
 /// `show lldp neighbors [detail]`, `show cdp neighbors [detail]`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct DiscoveryNeighbours {
-    /// By interface, then in the order of their first frames.
+    /// The neighbours by interface; at one interface in the order in which they were found.
     pub neighbors: Vec<DiscoveryNeighbour>,
 }
 
@@ -22,7 +22,7 @@ pub struct DiscoveryNeighbour {
     pub port_id: String,
     /// LLDP: the system name. CDP: the device ID.
     pub system_name: Option<String>,
-    /// Seconds until the information ends.
+    /// Seconds until the neighbour's information expires.
     pub ttl_s: u64,
     /// `lldp` or `cdp`.
     pub protocol: &'static str,
@@ -46,23 +46,23 @@ pub struct DiscoveryDetails {
     pub capabilities: String,
     /// The letters of the enabled capabilities.
     pub enabled_capabilities: String,
-    /// Addresses for management.
+    /// The management addresses.
     pub management_addresses: Vec<IpAddr>,
-    /// CDP: addresses of the port.
+    /// CDP: the addresses of the port.
     pub addresses: Vec<IpAddr>,
     /// LLDP: the port VLAN ID. CDP: the native VLAN.
     pub vlan: Option<u16>,
-    /// LLDP: autonegotiation.
+    /// LLDP: the autonegotiation of the port; `None` if the neighbour has not sent it.
     pub auto_negotiation: Option<DiscoveryAutoNegotiation>,
-    /// LLDP: link aggregation.
+    /// LLDP: the link aggregation of the port; `None` if the neighbour has not sent it.
     pub link_aggregation: Option<DiscoveryAggregation>,
     /// The maximum frame size in bytes.
     pub max_frame_size: Option<u16>,
-    /// CDP: full duplex.
+    /// CDP: true for full duplex, false for half duplex.
     pub full_duplex: Option<bool>,
     /// CDP: the version of the protocol.
     pub version: Option<u8>,
-    /// LLDP-MED, if the neighbour sent any.
+    /// The information of LLDP-MED; `None` if the neighbour has sent none.
     pub med: Option<DiscoveryMed>,
 }
 
@@ -71,7 +71,7 @@ pub struct DiscoveryDetails {
 pub struct DiscoveryAutoNegotiation {
     /// True if the port can negotiate.
     pub supported: bool,
-    /// True if it does.
+    /// True if autonegotiation is enabled.
     pub enabled: bool,
     /// The type of the medium attachment unit (IANA-MAU-MIB, dot3MauType); 0 if unknown.
     pub mau_type: u16,
@@ -82,18 +82,18 @@ pub struct DiscoveryAutoNegotiation {
 pub struct DiscoveryAggregation {
     /// True if the link can be aggregated.
     pub supported: bool,
-    /// True if it is.
+    /// True if the link is aggregated.
     pub enabled: bool,
     /// The number of the aggregated port; 0 if there is none.
     pub port: u32,
 }
 
-/// LLDP-MED of a neighbour.
+/// The LLDP-MED information of a neighbour.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct DiscoveryMed {
     /// The device type: 1 to 3 is an endpoint of that class, 4 is a network connectivity device.
     pub device_type: u8,
-    /// Inventory by name, such as `model`.
+    /// The inventory, by name, such as `model`.
     pub inventory: BTreeMap<&'static str, String>,
     /// Network policies, as `voice, VLAN 30, tagged, priority 5, DSCP 46`.
     pub policies: Vec<String>,
@@ -115,7 +115,7 @@ pub struct CivicEntry {
     pub identifier: u16,
     /// Its elements, by keyword.
     pub elements: BTreeMap<&'static str, String>,
-    /// The interfaces that have it.
+    /// The interfaces for which it is configured.
     pub interfaces: Vec<String>,
 }
 
@@ -133,14 +133,14 @@ pub struct ElinEntry {
     pub identifier: u16,
     /// The telephone number.
     pub elin: String,
-    /// The interfaces that have it.
+    /// The interfaces for which it is configured.
     pub interfaces: Vec<String>,
 }
 
 /// `show lldp entry`, `show cdp entry`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct DiscoveryEntries {
-    /// The neighbours that were asked for.
+    /// The neighbours that the command selects.
     pub entries: Vec<DiscoveryEntry>,
 }
 
@@ -156,7 +156,7 @@ pub struct DiscoveryEntry {
 }
 
 impl DiscoveryEntries {
-    /// The entries of neighbours.
+    /// Makes the entries of neighbours.
     #[must_use]
     pub fn of(neighbours: DiscoveryNeighbours) -> Self {
         let entry =
@@ -165,16 +165,16 @@ impl DiscoveryEntries {
     }
 }
 
-/// `show lldp`, `show lldp interface`, `show lldp traffic`, and the same of CDP.
+/// `show lldp`, `show lldp interface`, `show lldp traffic`, and the same commands of CDP.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct DiscoveryState {
     /// True if the protocol runs.
     pub running: bool,
     /// Seconds between two frames of a port.
     pub timer_s: u16,
-    /// The time to live in seconds.
+    /// The time to live that the switch sends, in seconds.
     pub holdtime_s: u16,
-    /// LLDP: seconds before a port that stopped sending may start again.
+    /// LLDP: seconds that a port waits before it sends again after it was disabled (IEEE 802.1AB, reinitDelay).
     pub reinit_s: Option<u8>,
     /// Ports, in natural order.
     pub interfaces: Vec<DiscoveryInterface>,
@@ -201,15 +201,15 @@ pub struct DiscoveryInterface {
     pub frames_in: u64,
     /// Frames discarded.
     pub frames_discarded: u64,
-    /// Frames in error, by reason; those that did not occur are left out.
+    /// The number of frames in error, by reason; reasons without frames are left out.
     pub errors: BTreeMap<&'static str, u64>,
     /// TLVs discarded.
     pub tlvs_discarded: u64,
     /// TLVs of unknown types.
     pub tlvs_unrecognized: u64,
-    /// Neighbours whose time to live has ended.
+    /// Neighbours that were removed because their time to live had ended.
     pub aged_out: u64,
-    /// Neighbours for which there was no room.
+    /// Neighbours that were not stored because the table was full.
     pub table_full: u64,
 }
 
@@ -224,9 +224,9 @@ impl DiscoveryState {
 /// `show lldp errors`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct DiscoveryErrors {
-    /// Frames refused, by interface and reason.
+    /// The refused frames, by interface and reason.
     pub errors: Vec<DiscoveryError>,
-    /// Neighbours for which there was no room.
+    /// Neighbours that were not stored because the table was full.
     pub table_full: u64,
 }
 
@@ -242,7 +242,7 @@ pub struct DiscoveryError {
 }
 
 impl DiscoveryErrors {
-    /// The errors of a protocol's ports.
+    /// Makes the view of the errors of a protocol's ports.
     #[must_use]
     pub fn of(state: &DiscoveryState) -> Self {
         let at = |port: &DiscoveryInterface| -> Vec<DiscoveryError> {

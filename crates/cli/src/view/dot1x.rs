@@ -12,7 +12,7 @@ pub struct AccessControl {
     pub ports: Vec<AccessPort>,
     /// The sessions, in the order of their ports.
     pub sessions: Vec<AuthenticationSession>,
-    /// The servers, in the order in which they are asked.
+    /// The RADIUS servers, in the order in which they are tried.
     pub servers: Vec<RadiusServerView>,
 }
 
@@ -25,27 +25,27 @@ pub struct AccessPort {
     pub port_control: &'static str,
     /// `single-host`, `multi-host` or `multi-auth`.
     pub host_mode: &'static str,
-    /// The port is open for somebody.
+    /// True if the port is open for all hosts, or for at least one.
     pub authorized: bool,
-    /// Its VLAN at present.
+    /// The VLAN of the port's untagged frames at present.
     pub vlan: u16,
-    /// 802.1X is spoken.
+    /// True if the port is an authenticator of 802.1X.
     pub authenticator: bool,
-    /// MAC authentication bypass is used.
+    /// True if the port uses MAC authentication bypass.
     pub mab: bool,
-    /// Hosts are authenticated again.
+    /// True if hosts are reauthenticated periodically.
     pub periodic: bool,
-    /// The interval of that in seconds; `null`: the server names it.
+    /// The interval of reauthentication in seconds; `null` if the RADIUS server determines it.
     pub reauthenticate_s: Option<u32>,
     /// After a failure of 802.1X, the seconds until the next attempt.
     pub quiet_period_s: u32,
     /// Seconds between two requests for an identity.
     pub tx_period_s: u32,
-    /// Seconds that a host has for an answer.
+    /// Seconds within which a host has to answer a request.
     pub supp_timeout_s: u32,
-    /// The most repetitions of a request.
+    /// The maximum number of repetitions of a request.
     pub max_req: u8,
-    /// The most repetitions of a request for an identity.
+    /// The maximum number of repetitions of a request for an identity.
     pub max_reauth_req: u8,
     /// Frames that were dropped because the port was not open for their source.
     pub dropped: u64,
@@ -58,7 +58,7 @@ pub struct AuthenticationSession {
     pub interface: String,
     /// Its host.
     pub mac: MacAddr,
-    /// Its name in the log.
+    /// The identifier of the session in log messages.
     pub session_id: String,
     /// `dot1x` or `mab`.
     pub method: &'static str,
@@ -70,11 +70,11 @@ pub struct AuthenticationSession {
     pub vlan: Option<u16>,
     /// The user's name.
     pub user: String,
-    /// Seconds since the port was opened for the host, or the session began.
+    /// Seconds since the port was opened for the host; while it is not open, seconds since the session began.
     pub age_s: u64,
-    /// Seconds until the host is authenticated again, or loses its permission; `null`: never.
+    /// Seconds until the host is reauthenticated, or the port is closed for it; `null`: never.
     pub timeout_s: Option<u64>,
-    /// The action then: `reauthenticate` or `terminate`.
+    /// The action after `timeout_s`: `reauthenticate` or `terminate`.
     pub timeout_action: &'static str,
 }
 
@@ -101,7 +101,7 @@ pub struct Dot1x {
 pub struct Mab {
     /// The ports with MAC authentication bypass.
     pub interfaces: Vec<AccessPort>,
-    /// Their sessions by that method.
+    /// The sessions whose method is MAC authentication bypass.
     pub sessions: Vec<AuthenticationSession>,
 }
 
@@ -121,18 +121,18 @@ pub struct RadiusServerView {
     pub auth_port: u16,
     /// `up` or `dead`.
     pub state: &'static str,
-    /// Requests, without repetitions.
+    /// Requests sent, not counting repetitions.
     pub requests: u64,
-    /// Repetitions.
+    /// Repetitions of requests sent.
     pub retransmissions: u64,
     /// Requests without an answer.
     pub timeouts: u64,
-    /// Answers by kind.
+    /// Access-Accept answers received.
     pub accepts: u64,
-    /// The same.
+    /// Access-Reject answers received.
     pub rejects: u64,
-    /// The same.
+    /// Access-Challenge answers received.
     pub challenges: u64,
-    /// Datagrams that were no valid answers.
+    /// Datagrams received that were no valid answers.
     pub invalid: u64,
 }

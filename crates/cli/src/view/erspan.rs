@@ -7,11 +7,11 @@ use serde::Serialize;
 pub struct ErspanState {
     /// True while copies are sent.
     pub running: bool,
-    /// Why none are sent although the session lacks nothing.
+    /// Why no copies are sent although all settings that the session needs are configured.
     pub error: Option<String>,
     /// Copies that were sent.
     pub sent: u64,
-    /// Those of them that were truncated to the length of `mtu`.
+    /// Copies that were sent, truncated to the length of `mtu`.
     pub truncated: u64,
     /// Copies that were not sent.
     pub dropped: ErspanDrops,
@@ -22,17 +22,17 @@ pub struct ErspanState {
 pub struct ErspanDrops {
     /// The switch has no route to the destination.
     pub no_route: u64,
-    /// The origin is no address of the switch.
+    /// The configured origin address is not an address of the switch.
     pub no_origin: u64,
     /// The frame carries ERSPAN itself: a copy of it could be copied again without end.
     pub erspan: u64,
-    /// The interface or the socket by which they would have left had no room.
+    /// The queue of the egress interface or of the socket was full.
     pub queue_full: u64,
-    /// More copies than are encapsulated in time waited already.
+    /// The queue of copies that wait for their encapsulation was full.
     pub overflow: u64,
     /// The plane found the session's netdev down, because the daemon was not running.
     pub not_running: u64,
-    /// The kernel refused them for another reason, such as a packet filter.
+    /// The kernel refused the packet for another reason, such as a packet filter.
     pub refused: u64,
 }
 
@@ -57,17 +57,17 @@ impl ErspanDrops {
 pub struct ErspanReceived {
     /// True while packets are received.
     pub running: bool,
-    /// Why none are received although the session lacks nothing.
+    /// Why no packets are received although all settings that the session needs are configured.
     pub error: Option<String>,
     /// Copies with the session's identifier.
     pub received: u64,
-    /// Those of them that their source has truncated.
+    /// Copies with the session's identifier that their source has truncated.
     pub truncated: u64,
-    /// Copies that were sent; each destination port counts.
+    /// Copies that were sent, counted at each destination port.
     pub sent: u64,
-    /// Copies that a destination port did not send.
+    /// Copies that were not sent, counted at each destination port.
     pub dropped: ErspanPortDrops,
-    /// Packets for the session's address that no session of the address has received.
+    /// Packets for the session's address that were dropped, counted for all sessions with this address.
     pub packets_dropped: ErspanPacketDrops,
 }
 
@@ -97,24 +97,24 @@ impl ErspanPortDrops {
     }
 }
 
-/// Packets for the address of a session that no session has received, by reason.
+/// Packets for the address of a session that were dropped, by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct ErspanPacketDrops {
-    /// No session of the address has the identifier.
+    /// No session with this address has the packet's identifier.
     pub unknown_id: u64,
-    /// More packets than are read in time waited already.
+    /// The queue of packets that wait to be read was full.
     pub overflow: u64,
     /// The packet ends within its headers, or the frame is shorter than an Ethernet header.
     pub too_short: u64,
-    /// GRE has a routing field, a reserved bit, or another version than 0.
+    /// The GRE header has a routing field, a reserved bit, or another version than 0.
     pub gre_header: u64,
-    /// GRE's checksum is wrong.
+    /// The GRE checksum is wrong.
     pub gre_checksum: u64,
-    /// ERSPAN's version is not the one of GRE's protocol type.
+    /// The version in the ERSPAN header does not belong to the protocol type in the GRE header.
     pub version: u64,
-    /// ERSPAN type I, which has no identifier.
+    /// The packet is ERSPAN type I, which has no identifier.
     pub type_1: u64,
-    /// Type III with something that is no Ethernet frame.
+    /// The packet is ERSPAN type III, and its content is no Ethernet frame.
     pub not_ethernet: u64,
 }
 

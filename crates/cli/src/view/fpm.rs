@@ -5,11 +5,11 @@ use serde::Serialize;
 /// The FPM server.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Fpm {
-    /// The address to listen at, `ADDRESS:PORT`; `None` when the server is off.
+    /// The address at which the server listens, `ADDRESS:PORT`; `None` when the server is off.
     pub listening: Option<String>,
     /// `idle`, `replaying`, `sweeping`, `synced` or `holding`.
     pub phase: &'static str,
-    /// The client, `ADDRESS:PORT`.
+    /// The client's address, `ADDRESS:PORT`.
     pub client: Option<String>,
     /// Seconds since the session began, or since it ended; `None` when there was none.
     pub since_s: Option<u64>,
@@ -21,8 +21,8 @@ pub struct Fpm {
     pub next_hop_sets: u64,
     /// The number of answers sent.
     pub answers: u64,
-    /// False when the client is known not to read answers; FRR before 10 is recognised by how it updates
-    /// routes.
+    /// False when the client is known not to read answers; `None` when it is unknown whether it reads them. FRR before 10, which
+    /// does not, is recognised by how it updates routes.
     pub answers_read: Option<bool>,
     /// The counters, by name.
     #[serde(skip)]

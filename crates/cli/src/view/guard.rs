@@ -5,42 +5,43 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// `show ip dhcp snooping`, `show ip arp inspection`, `show ip verify source` and their like.
+/// The contents of `show ip dhcp snooping`, `show ip arp inspection`, `show ip source binding`, `show ip verify source` and `show
+/// ipv6 nd raguard`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Guard {
-    /// DHCP snooping is on.
+    /// True if DHCP snooping is on.
     pub dhcp_snooping: bool,
-    /// The VLANs that are named for it.
+    /// The VLANs of `ip dhcp snooping vlan`.
     pub dhcp_vlans: Vec<u16>,
-    /// Those of them that are active.
+    /// The VLANs of `ip dhcp snooping vlan` that are active; none while DHCP snooping is off.
     pub operational_vlans: Vec<u16>,
-    /// A client's message has the client's address as its source.
+    /// True if a client's message at an untrusted port is dropped unless the frame's source address is the client's MAC address.
     pub verify_mac: bool,
-    /// Option 82 is inserted.
+    /// True if option 82 is inserted into clients' messages.
     pub information_option: bool,
-    /// Clients' messages may have an option 82.
+    /// True if clients' messages at untrusted ports may have an option 82.
     pub allow_untrusted: bool,
     /// The VLANs with ARP inspection.
     pub arp_vlans: Vec<u16>,
-    /// ARP inspection compares the source of the frame,
+    /// True if ARP inspection compares the source address of the frame with the sender's MAC address.
     pub validate_src_mac: bool,
-    /// the destination of the frame,
+    /// True if ARP inspection compares the destination address of a reply's frame with the target's MAC address.
     pub validate_dst_mac: bool,
-    /// and refuses addresses that no host has,
+    /// True if ARP inspection drops packets with an IPv4 address that no host can have: 0.0.0.0, 255.255.255.255 or multicast.
     pub validate_ip: bool,
-    /// but for a sender without an address.
+    /// True if `validate_ip` permits the sender's address 0.0.0.0.
     pub allow_zeros: bool,
     /// The switch ports, in natural order.
     pub ports: Vec<GuardPort>,
     /// The bindings, by VLAN and address.
     pub bindings: Vec<GuardBinding>,
-    /// The most bindings.
+    /// The maximum number of bindings.
     pub capacity: usize,
-    /// DHCP messages that were sent on.
+    /// DHCP messages that the switch has forwarded.
     pub forwarded: u64,
-    /// Those that were dropped, by reason.
+    /// DHCP messages that were dropped, by reason.
     pub dropped: BTreeMap<&'static str, u64>,
-    /// Leases and bindings for which there was no room.
+    /// Leases and bindings that were refused because there was no room.
     pub refused: u64,
 }
 
@@ -49,15 +50,15 @@ pub struct Guard {
 pub struct GuardPort {
     /// Its name.
     pub interface: String,
-    /// DHCP servers may be behind it.
+    /// True if DHCP servers may be behind the port.
     pub dhcp_trusted: bool,
-    /// DHCP messages per second; `None`: no limit.
+    /// The maximum rate of DHCP messages per second; `None`: no limit.
     pub dhcp_rate_pps: Option<u32>,
-    /// ARP is not inspected.
+    /// True if ARP packets are not inspected at the port.
     pub arp_trusted: bool,
-    /// ARP packets per second; `None`: no limit.
+    /// The maximum rate of ARP packets per second; `None`: no limit.
     pub arp_rate_pps: Option<u32>,
-    /// Seconds over which a burst may reach that rate.
+    /// The permitted burst of ARP packets, as seconds of packets at the rate `arp_rate_pps`.
     pub arp_burst_interval_s: u8,
     /// `off`, `ip` or `ip-mac`.
     pub verify_source: &'static str,
@@ -69,12 +70,12 @@ pub struct GuardPort {
     pub dropped: BTreeMap<&'static str, u64>,
 }
 
-/// The address of a host.
+/// A binding: the host that has an IPv4 address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GuardBinding {
     /// Its MAC address.
     pub mac: MacAddr,
-    /// Its address.
+    /// Its IPv4 address.
     pub address: Ipv4Addr,
     /// Its VLAN.
     pub vlan: u16,
@@ -83,26 +84,26 @@ pub struct GuardBinding {
     /// `dhcp-snooping` or `static`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// Seconds until the lease ends; `None`: it does not.
+    /// Seconds until the lease ends; `None` if it does not end.
     pub lease_s: Option<u64>,
 }
 
 /// `show ip dhcp snooping`.
 #[derive(Debug, Serialize)]
 pub struct GuardDhcp {
-    /// DHCP snooping is on.
+    /// True if DHCP snooping is on.
     pub enabled: bool,
-    /// The VLANs that are named for it.
+    /// The VLANs of `ip dhcp snooping vlan`.
     pub vlans: Vec<u16>,
-    /// Those of them that are active.
+    /// The VLANs of `ip dhcp snooping vlan` that are active; none while DHCP snooping is off.
     pub operational_vlans: Vec<u16>,
-    /// See [`Guard`].
+    /// See [`Guard::information_option`].
     pub information_option: bool,
-    /// See [`Guard`].
+    /// See [`Guard::allow_untrusted`].
     pub allow_untrusted: bool,
-    /// See [`Guard`].
+    /// See [`Guard::verify_mac`].
     pub verify_mac: bool,
-    /// The ports that are trusted, or have a rate.
+    /// The ports that are trusted, or have a rate limit for DHCP.
     pub interfaces: Vec<GuardDhcpPort>,
 }
 
@@ -111,9 +112,9 @@ pub struct GuardDhcp {
 pub struct GuardDhcpPort {
     /// Its name.
     pub interface: String,
-    /// DHCP servers may be behind it.
+    /// True if DHCP servers may be behind the port.
     pub trusted: bool,
-    /// Messages per second; `None`: no limit.
+    /// The maximum rate of DHCP messages per second; `None`: no limit.
     pub rate_limit_pps: Option<u32>,
 }
 
@@ -124,39 +125,39 @@ pub struct GuardBindings {
     pub bindings: Vec<GuardBinding>,
     /// Their number.
     pub total: usize,
-    /// The most bindings.
+    /// The maximum number of bindings.
     pub capacity: usize,
 }
 
 /// `show ip dhcp snooping statistics`.
 #[derive(Debug, Serialize)]
 pub struct GuardStatistics {
-    /// Messages that were sent on.
+    /// DHCP messages that the switch has forwarded.
     pub forwarded: u64,
-    /// Messages that were dropped, by reason.
+    /// DHCP messages that were dropped, by reason.
     pub dropped: BTreeMap<&'static str, u64>,
-    /// Messages of servers that the plane has dropped at ports that are not trusted.
+    /// Messages of DHCP servers that the plane has dropped at untrusted ports.
     pub dropped_by_plane: u64,
-    /// Leases and bindings for which there was no room.
+    /// Leases and bindings that were refused because there was no room.
     pub refused: u64,
 }
 
 /// `show ip arp inspection`.
 #[derive(Debug, Serialize)]
 pub struct GuardArp {
-    /// The source of the frame is compared,
+    /// See [`Guard::validate_src_mac`].
     pub validate_src_mac: bool,
-    /// the destination,
+    /// See [`Guard::validate_dst_mac`].
     pub validate_dst_mac: bool,
-    /// and addresses that no host has are refused,
+    /// See [`Guard::validate_ip`].
     pub validate_ip: bool,
-    /// but for a sender without one.
+    /// See [`Guard::allow_zeros`].
     pub allow_zeros: bool,
-    /// The VLANs.
+    /// The VLANs with ARP inspection.
     pub vlans: Vec<u16>,
 }
 
-/// Commands that show every switch port.
+/// `show ip arp inspection interfaces`, `show ip arp inspection statistics`, `show ipv6 nd raguard`.
 #[derive(Debug, Serialize)]
 pub struct GuardPorts {
     /// The ports.
@@ -166,18 +167,18 @@ pub struct GuardPorts {
 /// `show ip verify source`.
 #[derive(Debug, Serialize)]
 pub struct GuardSources {
-    /// The addresses that each port with `ip verify source` lets in.
+    /// The source addresses that each port with `ip verify source` permits.
     pub filters: Vec<GuardSource>,
 }
 
-/// An address that a port lets in; a port without bindings lets none in.
+/// A source address that a port permits; a port without bindings permits none.
 #[derive(Debug, Serialize)]
 pub struct GuardSource {
     /// The port.
     pub interface: String,
     /// `ip` or `ip-mac`.
     pub filter_type: &'static str,
-    /// The binding; `None`: the port has none.
+    /// The binding; `None` if the port has none.
     pub binding: Option<GuardBinding>,
     /// Packets that were dropped at the port.
     pub dropped: u64,

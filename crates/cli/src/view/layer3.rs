@@ -66,7 +66,7 @@ pub struct CefExact {
     /// The flow.
     #[serde(flatten)]
     pub flow: Flow,
-    /// The longest match.
+    /// The longest matching prefix; `None` without a match.
     pub prefix: Option<ipnet::IpNet>,
     /// The action, as in [`CefEntry`].
     pub action: &'static str,
@@ -111,7 +111,7 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// As text: `the kernel: REASON`; `None` where this family is not routed.
+    /// The forwarder as text, such as `the kernel: REASON`; `None` where this family is not routed.
     #[must_use]
     pub fn text(&self) -> Option<String> {
         match (self.routed_by, &self.reason) {
@@ -269,7 +269,7 @@ pub struct Relay {
     pub interfaces: Vec<RelayInterface>,
     /// The numbers of messages, by outcome.
     pub counters: Vec<RelayCounter>,
-    /// Why the relay does not work: its port is in use.
+    /// Why the relay does not work, such as a UDP port that another program uses; `None` while it works.
     pub error: Option<String>,
 }
 

@@ -44,11 +44,11 @@ pub struct Process {
 /// `show inventory`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Inventory {
-    /// The machine first, then its ports.
+    /// The machine, followed by its ports.
     pub parts: Vec<Part>,
 }
 
-/// A part of the machine.
+/// The machine itself, or one of its ports.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Part {
     /// `Chassis`, or the name of a port.
@@ -72,7 +72,7 @@ pub struct LogReceiver {
     pub transport: &'static str,
     /// The port.
     pub port: u16,
-    /// True after a message was sent without an error.
+    /// True if the last attempt to send a message succeeded.
     pub connected: bool,
     /// Why the last attempt to send has failed.
     pub error: Option<String>,
@@ -89,9 +89,9 @@ pub struct LogReceiver {
 pub struct LogLimit {
     /// Messages a second; `None` while the limit is no longer configured.
     pub per_s: Option<u32>,
-    /// True when debugging messages are limited, too.
+    /// True when the limit also applies to debugging messages.
     pub debugging: bool,
-    /// The highest severity that is not limited; `None` when all are.
+    /// Messages of the severities 0 to this one are not limited; `None` when all severities are limited.
     pub except: Option<u8>,
     /// Messages that were suppressed since `clear logging`.
     pub suppressed: u64,

@@ -8,26 +8,27 @@ use std::net::Ipv6Addr;
 /// `show ipv6 nd inspection`. The bindings are those of `show ipv6 neighbors binding`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct NdInspection {
-    /// The VLANs that are named for it.
+    /// The VLANs of `ipv6 nd inspection vlan`.
     pub vlans: Vec<u16>,
-    /// Those of them that are active.
+    /// The VLANs of `ipv6 nd inspection vlan` that are active.
     pub operational_vlans: Vec<u16>,
     /// The switch ports, in natural order.
     pub interfaces: Vec<NdPort>,
-    /// Messages that the daemon has sent on.
+    /// Messages of neighbour discovery that the daemon has forwarded.
     pub forwarded: u64,
-    /// Messages that it has dropped, by reason.
+    /// Messages of neighbour discovery that the daemon has dropped, by reason.
     pub dropped: BTreeMap<&'static str, u64>,
-    /// Messages that the plane has dropped, because they were hidden.
+    /// Messages of neighbour discovery that the plane has dropped because they were hidden from inspection: in a fragment, behind
+    /// extension headers, or truncated.
     pub dropped_by_plane: u64,
-    /// Questions for duplicate address detection that the switch has sent.
+    /// Neighbour solicitations that the switch has sent to find other owners of an address, or to test an owner.
     pub probes: u64,
     /// Bindings that the plane has refused.
     pub refused: u64,
     /// The bindings, by VLAN and address.
     #[serde(skip)]
     pub bindings: Vec<NeighborBinding>,
-    /// The most bindings.
+    /// The maximum number of bindings.
     #[serde(skip)]
     pub capacity: usize,
 }
@@ -37,11 +38,11 @@ pub struct NdInspection {
 pub struct NdPort {
     /// Its name.
     pub interface: String,
-    /// Its messages are not inspected.
+    /// True if messages of neighbour discovery are not inspected at the port.
     pub trusted: bool,
-    /// The most addresses that are learned.
+    /// The maximum number of addresses that are learned at the port.
     pub address_limit: u32,
-    /// The addresses that are learned, or claimed at this moment.
+    /// The number of addresses that are learned at the port, or that a host claims at present.
     pub addresses: u32,
     /// `ipv6 source-guard`.
     pub source_guard: bool,
@@ -49,7 +50,7 @@ pub struct NdPort {
     pub dropped: BTreeMap<&'static str, u64>,
 }
 
-/// The IPv6 address of a host.
+/// A binding: the host that has, or claims, an IPv6 address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NeighborBinding {
     /// Its address.
@@ -63,9 +64,10 @@ pub struct NeighborBinding {
     /// `nd` or `static`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// `INCOMPLETE`: claimed, and not a binding yet. `REACHABLE`: a binding. `VERIFY`: a binding whose owner is asked.
+    /// `INCOMPLETE`: claimed, and not a binding yet. `REACHABLE`: a binding. `VERIFY`: a binding whose owner the switch is
+    /// probing.
     pub state: &'static str,
-    /// Seconds until the state ends; `None`: it does not.
+    /// Seconds until the state ends; `None` if it does not end.
     pub left_s: Option<u64>,
 }
 
@@ -76,6 +78,6 @@ pub struct NeighborBindings {
     pub bindings: Vec<NeighborBinding>,
     /// Their number.
     pub total: usize,
-    /// The most bindings.
+    /// The maximum number of bindings.
     pub capacity: usize,
 }

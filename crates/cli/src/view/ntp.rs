@@ -5,7 +5,7 @@ use serde::Serialize;
 /// The report of the program that sets the machine's clock.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Ntp {
-    /// The clock.
+    /// The state of the machine's clock.
     pub status: NtpStatus,
     /// The servers.
     pub associations: Vec<NtpAssociation>,
@@ -20,21 +20,21 @@ pub struct NtpStatus {
     pub synchronized: bool,
     /// The distance to a reference clock, 1..=15.
     pub stratum: Option<u8>,
-    /// The server that the clock follows.
+    /// The server with which the clock is synchronized.
     pub reference: Option<String>,
-    /// When the clock was last compared with it; RFC 3339, UTC.
+    /// The time of the last measurement of this server; RFC 3339, UTC.
     pub reference_time: Option<String>,
-    /// How far the clock is ahead of the servers' time.
+    /// The time by which the clock is ahead of the servers' time, in seconds.
     pub offset_s: Option<f64>,
-    /// The delay to the reference clock and back.
+    /// The round-trip delay to the reference clock, in seconds (RFC 5905, root delay).
     pub root_delay_s: Option<f64>,
-    /// The error of the reference clock.
+    /// The dispersion that accumulates on the path to the reference clock, in seconds (RFC 5905, root dispersion).
     pub root_dispersion_s: Option<f64>,
-    /// How fast the clock would be without correction, in parts per million.
+    /// The error of the clock's frequency without correction, in parts per million.
     pub frequency_ppm: Option<f64>,
-    /// The possible error of that.
+    /// The bound of the error of `frequency_ppm`, in parts per million.
     pub skew_ppm: Option<f64>,
-    /// The time between two updates of the clock.
+    /// The time between two updates of the clock, in seconds.
     pub update_interval_s: Option<f64>,
 }
 
@@ -45,20 +45,20 @@ pub struct NtpAssociation {
     pub address: String,
     /// `selected`, `combined`, `candidate`, `falseticker`, `unstable`, `unusable`.
     pub state: &'static str,
-    /// Its own reference clock or server.
+    /// The server's own reference: its reference clock, or the server that it follows.
     pub reference: Option<String>,
     /// Its stratum; `None` before its first answer.
     pub stratum: Option<u8>,
-    /// The time since its last answer.
+    /// The time since its last answer, in seconds; `None` if there was none, or the program does not report it.
     pub last_answer_s: Option<u64>,
-    /// The time between two requests.
+    /// The time between two requests, in seconds.
     pub poll_s: u64,
-    /// The last eight requests, each a bit: 1 for an answer.
+    /// One bit for each of the last eight requests: 1 if it was answered.
     pub reach: u8,
-    /// The delay to the server and back.
+    /// The round-trip delay to the server, in seconds.
     pub delay_s: Option<f64>,
-    /// How far the server's clock is ahead of this one.
+    /// The time by which the server's clock is ahead of this one, in seconds.
     pub offset_s: Option<f64>,
-    /// The possible error of that.
+    /// The upper bound of the offset's error (RFC 5905, dispersion), in seconds.
     pub dispersion_s: Option<f64>,
 }

@@ -20,30 +20,30 @@ pub struct FrontPort {
     pub number: u16,
     /// The connector.
     pub connector: &'static str,
-    /// Its speed.
+    /// Its speed in Mbit/s.
     pub speed_mbps: u32,
-    /// The speeds that it can have.
+    /// The speeds that the port supports, in Mbit/s.
     pub speeds_mbps: Vec<u32>,
-    /// True when its speed is negotiated and not configured.
+    /// True when its speed is negotiated, false when it is configured.
     pub autoneg: bool,
     /// `full` or `half`.
     pub duplex: &'static str,
     /// The forward error correction that is configured.
     pub fec: &'static str,
-    /// The splits that it can have.
+    /// The splits that the port supports.
     pub splits: Vec<String>,
     /// True while its wire has a link.
     pub link_up: bool,
     /// The netdev that it is connected to.
     pub wire: String,
-    /// Why it has no netdev; `null` when it has one.
+    /// Why the port has no netdev; `null` when it has one.
     pub absent: Option<String>,
 }
 
 /// `show interfaces transceiver`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Transceivers {
-    /// Those of the ports that have a netdev.
+    /// The transceivers of the ports that have a netdev.
     pub interfaces: Vec<Transceiver>,
 }
 
@@ -54,11 +54,11 @@ pub struct Transceiver {
     pub interface: String,
     /// The connector.
     pub connector: &'static str,
-    /// Its contents: a virtual cable, or nothing.
+    /// The module in the connector: `virtual cable`, or `not present` while the port has no link.
     pub module: &'static str,
-    /// The netdev at the cable's other end.
+    /// The netdev at the cable's other end; `None` without a cable.
     pub wire: Option<String>,
-    /// The speed.
+    /// The speed in Mbit/s.
     pub speed_mbps: u32,
     /// The forward error correction.
     pub fec: &'static str,

@@ -18,7 +18,8 @@ pub struct ServicePolicyView {
     pub direction: &'static str,
     /// The policy map.
     pub policy: String,
-    /// Its classes in the order in which they are asked, `class-default` last. The classes of a child policy follow their parent.
+    /// Its classes in the order in which a frame is compared with them, `class-default` last. The classes of a child policy
+    /// follow their parent.
     pub classes: Vec<ServiceClassView>,
 }
 
@@ -39,7 +40,7 @@ pub struct ServiceClassView {
     pub queue: Option<QueueView>,
 }
 
-/// A policer: its rates as they are in force, and what it has decided.
+/// A policer: its rates in force, and the frames and bytes of each colour.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct PolicerView {
     /// The committed rate in bits per second.
@@ -64,7 +65,7 @@ pub struct PolicerView {
     pub violated_bytes: u64,
 }
 
-/// The queue of a class at a port: a class of the kernel's queueing discipline. Of a port-channel the sum of its members.
+/// The queue of a class at a port: a class of the kernel's queueing discipline. For a port-channel, the sum over its members.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct QueueView {
     /// The guaranteed rate in bits per second.
@@ -81,7 +82,7 @@ pub struct QueueView {
     pub sent_bytes: u64,
     /// Frames dropped because the queue was full.
     pub dropped_packets: u64,
-    /// The most that may wait, in frames or in bytes.
+    /// The maximum length of the queue, in the unit `limit_unit`.
     pub limit: u64,
     /// `packets` or `bytes`.
     pub limit_unit: &'static str,

@@ -8,23 +8,23 @@ use std::net::Ipv4Addr;
 pub struct SflowView {
     /// True while datagrams are sent.
     pub running: bool,
-    /// Why none are sent although there is a collector.
+    /// Why no datagrams are sent although there is a collector.
     pub error: Option<String>,
-    /// The address by which collectors know the agent.
+    /// The address by which the agent identifies itself to collectors.
     pub agent_address: Option<Ipv4Addr>,
-    /// The source address of datagrams; without one the kernel chooses it.
+    /// The source address of datagrams; `None` if the kernel chooses it.
     pub source_address: Option<Ipv4Addr>,
-    /// One frame in this many is sampled.
+    /// One of this number of frames is sampled, on average.
     pub sampling_rate: u32,
     /// The interval between counter samples in seconds; 0: none are sent.
     pub polling_interval_s: u32,
-    /// The receivers.
+    /// The collectors.
     pub collectors: Vec<SflowCollector>,
     /// The interfaces with `sflow enable`.
     pub interfaces: Vec<SflowInterface>,
 }
 
-/// A receiver of datagrams.
+/// A collector.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SflowCollector {
     /// Its address.
@@ -33,7 +33,7 @@ pub struct SflowCollector {
     pub port: u16,
     /// Datagrams sent.
     pub datagrams: u64,
-    /// Datagrams that the kernel refused.
+    /// Datagrams that the kernel refused to send.
     pub failed: u64,
 }
 
@@ -42,14 +42,14 @@ pub struct SflowCollector {
 pub struct SflowInterface {
     /// Its name.
     pub interface: String,
-    /// The number by which datagrams name it.
+    /// The number by which datagrams identify the interface.
     pub ifindex: u32,
-    /// Flow samples.
+    /// The number of flow samples.
     pub samples: u32,
-    /// The frames of which they were drawn.
+    /// The pool: the number of frames of which the flow samples were drawn.
     pub pool: u32,
-    /// Samples that were lost: over the rate, or without room in a queue.
+    /// The number of samples that were lost, because they exceeded the rate or a queue was full.
     pub drops: u32,
-    /// Counter samples.
+    /// The number of counter samples.
     pub counter_samples: u32,
 }

@@ -9,21 +9,21 @@ use std::net::IpAddr;
 pub struct Snooping {
     /// `igmp` or `mld`.
     pub protocol: &'static str,
-    /// True if it is configured.
+    /// True if snooping is configured.
     pub enabled: bool,
-    /// False if the plane has no table of groups, and floods.
+    /// False if the plane has no MDB and floods multicast.
     pub supported: bool,
-    /// One report of each group goes to routers.
+    /// True if only one report of each group is forwarded to routers.
     pub report_suppression: bool,
-    /// The switch reports to routers for its hosts.
+    /// True for proxy reporting: the switch itself sends reports to routers for its hosts.
     pub proxy: bool,
-    /// General queries until whose end groups are flooded after a change of topology.
+    /// The number of general queries until which all groups are flooded after a topology change.
     pub tcn_flood_query_count: u8,
-    /// After a topology change a switch that is not the querier solicits a general query.
+    /// True if after a topology change the switch solicits a general query when it is not the querier.
     pub tcn_query_solicit: bool,
-    /// The memberships of both families (a group at a port counts once), and the most there may be.
+    /// The number of memberships of both families; a group at a port counts once.
     pub memberships: usize,
-    /// Most memberships.
+    /// The maximum number of memberships of both families.
     pub max_memberships: usize,
     /// The VLANs, ascending.
     pub vlans: Vec<SnoopingVlan>,
@@ -36,28 +36,28 @@ pub struct SnoopingVlan {
     pub vlan: u16,
     /// True if it is snooped.
     pub enabled: bool,
-    /// A leave ends a membership at once.
+    /// True if a leave ends a membership at once.
     pub immediate_leave: bool,
     /// Robustness variable.
     pub robustness: u8,
-    /// Queries for a last member.
+    /// The number of queries for the last member of a group.
     pub last_member_query_count: u8,
-    /// The time between them in milliseconds.
+    /// The time between two queries for the last member, in milliseconds.
     pub last_member_query_interval_ms: u32,
-    /// The treatment of frames of groups without members: `flood` or `mrouter`.
+    /// The treatment of frames to unregistered groups: `flood`, or `mrouter` to send them to router ports only.
     pub unregistered: &'static str,
-    /// The groups that are flooded for the time being: `none`, `unregistered`, because entries were refused, or `all`, after a
-    /// change of topology.
+    /// The groups that are flooded at present: `none`; `unregistered` after an entry was refused; `all` after a topology change,
+    /// or if the VLAN is not snooped.
     pub flooding: &'static str,
     /// Statistics by name.
     pub counters: BTreeMap<&'static str, u64>,
     /// The querier.
     #[serde(flatten)]
     pub querier: SnoopingQuerier,
-    /// The groups, for `groups`.
+    /// The groups, for `show ... snooping groups`.
     #[serde(skip)]
     pub groups: Vec<SnoopingGroup>,
-    /// The ports of routers, for `mrouter`.
+    /// The router ports, for `show ... snooping mrouter`.
     #[serde(skip)]
     pub mrouters: Vec<SnoopingRouter>,
 }
@@ -67,9 +67,9 @@ pub struct SnoopingVlan {
 pub struct SnoopingQuerier {
     /// True if the switch sends queries while the VLAN has no other querier.
     pub querier_enabled: bool,
-    /// The querier's address; none while there is no querier.
+    /// The querier's address; `None` while there is no querier.
     pub querier_address: Option<IpAddr>,
-    /// True if that is the switch.
+    /// True if the switch is the querier.
     pub querier_is_self: bool,
     /// The version of the switch's own queries.
     pub querier_version: u8,
@@ -82,7 +82,7 @@ pub struct SnoopingQuerier {
 /// `show ... snooping groups`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct SnoopingGroups {
-    /// By VLAN and group.
+    /// The groups, by VLAN and address.
     pub groups: Vec<SnoopingGroup>,
 }
 
@@ -101,17 +101,17 @@ pub struct SnoopingGroup {
     pub vlan: u16,
     /// The group.
     pub group: IpAddrText,
-    /// The sources that members name.
+    /// The sources of the filter `mode`.
     pub sources: Vec<IpAddr>,
-    /// `include`: these sources only; `exclude`: all others; `any`: all sources.
+    /// The filter mode: `include` for frames of `sources` only, `exclude` for frames of all other sources, `any` for all frames.
     pub mode: &'static str,
     /// The ports with members.
     pub ports: Vec<String>,
-    /// Seconds until the last membership ends; none for a static one.
+    /// Seconds until the last membership ends; `None` for a static one.
     pub expires_s: Option<u64>,
 }
 
-/// An address as text, with a default.
+/// An IP address; the default is 0.0.0.0.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct IpAddrText(pub IpAddr);
@@ -125,12 +125,12 @@ impl Default for IpAddrText {
 /// `show ... snooping mrouter`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct SnoopingRouters {
-    /// By VLAN and port.
+    /// The router ports, by VLAN and port.
     pub mrouters: Vec<SnoopingRouter>,
 }
 
 impl SnoopingRouters {
-    /// The ports of all VLANs.
+    /// The router ports of all VLANs.
     #[must_use]
     pub fn of(view: Snooping) -> Self {
         Self { mrouters: view.vlans.into_iter().flat_map(|vlan| vlan.mrouters).collect() }

@@ -32,13 +32,13 @@ pub struct SpanningTree {
 /// The plane's watchdog, which blocks ports when the daemon has ended or hangs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct StpWatchdog {
-    /// The ports that it blocks.
+    /// The ports that the watchdog blocks when it expires.
     pub ports: Vec<String>,
     /// Seconds until it expires unless a BPDU is sent; `None` while it is stopped.
     pub expires_in_s: Option<f64>,
-    /// How often this daemon has found it expired.
+    /// How often this daemon has found the watchdog expired.
     pub expiries: u64,
-    /// The time of the last such finding, RFC 3339.
+    /// The time at which this daemon last found the watchdog expired, RFC 3339; `None` if it never did.
     pub last_expiry: Option<String>,
     /// True while the daemon withholds BPDUs because the plane refuses a port's state.
     #[serde(rename = "bpdus_withheld")]
@@ -142,6 +142,6 @@ pub struct StpPort {
 pub struct StpPortState {
     /// The port.
     pub interface: String,
-    /// Its guards, its counters, and the reason why it is shut down.
+    /// Its guards, its counters, and the cause if a guard has shut it down.
     pub summary: PortSummary,
 }

@@ -5,7 +5,7 @@ use lanyard_cli::backend::{Platform, Refusal, System};
 use lanyard_cli::view;
 use lanyard_config::InterfaceName;
 
-/// Possible answers of a program that sets the clock.
+/// A report of a program that sets the clock.
 pub fn ntp() -> view::Ntp {
     let server = view::NtpAssociation {
         address: "192.0.2.1".into(),

@@ -34,7 +34,7 @@ pub struct Fake {
     pub cleared: Vec<String>,
     /// The commands of the audit log, each as `USER LINE HOST: COMMAND`.
     pub audited: Vec<String>,
-    /// A commit whose text contains this is refused.
+    /// A commit is refused if the text of its configuration contains this.
     pub refuses: Option<String>,
 }
 
@@ -170,7 +170,7 @@ impl Files for Fake {
 }
 
 impl Access for Fake {
-    /// Hashes to a text that depends on the algorithm alone.
+    /// Replaces each secret by a text that depends on its algorithm only.
     fn hash_secrets(&mut self, config: &mut Config) -> Result<(), Refusal> {
         config.access.hash(|algorithm, _| {
             let (salt, hash) = ("a".repeat(14), "b".repeat(43));

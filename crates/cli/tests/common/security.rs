@@ -1,4 +1,4 @@
-//! Views of what protects ports and logins, and of access lists and service policies.
+//! Views of port security, access control, first-hop security and login servers, and of access lists and service policies.
 
 use super::{Fake, services};
 use lanyard_cli::backend::Refusal;

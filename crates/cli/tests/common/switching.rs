@@ -124,7 +124,7 @@ impl SpanningTree for Fake {
         view::SpanningTree::of(&bridge, 60_000, &|port| ports.name(port).unwrap().to_owned())
     }
     fn root_primary_priority(&self, tree: view::TreeKey) -> Option<u16> {
-        // VLAN 10 has a root with priority 8192; VLAN 20 has one with priority 0.
+        // As if VLAN 10 had a root with priority 8192, and VLAN 20 one with priority 0.
         match tree {
             view::TreeKey::Vlan(vlan) if vlan.get() == 10 => Some(4096),
             view::TreeKey::Vlan(vlan) if vlan.get() == 20 => None,
