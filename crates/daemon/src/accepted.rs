@@ -33,7 +33,8 @@ pub(crate) fn open(options: &Options, paths: &Paths) -> Result<EbpfPlane, PlaneE
 /// If this variable is in the environment, a start loads every program as the first start on a kernel does.
 const LOAD_ALL: &str = "LANYARD_LOAD_ALL";
 
-/// The files, which outlive a boot: of this instance, and of all. The name of an instance does not begin with a dot.
+/// The paths of the files, which persist across reboots: one for this instance, one for all instances of the machine. The
+/// second one begins with a dot, as no instance name does.
 fn files(paths: &Paths) -> Vec<PathBuf> {
     let of_all = paths.state.parent().map(|parent| parent.join(".accepted"));
     [paths.state.join("accepted")].into_iter().chain(of_all).collect()

@@ -1,8 +1,9 @@
-//! Access control of ports for management: the authenticator, its sockets to the RADIUS servers, its file and its log lines.
+//! Access control of ports (802.1X) on the management thread: the authenticator, its sockets to the RADIUS servers, its file and
+//! its log lines.
 //!
 //! Invariants: a port is locked in the plane until the authenticator has opened it, and [`Outcome`] makes the caller lock or open
-//! ports before frames are sent. The hosts that are let in are in a file, so that a restart of the daemon closes no port; it
-//! authenticates each of them again. Sending never waits.
+//! ports before frames are sent. The authorized hosts are in a file, so that a restart of the daemon closes no port; the new
+//! daemon authenticates each of them again. Sending never waits.
 
 use crate::context::{Context, Module};
 use crate::files::{self, FileError};
@@ -29,7 +30,7 @@ const MAX_DATAGRAM: usize = 4096;
 /// The most datagrams read in one turn.
 const TURN: usize = 256;
 
-/// The ports that are open, and their hosts, as the file has them, by the names of the interfaces.
+/// The content of the file: the open ports by interface name, each with its access and its authorized hosts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct File {
     ports: BTreeMap<String, (Access, Vec<Kept>)>,
@@ -38,11 +39,11 @@ struct File {
 /// The actions for the caller.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// Give the plane the locks of ports.
+    /// True if the caller has to give the plane the changed locks of ports.
     pub(crate) settle: bool,
-    /// Then send these frames.
+    /// The frames that the caller has to send after that.
     pub(crate) frames: Vec<(PortId, Vec<u8>)>,
-    /// Shut these ports down.
+    /// The ports that the caller has to shut down.
     pub(crate) shut: Vec<PortId>,
 }
 
@@ -55,12 +56,12 @@ pub(crate) struct AccessControl {
     saved: File,
     /// True if ports had access control at the last configuration.
     active: bool,
-    /// True if something waits for the next tick.
+    /// True if the authenticator may have actions that the next tick carries out.
     pending: bool,
     sockets: Sockets,
-    /// The address that servers know the switch by.
+    /// The switch's IPv4 address towards the RADIUS servers; `None` if it is not known.
     address: Option<Ipv4Addr>,
-    /// Why the servers cannot be asked, as it was logged.
+    /// Why the sockets to the RADIUS servers could not be opened, so that the log reports each reason once.
     error: Option<String>,
 }
 
@@ -99,13 +100,14 @@ impl AccessControl {
         self.authenticator.clear(ctx.clock.boot_ms(), port, mac);
         self.carry_out(ctx)
     }
-    /// The name of a session in the log, as in IOS: the switch's address, the number and the time of its beginning.
+    /// The identifier of a session in log lines, after IOS's AuditSessionID: the switch's IPv4 address and the session's number,
+    /// both in hexadecimal.
     pub(crate) fn session_id(&self, id: u32) -> String {
         let address = self.address.map_or(0, u32::from);
         format!("{address:08X}{id:08X}")
     }
 
-    /// Handles what hosts do.
+    /// Handles the events of hosts at ports with access control.
     pub(crate) fn handle_all(&mut self, ctx: &mut Context, events: Vec<AccessEvent>) -> Outcome {
         let now = ctx.clock.boot_ms();
         for event in events {
@@ -116,7 +118,7 @@ impl AccessControl {
         }
         self.carry_out(ctx)
     }
-    /// Reads the answers of servers. Returns their number.
+    /// Reads the answers of RADIUS servers. Returns their number, and the actions for the caller.
     pub(crate) fn receive(&mut self, ctx: &mut Context) -> (usize, Outcome) {
         let now = ctx.clock.boot_ms();
         let mut count = 0;
@@ -130,14 +132,15 @@ impl AccessControl {
         }
         (count, self.carry_out(ctx))
     }
-    /// Does what is due.
+    /// Handles the authenticator's expired timers.
     pub(crate) fn due(&mut self, ctx: &mut Context) -> Outcome {
         self.pending = false;
         self.authenticator.handle_timer(ctx.clock.boot_ms());
         self.carry_out(ctx)
     }
 
-    /// Carries out what the authenticator has decided, as far as this module can.
+    /// Takes the authenticator's actions: sends the requests to servers, writes the log lines, and returns the rest to the
+    /// caller.
     fn carry_out(&mut self, ctx: &mut Context) -> Outcome {
         let mut outcome = Outcome::default();
         while let Some(action) = self.authenticator.poll_action() {
@@ -151,7 +154,8 @@ impl AccessControl {
         outcome.settle = self.admit(ctx);
         outcome
     }
-    /// Gives the switch the ports that are open, and writes the file; true if they have changed.
+    /// Gives the switch the open ports, and writes them to the file if they or their hosts have changed. Returns true if the
+    /// switch's set of open ports has changed: the caller then settles the plane.
     fn admit(&mut self, ctx: &mut Context) -> bool {
         let mut file = File::default();
         for (port, access) in self.authenticator.access().into_iter().filter(|(_, access)| access.open) {
@@ -295,7 +299,7 @@ impl Module for AccessControl {
                 }
             }
         }
-        // The caller may be giving the plane a state at this moment: the tick does the rest.
+        // The caller may be applying a plane state at this moment, so the next tick carries out the authenticator's actions.
         self.pending = true;
     }
 
@@ -331,7 +335,8 @@ impl AccessControl {
     }
 }
 
-/// The address from which servers are asked: that of the interface that the line `COMMAND source-interface` names, IPv4 first.
+/// The source address of packets to servers: the first address that `fits` of the interface `name`, IPv4 before IPv6. `command`
+/// precedes `source-interface` in the line that names the interface. `None` without such a line.
 pub(crate) fn source(
     config: &Config,
     name: Option<&InterfaceName>,
@@ -350,11 +355,11 @@ pub(crate) fn source(
     address.map(Some).ok_or_else(missing)
 }
 
-/// The sockets by which servers are asked.
+/// The UDP sockets to the RADIUS servers.
 struct Sockets {
-    /// One for each family; true: IPv6.
+    /// One socket for each address family of a server; the key is true for IPv6.
     open: BTreeMap<bool, UdpSocket>,
-    /// The address to which they are bound; `None`: to none.
+    /// The source address that is configured; `None`: the kernel chooses one.
     source: Option<IpAddr>,
     epoll: Option<Epoll>,
 }
@@ -391,13 +396,14 @@ impl Sockets {
         }
         Ok(())
     }
-    /// Sends a datagram; one that the kernel refuses is lost, and sent again later.
+    /// Sends a datagram. One that the kernel refuses is lost; the authenticator repeats requests without an answer.
     fn send(&self, server: SocketAddr, datagram: &[u8]) {
         if let Some(socket) = self.open.get(&server.is_ipv6()) {
             let _ = socket.send_to(datagram, server);
         }
     }
-    /// The IPv4 address with which the first server is asked.
+    /// The configured IPv4 source address, otherwise the one that the kernel chooses for the first IPv4 server; `None` if there
+    /// is no such server.
     fn address(&self, servers: &[SocketAddr]) -> Option<Ipv4Addr> {
         if let Some(IpAddr::V4(source)) = self.source {
             return Some(source);

@@ -7,7 +7,7 @@ use lanyard_cli::backend::{AccessControl as _, AuthenticationFilter, Configurati
 use lanyard_types::PortLock;
 use std::net::UdpSocket;
 
-/// A switch with two ports, of which eth1 authenticates hosts by their addresses, and its server.
+/// A switch with two ports, of which eth1 authenticates hosts by their MAC addresses, and the RADIUS server's socket.
 fn switch(lines: &str) -> (Bench, Core, UdpSocket) {
     let bench = Bench::new();
     let mut core = bench.core();

@@ -1,8 +1,8 @@
 //! The flows about which rules with `log` have decided, as IOS logs them: a line for the first packet of a flow at once, then one
 //! every [`SUMMARY_MS`] with the number of packets since the last line. A flow without packets in that time is forgotten.
 //!
-//! Invariant: the table has at most [`MAX_FLOWS`] flows. The packets of others are counted, and reported with those that the
-//! plane's limit on notes has left out.
+//! Invariant: the table has at most [`MAX_FLOWS`] flows. Packets of further flows are counted; one log line reports their number
+//! together with that of the notes that the plane's rate limit dropped.
 
 use lanyard_acl::key::{
     DST, ETHERTYPE, ICMP, ICMPV6, IPV4, IPV6, Key, L4_DST, L4_SRC, PROTOCOL, SRC, TCP, UDP,
@@ -17,12 +17,12 @@ pub(crate) const SUMMARY_MS: u64 = 300_000;
 /// The most flows.
 pub(crate) const MAX_FLOWS: usize = 1_024;
 
-/// A flow, by the line that the log has about it.
+/// A flow, identified by the text of its log line.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Flow {
     pub(crate) facility: &'static str,
     pub(crate) mnemonic: &'static str,
-    /// The text before the number of packets, with what separates both.
+    /// The text before the number of packets, including the separator.
     text: String,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) rule: &'a FlatRule,
     /// The interface that has received the packet.
     pub(crate) interface: &'a str,
-    /// The source of its frame; zero if an outbound list has decided.
+    /// The source address of the frame; zero if an outbound list has decided.
     pub(crate) mac: MacAddr,
 }
 
@@ -147,8 +147,8 @@ pub(crate) struct Flows {
 }
 
 impl Flows {
-    /// Counts a packet. Returns the number of packets for a line that is due now: the first of a flow, or when there have been
-    /// `threshold` of them since the last line.
+    /// Counts a packet. Returns the number of packets for a log line that is due now: 1 for the first packet of a flow, or the
+    /// packets since the last line if they have reached `threshold`.
     pub(crate) fn count(&mut self, now_ms: u64, flow: &Flow, threshold: Option<u32>) -> Option<u64> {
         let Some(count) = self.all.get_mut(flow) else {
             if self.all.len() >= MAX_FLOWS {

@@ -11,7 +11,7 @@ impl AccessLists for Core {
         let lists = self.ctx.plane.state().acls.clone();
         let mut sums = BTreeMap::new();
         for (id, list) in &lists {
-            // The names of a policy map's list are those of classes.
+            // The list of a policy map names the map's classes instead of access lists.
             if list.classifies() {
                 continue;
             }

@@ -1,9 +1,9 @@
-//! Access lists for management: time ranges that begin and end, and log messages about rules with `log`.
+//! The management thread's part of access lists: time ranges that begin and end, and log messages about rules with `log`.
 //!
 //! The plane sends a note about each frame that a rule with `log` has decided about, within the rate of a trap group, and
-//! [`Flows`] makes lines of these. Once in [`LOG_EVERY_MS`] this module looks how many notes the limits have left out. A switch chip
-//! sends no notes: there the counters of rules with `log` are read in this interval, and each has at most one line, without
-//! addresses. A time range is looked at once a minute.
+//! [`Flows`] makes log lines of the notes. Every [`LOG_EVERY_MS`] this module reads how many notes the rate limit has dropped.
+//! A switch chip sends no notes: there this module reads the counters of rules with `log` at the same interval, and writes at
+//! most one line for each rule, without addresses. Time ranges are evaluated once a minute.
 
 use crate::access_flows::{Flow, Flows, Seen};
 use crate::context::{Context, Module};
@@ -19,14 +19,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const LOG_EVERY_MS: u64 = 5_000;
 /// The interval in which time ranges are looked at, in milliseconds.
 const MINUTE_MS: u64 = 60_000;
-/// The most log lines at once.
+/// The maximum number of log lines at one reading of the counters.
 const MAX_LINES: usize = 20;
 
 /// The list and the number of a rule.
 type RuleName = (String, u32);
 
-/// The notes that the plane has sent, with the ports that have received the frames, and the number of those for which there was
-/// no room.
+/// The notes that the plane has sent, each with the port that received the frame, and the number of notes that were dropped
+/// because the queue to management was full.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     pub(crate) notes: Vec<(PortId, Note)>,
@@ -36,18 +36,18 @@ pub(crate) struct Notes {
 /// The deadlines, the flows, and the counts that the log has reported.
 #[derive(Debug, Default)]
 pub(crate) struct AccessLists {
-    /// When the log is due; `None` while no rule has `log`.
+    /// When the dropped notes, or a chip's counters, are read next; `None` while no rule has `log`.
     log_ms: Option<u64>,
-    /// When time ranges are due; `None` while no rule has one.
+    /// When time ranges are evaluated next; `None` while no rule has one.
     times_ms: Option<u64>,
     /// The matches of each rule with `log` when it was last reported.
     reported: BTreeMap<RuleName, u64>,
     flows: Flows,
-    /// When the last packet was counted that the interval between logged packets admits.
+    /// When a packet was last logged or counted; packets within the configured interval after it are only added to `missed`.
     counted_ms: Option<u64>,
-    /// The packets that no line counts, until they are reported.
+    /// The packets that no flow's line counts, until one line reports their number.
     missed: u64,
-    /// Those that the plane had left out when it was last asked; `None` before that.
+    /// The number of notes that the plane had dropped when it was last read; `None` before the first reading.
     left_out: Option<u64>,
 }
 
@@ -104,7 +104,7 @@ impl Module for AccessLists {
     }
 }
 
-/// The flow of a frame; `None` if the list has been replaced since the plane has judged it.
+/// The flow of a frame; `None` if the list was replaced after the plane had processed the frame.
 fn flow(ctx: &Context, port: PortId, note: &Note) -> Option<Flow> {
     let list = ctx.plane.state().acls.get(&note.list)?;
     let rule = list.rules.get(usize::from(note.rule)).filter(|rule| rule.log && rule.matches(&note.key))?;
@@ -125,7 +125,7 @@ fn log_flow(ctx: &mut Context, flow: &Flow, packets: u64) {
     ctx.log(flow.facility, 6, flow.mnemonic, &flow.line(packets));
 }
 
-/// The notes that the limits of the plane have left out since it was created.
+/// The number of notes that the plane has dropped since it was created, because of the rate limit or a full queue.
 fn left_out(ctx: &mut Context) -> u64 {
     let counters = ctx.plane.trap_counters()[TrapGroup::AclLog.index()];
     counters.policed + counters.lost
@@ -141,7 +141,7 @@ pub(crate) fn minute_now() -> Minute {
 }
 
 impl AccessLists {
-    /// Tells the switch the time if time ranges are due; true if the caller has to settle the plane.
+    /// Passes the present minute to the switch if time ranges are due. Returns true if the caller has to settle the plane.
     pub(crate) fn times_due(&mut self, ctx: &mut Context) -> bool {
         let now_ms = ctx.clock.now_ms();
         let due = self.times_ms.is_some_and(|at_ms| at_ms <= now_ms);
@@ -152,11 +152,11 @@ impl AccessLists {
         due
     }
 
-    /// Reports the packets that no line counts.
+    /// Writes one line with the number of packets that no flow's line counts.
     fn log_missed(&mut self, ctx: &mut Context) {
         let (now, before) = (left_out(ctx), self.left_out.unwrap_or(0));
         self.left_out = Some(now);
-        // A plane that was built anew has counted from zero.
+        // The counters of a plane that was created anew begin at 0.
         let new = if now >= before { now - before } else { now };
         let missed = new + std::mem::take(&mut self.missed) + self.flows.take_missed();
         if missed > 0 {
@@ -168,7 +168,7 @@ impl AccessLists {
         }
     }
 
-    /// The counters of these lists begin again at 0.
+    /// Handles that the counters of these lists were set to 0.
     pub(crate) fn forget(&mut self, lists: &[String]) {
         self.reported.retain(|(list, _), _| !lists.contains(list));
     }

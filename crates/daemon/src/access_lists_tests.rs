@@ -37,7 +37,7 @@ fn send(bench: &Bench, core: &Core, dst_port: u16, count: usize) {
     }
 }
 
-/// The lines that the log got about access lists when this time was reached.
+/// Advances the clock to `now_ms` and returns the log lines about access lists that this causes.
 fn logged(bench: &Bench, core: &mut Core, now_ms: u64) -> Vec<String> {
     let old = messages(&core.ctx).len();
     bench.clock.set(now_ms);
@@ -117,7 +117,8 @@ fn an_interval_limits_the_packets_that_are_logged() {
     assert_eq!(logged(&bench, &mut core, LOG_EVERY_MS + 1), [line(60), line(61)], "no interval");
 }
 
-/// The plane sends notes within the rate of their trap group; the log has the number of the others.
+/// The plane sends notes within the rate of their trap group; one log line has the number of the notes that
+/// were dropped.
 #[test]
 fn what_the_limits_leave_out_is_reported() {
     let (bench, mut core) = switch(" 10 deny udp any any log");

@@ -19,13 +19,14 @@ use lanyard_types::{ChannelId, LoadBalance, PortId};
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// Passes the configuration and the links to the protocol thread. When this returns, the plane has the members that follow.
+/// Passes the configuration and the links to the protocol thread. When this returns, the plane has the resulting members.
 pub(crate) fn update(ctx: &mut Context) {
     let config = ctx.switch.config().clone();
     give(ctx, &config);
 }
 
-/// Before the plane takes `next`: ports that leave a port-channel with it are no members any more.
+/// Removes the ports that `next` takes out of a port-channel from the channel's members. Called before the plane takes
+/// `next`.
 pub(crate) fn part(ctx: &mut Context, next: &Config) {
     let mut config = ctx.switch.config().clone();
     let mut leaves = false;
@@ -63,7 +64,8 @@ fn give(ctx: &mut Context, config: &Config) {
     refresh(ctx);
 }
 
-/// Reads which port-channels can send, and which members are in use. Returns true if the former has changed.
+/// Reads which port-channels can send, and which members are in use. Returns true if the set of port-channels that can send
+/// has changed.
 pub(crate) fn refresh(ctx: &mut Context) -> bool {
     let (up, bundled) =
         ctx.protocols.with(|engine| (engine.aggregation.up(), engine.aggregation.machines().bundled()));

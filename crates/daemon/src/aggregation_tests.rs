@@ -165,7 +165,8 @@ fn lacp_bundles_with_a_partner_and_notices_its_silence() {
     assert!(!is_up(&core));
 }
 
-/// A BPDU that a member receives is the port-channel's; one at a member that does not collect is nobody's.
+/// A BPDU that a member receives belongs to the port-channel; one that arrives at a member that does not collect
+/// belongs to no port.
 #[test]
 fn bpdus_belong_to_the_port_channel() {
     let (bench, mut core) = switch(&format!("spanning-tree mode rstp\n{STATIC}"));
@@ -184,7 +185,8 @@ fn bpdus_belong_to_the_port_channel() {
     assert_eq!((owner(&core, eth1), owner(&core, eth2)), (Some(channel), None));
 }
 
-/// A new daemon continues with the members of the last one: the plane hears of no change, and the partner neither.
+/// A new daemon continues with the members of the last one: the plane gets no change, and the partner notices
+/// none.
 #[test]
 fn a_restart_continues_with_the_snapshot() {
     let (bench, mut core) = switch(LACP);
@@ -214,7 +216,8 @@ fn a_restart_continues_with_the_snapshot() {
     }
 }
 
-/// A link is lost before management knows, and management's other work does not bring it back.
+/// The protocol thread learns of a lost link before management does, and management's other work does not restore
+/// the member.
 #[test]
 fn a_lost_link_counts_before_management_knows() {
     let (bench, mut core) = switch(STATIC);
@@ -231,7 +234,8 @@ fn a_lost_link_counts_before_management_knows() {
     core.protocol_reports();
     core.settle();
     assert_eq!(members(&bench, &core), [("eth2".into(), CHANNEL_BUCKETS)]);
-    // The link is back without an event, or with both events together.
+    // The link comes back without an event to management, or management gets the events of loss and return
+    // together.
     lose(&core, eth1, true);
     assert_eq!(members(&bench, &core), [("eth1".into(), half), ("eth2".into(), half)]);
     lose(&core, eth1, false);
@@ -240,7 +244,7 @@ fn a_lost_link_counts_before_management_knows() {
     assert_eq!(members(&bench, &core), [("eth2".into(), CHANNEL_BUCKETS)], "management knows of no link");
     link(&bench, &mut core, "eth1", true);
     assert_eq!(members(&bench, &core), [("eth1".into(), half), ("eth2".into(), half)]);
-    // A port that is no member is nothing to link aggregation.
+    // Link aggregation ignores the link of a port that is not a member.
     core.commit(config("interface eth1\n switchport\ninterface eth2\n channel-group 1 mode on"))
         .expect("taken");
     lose(&core, eth1, false);

@@ -138,7 +138,7 @@ fn scan(directory: &Path) -> io::Result<BTreeMap<u32, Checkpoint>> {
     Ok(entries)
 }
 
-/// Reads the first line of a checkpoint; `None` when the file is none.
+/// Reads the first line of a checkpoint; `None` when the file is not the checkpoint `number`.
 fn head(path: &Path, number: u32) -> io::Result<Option<Checkpoint>> {
     let mut line = String::new();
     BufReader::new(File::open(path)?.take(MAX_HEAD)).read_line(&mut line)?;

@@ -210,8 +210,8 @@ impl Core {
         taken
     }
 
-    /// Gives the chip the settings of a configuration; answers whether they differ from the present ones. Netdevs of ports may be
-    /// other ones afterwards.
+    /// Gives the chip the settings of a configuration, and reads the facts again, because the change may replace netdevs of
+    /// ports. Returns false if the settings equal the present ones.
     fn configure_chip(&mut self, next: &Config) -> Result<bool, CommitError> {
         let settings = chip::settings(next);
         if settings == chip::settings(self.ctx.switch.config()) {
@@ -282,8 +282,8 @@ impl Core {
         self.check_refusals(next)
     }
 
-    /// Refuses new static routes that a table of the chip has no room for, when its policy is `sync`. Waits for at most
-    /// [`PLACED_WITHIN`] until it is known where they are.
+    /// Refuses new static routes that a table of the chip has no room for, when its policy is `sync`. Waits at most
+    /// [`PLACED_WITHIN`] until the chip has accepted or refused each of them.
     fn check_refusals(&mut self, next: &Config) -> Result<(), CommitError> {
         if !next.chip.policies.values().any(|policy| *policy == TablePolicy::Sync) {
             return Ok(());
@@ -358,7 +358,7 @@ impl Core {
         self.config_unkept = result.is_err();
     }
 
-    /// Gives the plane the state from before a refused change again.
+    /// Restores the plane state from before a refused change.
     fn reopen(&mut self, found: &PlaneState) {
         if let Err(error) = self.following.apply(&mut self.ctx, found) {
             self.ctx.log("PLANE", 2, "APPLY", &format!("the plane is not as configured: {error}"));
@@ -376,8 +376,8 @@ impl Core {
         self.ctx.save_record();
     }
 
-    /// Logs and records actions that should have undone others and failed; `coming` is the record
-    /// of the refused configuration. The next event tries again.
+    /// Logs and records the failed actions of an unwind; `coming` is the record of the refused configuration. The next event
+    /// tries them again.
     fn not_undone(
         &mut self,
         failed: Vec<(Action, KernelError)>,
@@ -415,7 +415,7 @@ impl Core {
         self.ageing.configure(&mut self.ctx);
         self.follow_up();
         if self.ctx.switch.spanning().is_some() || self.ctx.switch.config().channels().next().is_some() {
-            // New ports and port-channels learn the state of their links.
+            // Pass the links of new ports and port-channels to spanning tree and link aggregation.
             self.settle();
         }
     }
@@ -480,7 +480,8 @@ impl Core {
             self.control_access(outcome);
         }
         if aggregation::refresh(&mut self.ctx) {
-            // A port-channel came up or went down; once settled, nothing has changed.
+            // A port-channel came up or went down. `settle` calls this function again, and `refresh` then finds no further
+            // change.
             self.settle();
         } else if bundles {
             // LLDP announces to neighbours which links of a port-channel are in use.
@@ -541,8 +542,8 @@ impl Core {
             return;
         }
         let gone = self.readiness.take_in(&mut self.ctx, changes);
-        // If another program has deleted a VLAN interface, taking the configuration again creates it. It also
-        // settles what an action that failed has left.
+        // If another program has deleted a VLAN interface, taking the configuration again creates it. Taking it again also
+        // removes the effects of actions that failed.
         let missing = gone && pair_missing(&self.ctx);
         if missing || self.readiness.retries(&self.ctx) {
             let config = self.ctx.switch.config().clone();

@@ -25,8 +25,8 @@ fn has(core: &Core, mnemonic: &str) -> bool {
     messages(&core.ctx).iter().any(|text| text.starts_with(&format!("{mnemonic}: ")))
 }
 
-/// Lets action `first` of the change to [`WIDE`] fail, and also each of the following actions in turn, which undo the
-/// change. Passes every outcome to `settle`, and returns their number.
+/// Lets action `first` of the change to [`WIDE`] fail, and then, in one run each, every action that undoes the change.
+/// Passes each outcome to `settle`, and returns their number.
 fn faulty_undoing(first: usize, settle: &mut dyn FnMut(&Bench, Core, &str)) -> usize {
     for second in 1.. {
         let (bench, mut core) = running(BEFORE);
@@ -321,7 +321,8 @@ fn a_static_route_that_is_not_restored_is_said_and_tried_again() {
     assert_eq!(picture(&bench, &core), before);
 }
 
-/// As before, but the addresses stay: the route is refused while routes are restored, before the netdevs are.
+/// As in the test above, but the addresses stay: the route is refused while routes are restored, before the netdevs
+/// are.
 #[test]
 fn a_static_route_that_is_not_put_back_is_said() {
     let (bench, mut core) = routed();

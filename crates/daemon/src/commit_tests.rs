@@ -22,7 +22,7 @@ pub(super) struct Picture {
     record: Option<Record>,
 }
 
-/// The kernel's part of it.
+/// The kernel's part of a [`Picture`].
 #[derive(Debug, PartialEq)]
 pub(super) struct KernelPicture {
     links: BTreeMap<(Option<String>, String), Link>,

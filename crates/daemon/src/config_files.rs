@@ -1,6 +1,7 @@
 //! Reads and writes the startup-config and other files of configuration text for commands.
 //!
-//! Invariant: a file is replaced as a whole, the startup-config keeps its previous content beside it, and a file longer than [`MAX_CONFIG_BYTES`] is not read.
+//! Invariant: a file is replaced as a whole, the startup-config keeps its previous content beside it, and a
+//! file longer than [`MAX_CONFIG_BYTES`] is not read.
 
 use crate::core::Core;
 use crate::files;

@@ -138,8 +138,8 @@ async fn greet(
             connection.send(&Reply::Done(Done { refused: true, close: true, ..Done::default() })).await
         }
         Request::Detach => {
-            // Detach as an ordinary thread, like commands: the kernel takes long to detach many ports, and
-            // may need other threads for it.
+            // Detach with ordinary priority, as commands run: the kernel takes long to detach many ports, and may need
+            // other threads for it.
             let result = os::ordinary(|| shared.core.borrow_mut().detach());
             shared.detached.notify_one();
             if let Err(reason) = &result {
@@ -164,7 +164,7 @@ async fn greet(
                 .send(&Reply::Done(Done { refused: result.is_err(), close: true, ..Done::default() }))
                 .await
         }
-        // `session` has handled them.
+        // `session` handles these requests before it calls this function.
         Request::Console { .. } | Request::Ssh { .. } => Err(Ended::InSession),
         _ => Err(Ended::NoHello),
     }

@@ -90,7 +90,7 @@ impl Context {
         }
         self.log_reports();
     }
-    /// Logs what the log has to say about itself.
+    /// Logs the log's reports about itself: suppressed messages, and files that cannot be written.
     pub(crate) fn log_reports(&mut self) {
         for (severity, mnemonic, text) in self.log.reports(self.clock.now_ms()) {
             self.spread(Admission::Everywhere, "SYS", severity, mnemonic, &text);
@@ -134,7 +134,7 @@ impl Context {
     pub(crate) fn refresh(&mut self) {
         match self.kernel.facts() {
             Ok(facts) => {
-                // The kernel knows nothing of port-channels.
+                // The kernel's facts have no port-channels: keep those of link aggregation.
                 let known = self.switch.facts_mut();
                 let (channels, bundled) =
                     (std::mem::take(&mut known.channels), std::mem::take(&mut known.bundled));

@@ -100,7 +100,8 @@ pub(crate) struct Core {
     pub(crate) plane_since: SystemTime,
     /// True after `detach`: nothing may be created again.
     pub(crate) detached: bool,
-    /// True when a commit has found that what router interfaces depend on has changed.
+    /// True if the plane state may have changed during a commit because the state that router interfaces depend on has
+    /// changed; the commit then settles.
     pub(crate) routers_changed: bool,
     /// True while the file of the running configuration does not contain the running configuration.
     pub(crate) config_unkept: bool,
@@ -433,7 +434,7 @@ impl Core {
         }
         turn.any
     }
-    /// Makes the plane use the kernel's tables once they have been followed completely.
+    /// Makes the plane use the tables copied from the kernel once every table has been listed completely.
     pub(crate) fn sync_routing(&mut self) {
         self.following.sync_once(&mut self.ctx);
     }

@@ -125,7 +125,7 @@ pub(crate) fn end(ctx: &Context) {
     });
 }
 
-/// An event as JSON, and its action.
+/// The action and the JSON object of an event for `monitor events`; `None` for an event that is not sent there.
 fn details(ctx: &Context, event: &Event) -> Option<(&'static str, Map<String, Value>)> {
     let now = ctx.protocols.with(|engine| engine.now());
     let about = |neighbour: &Neighbour| {

@@ -52,7 +52,7 @@ fn neighbour(ttl_s: u16) -> Vec<u8> {
     pdu::encode(FROM, &pdu)
 }
 
-/// A member that comes into use, and one that goes out of use, says so at once.
+/// When a link becomes or ceases to be a member in use, the switch announces it by LLDP at once.
 #[test]
 fn a_member_says_whether_it_is_in_use() {
     let (bench, mut core) = switch("lldp run");

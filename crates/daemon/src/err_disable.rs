@@ -29,7 +29,7 @@ pub(crate) struct ErrDisabling {
 pub(crate) enum Event {
     /// A port is to be shut down.
     Disable(PortId, ErrCause),
-    /// Spanning tree has shut a port down, or (`None`) does so no longer.
+    /// Spanning tree has shut a port down for a cause, or, with `None`, no longer holds it down.
     Tree(PortId, Option<ErrCause>),
 }
 
@@ -72,7 +72,7 @@ impl Module for ErrDisabling {
             .map(|(name, _)| name.to_owned())
             .filter(|name| held.cause(name).is_none())
             .collect();
-        // One that the configuration shuts down stays down; one that has become a routed port comes up.
+        // A port without an entry stays down if the configuration shuts it down; one that has become a routed port comes up.
         forgotten.iter().for_each(|name| update(ctx, name));
         self.save(ctx);
     }

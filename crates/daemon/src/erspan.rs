@@ -4,8 +4,8 @@
 //! each behind a tag with the frame's VLAN. A thread for each session reads them there, makes the payload of the packets
 //! ([`lanyard_wire::erspan`]) and sends these by a raw socket, so that the kernel routes them like packets of its own.
 //!
-//! Invariants: no copy holds ERSPAN, so none can be copied again without end. Nothing here waits except for copies: the netdev's
-//! queue is bounded, and a copy that cannot be sent at once is counted and lost.
+//! Invariants: no copy holds ERSPAN, so none can be copied again without end. The threads wait for nothing but copies: the
+//! netdev's queue is bounded, and a copy that cannot be sent at once is counted and lost.
 
 use crate::context::{Context, Module};
 use crate::kernel::within;
@@ -35,9 +35,9 @@ const RETRY_MS: u64 = 5_000;
 #[derive(Debug, Default)]
 pub(crate) struct Erspan {
     sessions: BTreeMap<u16, Session>,
-    /// Why sessions are not running.
+    /// Why a session is not running, by the session's number.
     errors: BTreeMap<u16, String>,
-    /// When these are tried again.
+    /// When the sessions in `errors` are tried again.
     retry_ms: Option<u64>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Erspan {
 struct Session {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// The VRF by which it sends.
+    /// The VRF in which the packets are routed; `None` for the switch's own namespace.
     vrf: Option<String>,
 }
 
@@ -195,7 +195,8 @@ fn start(
         counts: Counts::default(),
     });
     let own = shared.clone();
-    // The thread is in the VRF's namespace, as is the thread that starts it: there it looks for addresses.
+    // A new thread is in the namespace of the thread that starts it. This one has to be in the VRF's namespace, where
+    // [`Counts::of`] looks for addresses.
     let spawn =
         move || std::thread::Builder::new().name("lanyard-erspan".into()).spawn(move || own.work(&tap));
     let spawned = within(kernel, vrf.as_deref(), spawn).map_err(|error| error.to_string())?;
@@ -224,12 +225,12 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.shared.has_ended.store(true, Ordering::Release);
         let _ = self.shared.bell.write(1);
-        // The thread is in no call that waits for anything else, and the netdev's name is free when it has ended.
+        // The bell ends the thread's only wait, so this does not block. The netdev's name is free once the thread has ended.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// A session's thread while it runs.
+/// The state of a session's thread.
 struct Sender {
     /// The sequence number of the next packet.
     sequence: u32,
@@ -240,7 +241,7 @@ struct Sender {
 }
 
 impl Shared {
-    /// Sends what the plane gives to the netdev until the session ends.
+    /// Sends the copies that arrive at the session's netdev until the session ends.
     fn work(&self, tap: &Tap) {
         let (mut sender, mut buffer) = (
             Sender { sequence: 0, since: Instant::now(), frame: Vec::new(), packet: Vec::new() },
@@ -273,7 +274,7 @@ impl Sender {
     fn copy(&mut self, shared: &Shared, tunnel: ErspanTunnel, copy: &[u8]) {
         let counts = &shared.counts;
         let add = |count: &AtomicU64| _ = count.fetch_add(1, Ordering::Relaxed);
-        // A frame without a mark does not come from the plane, but from a program on this machine.
+        // A frame without the VLAN's mark does not come from the plane, but from a program on this machine.
         let Some(vlan) = erspan::unmark(copy, &mut self.frame) else { return };
         if erspan::is_erspan(&self.frame) {
             return add(&counts.erspan);
@@ -302,7 +303,7 @@ impl Counts {
     /// The count of copies from `origin` that were not sent because of this error.
     fn of(&self, error: &io::Error, origin: Ipv4Addr) -> &AtomicU64 {
         match error.raw_os_error().map(Errno::from_raw) {
-            // The kernel finds no route from an address that is not its own, either.
+            // The kernel also reports this error for a source address that it does not have.
             Some(Errno::ENETUNREACH) if UdpSocket::bind((origin, 0)).is_err() => &self.no_origin,
             Some(Errno::ENETUNREACH | Errno::EHOSTUNREACH | Errno::ENETDOWN) => &self.no_route,
             Some(Errno::EINVAL | Errno::EADDRNOTAVAIL) => &self.no_origin,

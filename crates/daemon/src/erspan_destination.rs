@@ -4,8 +4,8 @@
 //! reads copies of them by a raw socket, reads the headers ([`lanyard_wire::erspan::read`]), and sends the frames by packet
 //! sockets, so the planes see them as frames that the port's netdev sends.
 //!
-//! Invariants: the thread waits for packets only. Each packet with ERSPAN for the address is received by one session or counted
-//! with a reason; the kernel goes on with all packets as without it.
+//! Invariants: a thread waits for packets only. Each packet with ERSPAN for the address is received by one session or counted
+//! with a reason; the kernel processes all packets as if the thread did not exist.
 
 use crate::context::{Context, Module};
 use crate::kernel::within;
@@ -29,18 +29,18 @@ const BATCH: usize = 64;
 /// The time after which an address whose socket could not be opened is tried again.
 const RETRY_MS: u64 = 5_000;
 
-/// The address to which packets are sent, and the VRF that has it.
+/// The VRF (`None`: the switch's own namespace) and the address to which packets are sent.
 type Place = (Option<String>, Ipv4Addr);
 /// The sessions of a place by ERSPAN ID.
 type Sessions = BTreeMap<u16, Arc<Session>>;
 
-/// The receiving side.
+/// The module for ERSPAN destination sessions.
 #[derive(Debug, Default)]
 pub(crate) struct ErspanDestinations {
     listeners: BTreeMap<Place, Listener>,
-    /// Why places have no listener.
+    /// Why a place has no listener.
     errors: BTreeMap<Place, String>,
-    /// When these are tried again.
+    /// When the places in `errors` are tried again.
     retry_ms: Option<u64>,
 }
 
@@ -255,7 +255,7 @@ impl Drop for Listener {
     fn drop(&mut self) {
         self.shared.has_ended.store(true, Ordering::Release);
         let _ = self.shared.bell.write(1);
-        // The thread is in no call that waits for anything else.
+        // The bell ends the thread's only wait, so this does not block.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -296,7 +296,7 @@ impl Shared {
         }
     }
 
-    /// One GRE packet. Those without ERSPAN are not for a session.
+    /// Handles a GRE packet. Packets without ERSPAN are ignored.
     fn packet(&self, sessions: &Sessions, packet: &[u8]) {
         match read(packet) {
             None => {}

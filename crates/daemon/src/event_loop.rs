@@ -1,5 +1,5 @@
 //! The event loop of management: waits for the kernel, the plane, the protocols, children, relays, sessions, deadlines and
-//! signals, and gives each to the core.
+//! signals, and passes each of them to the core.
 //!
 //! Invariant: readiness is edge-triggered, and a descriptor counts as read only after a read that found nothing. Every handler
 //! does a bounded amount of work.
@@ -34,7 +34,7 @@ const POLL_GAP: Duration = Duration::from_millis(100);
 /// The most events handled before the switch updates the plane.
 const MAX_BATCH: usize = 100_000;
 
-/// The descriptors that the loop waits on. `None` where the switch has nothing of the kind.
+/// The descriptors that the loop waits on. `None` where the switch does not use the source.
 struct Sources {
     netlink: AsyncFd<OwnedFd>,
     routing: AsyncFd<OwnedFd>,
@@ -72,10 +72,10 @@ struct Signals {
     interrupt: Signal,
 }
 
-/// Runs the switch until a signal or `detach` ends it. `hangup` is handled since before the switch was set up.
+/// Runs the switch until a signal or `detach` ends it. `hangup` was registered before the switch was set up.
 ///
 /// # Errors
-/// When the control socket, a signal or a descriptor cannot be had.
+/// When the control socket, a signal handler or a descriptor cannot be created.
 pub(crate) async fn serve(mut core: Core, mut events: Events, hangup: Signal) -> Result<(), RunError> {
     let socket = core.ctx.paths.socket();
     let listener = listen(&socket)?;
@@ -83,7 +83,7 @@ pub(crate) async fn serve(mut core: Core, mut events: Events, hangup: Signal) ->
     let interrupt = signal(SignalKind::interrupt()).map_err(RunError::system("SIGINT"))?;
     let mut signals = Signals { hangup, terminate, interrupt };
     if let Err(error) = os::make_real_time(os::MANAGEMENT) {
-        // Without this priority everything works, but later while other processes compute.
+        // Without real-time priority everything works, but with delays while other processes compute.
         core.ctx.log("SYS", 6, "SCHED", &format!("the daemon's threads are not real-time: {error}"));
     }
     let core = Rc::new(RefCell::new(core));
@@ -216,8 +216,8 @@ fn await_links(core: &Rc<RefCell<Core>>, events: &mut Events) {
     }
 }
 
-/// Waits, for a limited time, until the plane has tables of usual size before the switch reports that it is
-/// ready. Larger tables follow later.
+/// Waits, for a limited time, until the plane has the kernel's routes, so that a switch with tables of usual size is ready
+/// when it reports so. Larger tables follow later.
 fn await_routes(core: &Rc<RefCell<Core>>) {
     let deadline = Instant::now() + ROUTES_WAIT;
     while core.borrow().following.syncs() && Instant::now() < deadline {

@@ -1,28 +1,28 @@
 //! Faults that tests inject into a running daemon: a slow disk, a disk that fails, slow netlink, a system that has no thread
 //! left.
 //!
-//! Only builds with debug assertions look for faults, and only where `LANYARD_TEST_FAULTS` names a
-//! directory. A file there is a fault, named after its place: `fsync` and `netlink` contain how
-//! many milliseconds each call at that place takes, for as long as the file exists; with `thread`
-//! the protocol thread cannot be started. `write` and `rename` contain the number of the error with which these calls fail when
-//! a file is replaced, or `kill`: then the daemon is killed there. Unit tests inject errors with `inject`.
+//! Only builds with debug assertions look for faults, and only where `LANYARD_TEST_FAULTS` names a directory. A file there is a
+//! fault, named after its place in the code. `fsync` and `netlink` contain the number of milliseconds by which each call at
+//! that place is delayed, for as long as the file exists; while `thread` exists, the protocol thread cannot be started. `write`
+//! and `rename` contain the number of the error with which these calls fail when a file is replaced, or `kill`: then the daemon
+//! is killed there. Unit tests inject errors with `inject`.
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Waits where a test wants this place to be slow.
+/// Waits if a test has injected a delay at this place.
 pub(crate) fn stall(place: &str) {
     let Some(directory) = directory() else { return };
     if let Some(Ok(ms)) = content(place).map(|text| text.trim().parse()) {
-        // The test waits for it.
+        // This file tells the test that the delay has begun.
         let _ = std::fs::write(directory.join(place).with_extension("began"), "");
         std::thread::sleep(Duration::from_millis(ms));
     }
 }
 
-/// Fails where a test wants this place to fail, or kills the process there.
+/// Fails, or kills the process, if a test has injected that at this place.
 ///
 /// # Errors
 /// The error that the test has injected.
@@ -39,7 +39,7 @@ pub(crate) fn error(place: &str) -> io::Result<()> {
     fault.trim().parse().map_or(Ok(()), |number| Err(io::Error::from_raw_os_error(number)))
 }
 
-/// True where a test wants this place to fail.
+/// True if a test has injected a failure at this place.
 pub(crate) fn fails(place: &str) -> bool {
     content(place).is_some()
 }

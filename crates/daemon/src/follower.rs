@@ -1,4 +1,5 @@
-//! Follows the routing of one network namespace: the events of its sockets, and audits, which list every table piece by piece.
+//! Follows the routing of one network namespace: the events of its sockets, and audits, which list all tables, one after the
+//! other.
 //!
 //! Read `lanyard_netdev::follow` first. Invariant: events and listings go to the mirror in the order in which the kernel sent
 //! them; an audit that events contradict is repeated.
@@ -16,12 +17,13 @@ use std::net::IpAddr;
 
 /// Messages read, and changes programmed, in one turn.
 pub(crate) const TURN: usize = 4096;
-/// Audits of one namespace are at least this far apart, and at least ten times as far as an audit takes.
+/// The least time between two audits of one namespace, in milliseconds. After N inconsistent audits in a row (at most
+/// [`TRIES`] count), it is at least 10 N times as long as the last audit took.
 pub(crate) const AUDIT_GAP_MS: u64 = 500;
-/// How often a listing that changes interrupt is repeated before its result is used as it is.
+/// The number of inconsistent audits in a row after which the result is used nevertheless.
 pub(crate) const TRIES: u32 = 8;
 
-/// The tables that an audit lists, in order: first what routes depend on.
+/// The tables that an audit lists, in this order, because routes depend on the tables before them.
 const STAGES: [Table; 10] = [
     Table::Links,
     Table::Addresses,
@@ -35,7 +37,7 @@ const STAGES: [Table; 10] = [
     Table::Routes6,
 ];
 
-/// The first of the stages that only routes depend on.
+/// The index of the first stage whose table only routes depend on; router interfaces depend on the tables before it.
 const ROUTING_STAGES: usize = 6;
 
 /// Counters of following one namespace.
@@ -63,9 +65,8 @@ pub(crate) struct Follow {
     began_ms: u64,
     pub(crate) next_audit_ms: u64,
     pub(crate) first_done: bool,
-    /// True after a loss until the events that were waiting then have been read. They are older
-    /// than what a listing would find, and until then the kernel drops further events without
-    /// another report.
+    /// True after the kernel has dropped events, until the events that were waiting then have been read. These are older than
+    /// the result of a listing, and until they are read the kernel drops further events without another report.
     pub(crate) behind: bool,
     pub(crate) tally: Tally,
 }
@@ -79,9 +80,9 @@ pub(crate) struct Seen {
     forwarding: BTreeMap<(Option<u32>, bool), bool>,
     /// For each family: the tables of the default rules that exist, and the number of other rules.
     rules: [(BTreeSet<u32>, usize); 2],
-    /// A rule was added or removed, so they have to be counted again.
+    /// True if a rule was added or removed since the last audit began, so that the rules have to be counted again.
     rules_changed: bool,
-    /// The number of events about any of these.
+    /// The number of events about links, addresses and rules.
     events: u64,
 }
 
@@ -225,7 +226,8 @@ impl Follow {
             tally: Tally::default(),
         }
     }
-    /// True while an audit lists what only routes depend on: what router interfaces depend on has been listed.
+    /// True while an audit lists the tables that only routes depend on: those that router interfaces depend on have been
+    /// listed.
     pub(crate) fn knows_routers(&self) -> bool {
         self.stage.is_some_and(|at| at >= ROUTING_STAGES)
     }
@@ -280,14 +282,15 @@ impl Follow {
         match progress {
             Ok(Progress::More) => return count > 0,
             Ok(Progress::Done { consistent }) => self.consistent &= consistent,
-            // The kernel has no such table. A lost answer (ENOBUFS) is another matter.
+            // The kernel does not have this table: that does not make the audit inconsistent, whereas a lost answer (ENOBUFS)
+            // does.
             Err(error) => self.consistent &= error.raw_os_error() != Some(nix::libc::ENOBUFS),
         }
         self.keep(STAGES[at]);
         self.begin(at + 1);
         if self.stage.is_none() {
             if self.seen.events != self.events_before {
-                // The rules changed while they were listed, and it is not known which answer is newer.
+                // Events changed this state while it was listed, and it is not known whether an event or the listing is newer.
                 mirror.overrun(self.id);
             }
             self.tries = if self.consistent { 0 } else { self.tries + 1 };
@@ -311,7 +314,7 @@ impl Follow {
             _ => {}
         }
     }
-    /// Begins a stage, or the next possible one; after the last there is none.
+    /// Begins the first stage from `first` on whose listing can be started; `stage` is `None` if there is none.
     fn begin(&mut self, first: usize) {
         self.stage = None;
         for (at, table) in STAGES.iter().enumerate().skip(first) {

@@ -27,7 +27,7 @@ pub(crate) struct Fpm {
     server: Server,
     listening: Option<Listening>,
     client: Option<SocketAddr>,
-    /// When the session began or was lost.
+    /// When the session began, or when it ended if there is none now; `None` before the first session.
     since_ms: Option<u64>,
     turned_away: u64,
     /// Wakes the task when the socket has changed or there is something to write.
@@ -72,7 +72,7 @@ impl Fpm {
     pub(crate) fn address(&self) -> Option<FpmServer> {
         self.listening.as_ref().map(|listening| listening.config)
     }
-    /// Notifies of a changed socket and of something to write.
+    /// Notified when the socket has changed or there is something to write.
     pub(crate) fn changed(&self) -> Rc<Notify> {
         self.changed.clone()
     }

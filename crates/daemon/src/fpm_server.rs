@@ -127,7 +127,7 @@ mod tests {
     use std::rc::Rc;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    /// A server at an address of its own, whose core `work` sees.
+    /// Runs `work` with a server and the address at which it listens.
     fn served<F: Future<Output = ()>>(work: impl FnOnce(Shared, SocketAddr) -> F) {
         let bench = Bench::new();
         let core = Rc::new(RefCell::new(bench.core()));

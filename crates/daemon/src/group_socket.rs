@@ -44,7 +44,8 @@ pub(crate) struct GroupSocket {
 }
 
 impl GroupSocket {
-    /// Opens the socket for a coming configuration, unless it is the present one's.
+    /// Opens the socket for a configuration that is about to be taken. Returns the present socket if the group has the same
+    /// name.
     ///
     /// # Errors
     /// When the system has no such group, or the socket cannot be made.

@@ -1,8 +1,8 @@
 //! First-hop security's half on the management thread: passes the configuration to the protocol thread, turns its reports into
 //! log lines, and shuts down ports that exceed `ip arp inspection limit` or `ip dhcp snooping limit rate`.
 //!
-//! The planes drop what exceeds a rate and count it; this module reads the counts once in [`LOOK_EVERY_MS`], while a port has a
-//! rate.
+//! The planes drop the frames beyond a rate and count them; this module reads the counters every [`LOOK_EVERY_MS`] while a port
+//! has a rate.
 
 use crate::context::{Context, Module};
 use crate::protocols::work::GuardEvent as Event;
@@ -60,7 +60,7 @@ impl Module for Guard {
             Event::Denied { port, vlan, denied, frames } => {
                 let on = format!("on {}, vlan {vlan}", name(port));
                 let (facility, mnemonic, text) = denied_text(&denied, &on, frames);
-                // As in IOS, what DHCP snooping drops is a notice.
+                // As in IOS, a message that DHCP snooping drops is logged with severity 5 (notification).
                 let severity = if matches!(denied, Denied::DhcpServer { .. }) { 5 } else { 4 };
                 (facility, severity, mnemonic, text)
             }
@@ -266,7 +266,7 @@ pub(crate) fn end(ctx: &Context) {
     });
 }
 
-/// The port of an interface's name, if it is one.
+/// The port of an interface; `None` if the interface is not a port.
 pub(crate) fn port_of(ctx: &Context, name: &InterfaceName) -> Option<PortId> {
     match name {
         InterfaceName::Netdev(name) => ctx.switch.ports().get(name),

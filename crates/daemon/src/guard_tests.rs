@@ -187,7 +187,7 @@ fn started(files: &[Vec<u8>; 2], boot: &str, at_ms: u64) -> Vec<String> {
     found
 }
 
-/// Gives the switch what the files have, and keeps its leases there.
+/// Makes the switch continue with the files' contents and keep its leases in these files.
 fn resume(core: &mut Core, paths: &Paths, boot: &str) {
     let clock = core.ctx.clock.clone();
     let now = Moment { boot: boot.into(), boot_ms: clock.boot_ms(), unix_ms: clock.unix_ms() };
@@ -266,7 +266,8 @@ fn an_address_is_learned_and_defended() {
     core.tick();
     assert_eq!(neighbours(&mut core), ["fe80::5 eth1 nd REACHABLE"]);
     assert_eq!(logged(&core, "ENTRY_CREATED"), 1);
-    // The host's own detection of duplicates has ended. The plane lets it pass; another host claims the address.
+    // The duplicate address detection of the first host has ended: the plane lets the host's messages pass. Then another
+    // host claims the address.
     bench.clock.set(1_100);
     core.tick();
     receive(&bench, &mut core, "eth1", &solicitation(1, 5, false));

@@ -1,4 +1,4 @@
-//! The commands that show and clear what first-hop security knows.
+//! The commands that show and clear the state of first-hop security.
 
 use crate::core::Core;
 use crate::guard::port_of;
@@ -129,7 +129,7 @@ impl Core {
     }
 
     fn guarded_ports(&mut self) -> Vec<view::GuardPort> {
-        // Frames that the destination of a monitor session receives are dropped in any case.
+        // The destination port of a monitor session drops all frames that it receives.
         let is_bridge = |port: &PortState| port.kind == PortKind::Netdev && !port.stages.mirror.destination;
         let bridges = self.ctx.plane.state().ports.iter().filter(|(_, port)| is_bridge(port));
         let ports: Vec<_> = bridges.map(|(id, port)| (*id, port.name.clone(), port.stages.guard)).collect();

@@ -27,7 +27,7 @@ pub enum LockError {
     Held {
         /// The instance.
         instance: String,
-        /// That daemon's process id, as its lock file has it.
+        /// The process id of the daemon that holds the lock, from the lock file.
         process: String,
     },
     /// The file cannot be used.
@@ -142,7 +142,7 @@ pub fn shared_knobs(paths: &Paths) -> BTreeMap<Knob, bool> {
     knobs
 }
 
-/// Records that the instance lives in this namespace.
+/// Records the present network namespace as that of the instance.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -171,7 +171,7 @@ impl Namespace {
         let (cookie, inode) = text.trim().split_once(' ')?;
         Some(Self { cookie: cookie.parse().ok()?, inode: inode.parse().ok()? })
     }
-    /// Searches it among the named namespaces and those of processes.
+    /// Searches for this namespace among the named namespaces and those of processes.
     fn find(&self) -> Elsewhere {
         let entries =
             |directory: &str| std::fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);

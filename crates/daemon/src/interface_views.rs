@@ -200,8 +200,8 @@ fn interface_view(
     }
 }
 
-/// The plane counts a port's frames, and the netdev its errors. Frames received by a VLAN interface are those
-/// that the plane has sent to it.
+/// The counters of both directions: the plane counts a port's frames, and the netdev its errors. The frames
+/// that a VLAN interface has received are those that the plane has sent to it.
 fn counters(
     ctx: &mut Context,
     ports: &PortNotes,
@@ -334,7 +334,7 @@ mod tests {
         assert_eq!((shown.speed_mbps, shown.driver.as_deref()), (Some(1000), Some("test")));
         let vlan = one(&mut core, &InterfaceName::Vlan(VlanId::new(10).expect("a VLAN")));
         assert_eq!(vlan.addresses, ["10.0.0.1/24".parse().expect("a net")]);
-        // The port loses its link, and therefore the VLAN interface too, by the plane's own state.
+        // The port loses its link; then the plane state takes the link from the VLAN interface as well.
         core.netdev_events(vec![bench.kernel.change("eth1", |link| link.carrier = false)]);
         assert!(!one(&mut core, &netdev("eth1")).link_up);
         let vlan = one(&mut core, &InterfaceName::Vlan(VlanId::new(10).expect("a VLAN")));

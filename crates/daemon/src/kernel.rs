@@ -1,8 +1,8 @@
 //! The kernel's network configuration as a trait. [`crate::linux`] implements it over netlink and /proc/sys,
 //! `crate::testing` in memory, so that every module of the daemon is tested without rights.
 //!
-//! Invariant: as a VRF, `None` is the switch's own network namespace, and a name is the VRF's. A read returns the
-//! kernel's present state, never a requested one.
+//! Invariant: the VRF `None` is the switch's own network namespace, a name is the namespace of that VRF. A read
+//! returns the kernel's present state, never a requested one.
 
 use lanyard_netdev::follow::{Notification, Progress, Table};
 use lanyard_netdev::{Address, Event, Family, FilterWatch, Follower, Hook, Link, Neighbour, Route, Settings};
@@ -14,19 +14,19 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, RawFd};
 
-/// The reason why the kernel refused, or could not be asked.
+/// The reason why an operation of the kernel failed.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
-    /// A netlink request or an ioctl.
+    /// A netlink request or an ioctl failed.
     #[error(transparent)]
     Netdev(#[from] lanyard_netdev::Error),
     /// A named netdev that does not exist.
     #[error("interface {0} is not present")]
     NoInterface(String),
-    /// A VRF without a network namespace.
+    /// The VRF has no network namespace.
     #[error("VRF {0} has no namespace")]
     NoNamespace(String),
-    /// A network namespace, a process or a socket.
+    /// An operation on a network namespace, a process or a socket failed.
     #[error("{doing}: {cause}")]
     Io {
         /// The operation, naming its object.
@@ -35,7 +35,7 @@ pub enum KernelError {
         #[source]
         cause: io::Error,
     },
-    /// One of several steps.
+    /// One of several steps failed.
     #[error("{doing}: {cause}")]
     Step {
         /// The operation, naming its object.
@@ -107,8 +107,7 @@ pub trait Kernel: Netdevs<Error = KernelError> {
     /// Reads which of these VRFs have a namespace into `facts`.
     fn learn_namespaces(&mut self, vrfs: &[String], facts: &mut Facts);
 
-    /// True when a netdev of this name exists in the namespace where the switch's netdev of this
-    /// name is.
+    /// True when a netdev of this name exists in the namespace in which the switch has its netdev of this name.
     fn has(&self, name: &str) -> bool;
     /// The VRF that a netdev of the switch is in.
     fn home(&self, name: &str) -> Option<&str>;

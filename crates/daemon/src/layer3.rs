@@ -99,9 +99,9 @@ impl Layer3 {
     /// Installs the static routes of a configuration that is about to be taken.
     ///
     /// # Errors
-    /// When the kernel refuses a new route. The routes are then those of the running configuration. At the start
-    /// nothing is refused: the log names the route, and it is tried again. The same holds for a route that the kernel
-    /// does not remove.
+    /// When the kernel refuses a new route. The routes are then those of the running configuration. At the start the
+    /// configuration is not refused: the log names the route, and it is tried again. The same holds for a route that
+    /// the kernel does not remove.
     pub(crate) fn install(&mut self, ctx: &mut Context, next: &Config) -> Result<(), RouteRefused> {
         if !self.adopted || next.routes == ctx.switch.config().routes {
             return Ok(());

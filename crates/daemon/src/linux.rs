@@ -31,8 +31,8 @@ pub struct Linux {
     netdev: Netdev,
     /// The namespaces of VRFs, and the switch's netdevs that are in them.
     spaces: Spaces,
-    /// True if VLAN interfaces and subinterfaces complete checksums and segments before they send: receivers
-    /// do neither.
+    /// True if VLAN interfaces and subinterfaces compute checksums and segment packets before they send, because
+    /// the receiver, a chip, does neither.
     whole_frames: bool,
     /// Sysctls by VRF and index, of netdevs that the configuration names.
     hosts: BTreeMap<(Option<String>, u32), HostStack>,
@@ -47,8 +47,8 @@ impl Linux {
         let (netdev, spaces) = (Netdev::open()?, Spaces::open()?);
         Ok(Self { netdev, spaces, whole_frames: false, hosts: BTreeMap::new() })
     }
-    /// Makes new VLAN interfaces and subinterfaces complete checksums and segments before they send, because a chip
-    /// does neither.
+    /// Sets whether new VLAN interfaces and subinterfaces compute checksums and segment packets before they send,
+    /// because a chip does neither.
     pub fn whole_frames(&mut self, whole: bool) {
         self.whole_frames = whole;
     }
@@ -123,8 +123,7 @@ impl Linux {
         Ok(())
     }
 
-    /// Both ends are deleted together. The pipeline end is in the switch's own namespace, wherever
-    /// the host end is.
+    /// Deletes both ends of a pair. The pipeline end is in the switch's own namespace, wherever the host end is.
     fn delete_pair(&mut self, pair: &Pair) -> Result<()> {
         let ends = [pipeline_end_of(&pair.name), pair.name.clone()];
         self.spaces.set_home(&pair.name, None);
@@ -132,7 +131,7 @@ impl Linux {
         found.map_or(Ok(()), |ifindex| gone_is_fine(self.netdev.delete(ifindex)))
     }
 
-    /// Changes settings of many netdevs: sysctls first, so that the stack is silent before the
+    /// Changes settings of many netdevs: sysctls first, so that the kernel's network stack sends nothing before the
     /// netdev comes up, and then everything else in few system calls.
     fn change_links(&mut self, links: &[(&String, &LinkSettings, &LinkSettings)]) -> Vec<Result<()>> {
         let mut results: Vec<Result<()>> = Vec::with_capacity(links.len());
@@ -197,8 +196,8 @@ impl Linux {
         }
         self.spaces.run(vrf.as_deref(), || os::ordinary(|| write_host(name, from, to))).and_then(|r| r)?;
         if to.lro && !from.lro {
-            // After the sysctls: the kernel switches LRO off where forwarding is enabled. A driver that
-            // refuses it leaves nothing to do.
+            // Write this after the sysctls, because the kernel switches LRO off where forwarding is enabled. If the
+            // driver refuses LRO, nothing remains to be done.
             let _ = self.netdev_of(vrf.as_deref())?.set_features(name, &[(LRO, true)]);
         }
         self.hosts.insert((vrf, ifindex), to);
@@ -228,7 +227,7 @@ impl Linux {
                 Ok(ifindex) => gone_is_fine(self.netdev_with(name)?.del_address(ifindex, *net)),
                 Err(_) => Ok(()),
             },
-            // A port of the front panel: the chip has its speed.
+            // The chip sets the speed of its front-panel ports.
             Action::Speed { name, .. } if self.whole_frames && name.starts_with("swp") => Ok(()),
             Action::Speed { name, to, .. } => match to {
                 LinkMode::Fixed { speed_mbps, full_duplex } => {
@@ -263,7 +262,7 @@ impl Netdevs for Linux {
                 _ => {}
             }
         }
-        // Runs of these actions go to the kernel together.
+        // If all actions are of one of these kinds, they go to the kernel together.
         if pairs.len() == run.len() {
             return self.create_pairs(&pairs);
         }
@@ -492,7 +491,7 @@ fn read_host(name: &str) -> HostStack {
 /// Writes the differences, in the calling thread's namespace.
 fn write_host(name: &str, from: HostStack, to: HostStack) -> Result<()> {
     let digit = |on: bool| if on { "1" } else { "0" }.to_owned();
-    // On a kernel without IPv6 there is nothing to silence.
+    // A kernel without IPv6 has no IPv6 sysctls to set.
     let v6 = |key: &str, value: &str| match sysctl::set_ipv6_conf(name, key, value) {
         Err(error) if !error.is_gone() => Err(KernelError::from(error)),
         _ => Ok(()),

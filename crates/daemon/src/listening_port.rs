@@ -25,8 +25,8 @@ pub(crate) struct PortError {
 pub(crate) struct Service {
     name: &'static str,
     port: u16,
-    /// True when sockets of the same user may share the port: a program that serves it may hold it for a moment after the
-    /// daemon has ended.
+    /// True when several sockets of the same user may be bound to the port: the program that serves SSH may still hold its
+    /// socket for a moment after the daemon has ended.
     is_shared: bool,
 }
 

@@ -18,9 +18,9 @@ use std::path::PathBuf;
 
 /// The number of messages that are stored.
 pub const CAPACITY: usize = 1000;
-/// The longest text of a message, in bytes; longer texts are cut.
+/// The longest text of a message, in characters; longer texts are cut.
 const MAX_TEXT: usize = 1024;
-/// How long after a message is added its file is asked whether it could be written, in milliseconds.
+/// The time between a message and the check whether the files could be written, in milliseconds.
 const FILE_LOOK_MS: u64 = 1000;
 
 /// The log.
@@ -31,20 +31,22 @@ pub struct Log {
     stderr: Option<Stderr>,
     /// The files to which standard output and standard error led at the start.
     outputs: Vec<Output>,
-    /// The highest severity that the ring gets, and receivers get; `None` for none.
+    /// The highest severity number (0 to 7) of messages that the ring stores, and of messages that receivers get;
+    /// `None` for no messages.
     buffered: Option<u8>,
     trap: Option<u8>,
     receivers: Receivers,
     /// The name of the switch in messages to receivers.
     hostname: String,
-    /// `logging rate-limit`, and the same for stderr alone.
+    /// The limit of `logging rate-limit`, and that of `logging rate-limit console`, which applies to stderr
+    /// alone.
     limit: Limit,
     console_limit: Limit,
     files: Option<LogFiles>,
     turn: Turn,
-    /// True once the files have had the messages from before they were configured.
+    /// True once the messages from before the first configuration have been written to the files.
     had_files: bool,
-    /// When the files are asked for errors.
+    /// When the files are checked for errors; `None` while no message has been added since the last check.
     look_ms: Option<u64>,
 }
 
@@ -57,7 +59,7 @@ pub(crate) enum Admission {
     Nowhere,
 }
 
-/// A message about the log itself.
+/// A message about the log itself: severity, mnemonic and text.
 pub(crate) type Report = (u8, &'static str, String);
 
 impl Log {
@@ -81,7 +83,8 @@ impl Log {
             look_ms: None,
         }
     }
-    /// Follows the configuration: the severities of buffer and receivers, and the receivers.
+    /// Takes over the configuration: severities, receivers, rate limits and files. `directory` is that of the
+    /// files.
     pub(crate) fn configure(
         &mut self,
         now_ms: u64,
@@ -104,7 +107,8 @@ impl Log {
             self.had_files = true;
         }
     }
-    /// True when the rates of `logging rate-limit` permit a message; what they do not permit is counted.
+    /// Returns where the rates of `logging rate-limit` permit a message to go. Messages that they do not permit
+    /// are counted.
     pub(crate) fn admit(&mut self, now_ms: u64, severity: u8) -> Admission {
         if !self.limit.admits(now_ms, severity) {
             Admission::Nowhere
@@ -118,7 +122,7 @@ impl Log {
     pub(crate) fn next_ms(&self) -> Option<u64> {
         [self.limit.next_ms(), self.console_limit.next_ms(), self.look_ms].into_iter().flatten().min()
     }
-    /// A message of the log about itself, to which no limit applies: severity, mnemonic and text.
+    /// The messages about the log itself that are due; no limit applies to them.
     pub(crate) fn reports(&mut self, now_ms: u64) -> Vec<Report> {
         let mut list = Vec::new();
         let limits = [(&mut self.limit, "rate-limit"), (&mut self.console_limit, "rate-limit console")];
@@ -207,7 +211,7 @@ impl Log {
     pub(crate) fn persistent(&self, with_lines: bool) -> Option<PersistentLog> {
         self.files.as_ref().map(|files| files.view(with_lines))
     }
-    /// Has the files asked for errors soon, because a message has been added.
+    /// Schedules a check of the files for errors, because a message has been added.
     pub(crate) fn look_later(&mut self, now_ms: u64) {
         if self.files.is_some() {
             self.look_ms.get_or_insert(now_ms + FILE_LOOK_MS);
@@ -223,7 +227,7 @@ impl Log {
 }
 
 impl Drop for Log {
-    /// The last messages, which say why the daemon ends, reach the disk.
+    /// Waits for a limited time until the files contain the last messages, which report why the daemon ends.
     fn drop(&mut self) {
         if let Some(files) = self.files.take() {
             files.end();
@@ -231,7 +235,7 @@ impl Drop for Log {
     }
 }
 
-/// A limit as `show logging` shows it.
+/// The view of a limit for `show logging`; `None` if it has neither a rate nor suppressed messages.
 fn limit(limit: &Limit) -> Option<LogLimit> {
     let rate = limit.rate();
     let per_s = rate.map(|rate| rate.per_s);

@@ -22,7 +22,7 @@ use std::time::Duration;
 const QUEUE: usize = 1024;
 /// The number of lines that `show logging persistent` prints.
 const RECENT: usize = 1000;
-/// How much of a file is read for them, in bytes.
+/// The length of the end of a file that is read for these lines, in bytes.
 const MAX_READ: u64 = 1 << 20;
 /// The maximum number of directory entries that are examined. The directory is the switch's own.
 const MAX_ENTRIES: usize = 20_000;
@@ -32,7 +32,7 @@ const END_WAIT: Duration = Duration::from_millis(500);
 const CURRENT: &str = "current.log";
 const SUFFIX: &str = "log";
 
-/// The right to write the files, which one thread has at a time: a former one may still wait for the disk.
+/// A lock that permits writing the files: one thread holds it at a time, and the thread before may still wait for the disk.
 pub(crate) type Turn = Arc<Mutex<()>>;
 
 /// The log's files.
@@ -69,12 +69,12 @@ struct Progress {
 pub(crate) enum Change {
     /// Lines cannot be written.
     Failed(String),
-    /// They can be written again; the number of lines that were lost so far.
+    /// Lines can be written again; the number of lines that were lost so far.
     Works(u64),
 }
 
 impl LogFiles {
-    /// Starts the thread that writes into `directory`, which need not exist yet. It begins when no other thread has this turn.
+    /// Starts the thread that writes into `directory`, which need not exist yet. The thread begins when it gets the lock `turn`.
     pub(crate) fn start(directory: PathBuf, limits: LogPersistent, turn: &Turn) -> Self {
         let (queue, lines) = sync_channel(QUEUE);
         let (end, ended) = sync_channel::<()>(0);
@@ -95,7 +95,8 @@ impl LogFiles {
     pub(crate) const fn limits(&self) -> LogPersistent {
         self.limits
     }
-    /// Ends, and waits for a limited time until the last lines are written. Dropping the value waits for nothing.
+    /// Ends the thread, and waits for a limited time until the last lines are written. Dropping the value without this call does
+    /// not wait.
     pub(crate) fn end(mut self) {
         self.queue = None;
         let _ = self.ended.recv_timeout(END_WAIT);
@@ -106,7 +107,7 @@ impl LogFiles {
             self.dropped += 1;
         }
     }
-    /// The changes since the last call.
+    /// The change since the last call, if there is one.
     pub(crate) fn change(&mut self) -> Option<Change> {
         let (error, failed) = {
             let progress = lock(&self.shared);
@@ -136,7 +137,7 @@ impl LogFiles {
     }
 }
 
-/// The state is replaced piece by piece with values that are complete each, so it is usable after a panic.
+/// Locks the state, also after a panic of the other thread: each field is always complete, so it remains usable.
 fn lock(shared: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -161,7 +162,7 @@ impl Writer {
     fn path(&self, number: u64) -> PathBuf {
         self.directory.join(format!("{number}.{SUFFIX}"))
     }
-    /// Finds the files of earlier daemons, and reads their last lines. What cannot be read is not there.
+    /// Finds the files of earlier daemons, and reads their last lines. Files that cannot be read are ignored.
     fn find(&mut self) {
         let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten().take(MAX_ENTRIES);
         let number = |entry: &fs::DirEntry| {
@@ -203,7 +204,7 @@ impl Writer {
             };
             let result = self.append(&line);
             if result.is_err() {
-                // The next line opens the file again: its reason may be gone.
+                // The next line opens the file again, because the reason of the failure may no longer exist.
                 self.current = None;
             }
             let mut progress = lock(&self.shared);
@@ -240,7 +241,7 @@ impl Writer {
         let result = file.write_all(&bytes);
         match result {
             Ok(()) => self.length += bytes.len() as u64,
-            // A part of the line may have been written: a full disk takes what has room.
+            // Cut off a part of the line that may have been written: a full disk accepts the bytes that it has room for.
             Err(_) => drop(file.set_len(self.length)),
         }
         result
@@ -299,7 +300,7 @@ fn tail(path: &Path) -> Vec<String> {
         file.seek(SeekFrom::Start(start))?;
         let mut bytes = Vec::new();
         file.take(MAX_READ).read_to_end(&mut bytes)?;
-        // The first line is cut where the file is longer.
+        // If the file is longer than [`MAX_READ`], the bytes begin within a line, which is left out.
         let cut =
             if start == 0 { 0 } else { bytes.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1) };
         Ok(bytes.split_off(cut))

@@ -12,7 +12,7 @@ const REPORT_MS: u64 = 1000;
 pub(crate) struct Bucket {
     per_s: u64,
     burst: u64,
-    /// Thousandths of a message.
+    /// The tokens in the bucket, in thousandths of a message.
     tokens: u64,
     at_ms: u64,
 }
@@ -40,7 +40,7 @@ impl Bucket {
 pub(crate) struct Limit {
     rate: Option<(LogRate, Bucket)>,
     suppressed: u64,
-    /// The part of `suppressed` that has not been reported, and when it will be.
+    /// The number of suppressed messages that have not been reported, and the time at which they will be.
     unreported: u64,
     report_ms: u64,
 }

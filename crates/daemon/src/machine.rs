@@ -1,6 +1,7 @@
 //! The machine, for `show`: the clock, the daemon's threads and children, the parts that the firmware and the drivers report.
 //!
-//! Invariant: what a file of the kernel holds is bounded and its absence is no error; a value that is not known is left out.
+//! Invariant: a bounded part of each file of the kernel is read, and a missing file is no error; a value that is not known is
+//! left out.
 
 use crate::os;
 use jiff::Timestamp;

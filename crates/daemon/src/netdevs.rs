@@ -39,7 +39,7 @@ pub(crate) fn learn_modes(ctx: &mut Context, names: impl IntoIterator<Item = Str
     }
 }
 
-/// The ports of which a setting of `config` is a share of the speed.
+/// The names of the ports that have a setting in `config` given as a share of the port's speed.
 pub(crate) fn of_speed(config: &Config) -> Vec<String> {
     let ports = switchports(config).filter(|(_, port)| port.switchport.stages.has_shares());
     let mut names: Vec<String> = ports.map(|(name, _)| name.to_owned()).collect();
@@ -82,7 +82,7 @@ pub(crate) enum Change {
 #[derive(Debug, Default)]
 pub(crate) struct Readiness {
     unready: BTreeMap<String, u8>,
-    /// Attempts to settle what failed actions have left.
+    /// The number of attempts in a row to remove the effects of failed actions.
     settling: u8,
 }
 
@@ -100,7 +100,7 @@ impl Readiness {
                     let comes = |known: &LinkFacts| {
                         link.admin_up && !known.admin_up || link.master.is_none() && known.master.is_some()
                     };
-                    // The facts may contain it already, if all of them were read after the event occurred.
+                    // If all facts were read after the event occurred, they contain the netdev already.
                     let new = ctx.switch.is_new(&link);
                     let tries = self.unready.get(&link.name).copied().unwrap_or_default();
                     let again = (new || tries > 0) && tries < TRIES;

@@ -23,11 +23,11 @@ use tokio::sync::oneshot;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The maximum number of threads that wait for a program.
 const MAX_ASKING: usize = 4;
-/// How much of what a program prints is read, in bytes.
+/// The maximum length of a program's output, in bytes; longer output is an error.
 const MAX_PRINTED: usize = 64 * 1024;
 /// The maximum number of servers that are listed.
 const MAX_SERVERS: usize = 256;
-/// chronyc's output for a time that never was.
+/// The number that chronyc prints for the seconds since an answer if there has been none.
 const NEVER: u64 = u32::MAX as u64;
 
 /// Why there is no answer.
@@ -46,7 +46,7 @@ pub(crate) enum Failure {
 /// The answer, or why there is none.
 pub(crate) type Answer = Result<Ntp, Failure>;
 
-/// A place among the threads that may wait.
+/// The permit of one of [`MAX_ASKING`] threads; dropping it frees the permit.
 struct Place;
 
 static ASKING: AtomicUsize = AtomicUsize::new(0);
@@ -87,7 +87,7 @@ pub(crate) fn closed() -> Failure {
     Failure::Thread(io::ErrorKind::WouldBlock.into())
 }
 
-/// Asks in PID 1's mount namespace, where the program's socket is, or in this one where that cannot be entered.
+/// Asks in PID 1's mount namespace, where the program's socket is, or in the daemon's own where PID 1's cannot be entered.
 fn ask_in_init() -> Answer {
     let mut answer = None;
     let _ = lanyard_netdev::in_init_mounts(|| {
@@ -102,7 +102,7 @@ fn ask_below(root: &Path) -> Answer {
     let failed = |reason: String| Failure::Program { program: program.name(), reason };
     match program {
         Program::Chrony => {
-            // `ntpdata` is answered over the program's own socket alone; the other two also over UDP.
+            // chronyd answers `ntpdata` only over its own Unix socket, the other two commands over UDP as well.
             let words = ["chronyc", "-n", "-c", "-m", "tracking", "sources", "ntpdata"];
             chrony(&run(&words, PATIENCE).map_err(failed)?).map_err(failed)
         }
@@ -127,7 +127,8 @@ fn ask_below(root: &Path) -> Answer {
     }
 }
 
-/// The standard output of a program. A program that fails has printed the reason.
+/// Runs a program and returns its standard output. The exit status is not used, because a program that fails prints the reason
+/// there.
 fn run(words: &[&str], patience: Duration) -> Result<String, String> {
     let [name, arguments @ ..] = words else { return Err("no program".into()) };
     let spawned = Command::new(name)
@@ -142,7 +143,7 @@ fn run(words: &[&str], patience: Duration) -> Result<String, String> {
         .take()
         .ok_or_else(|| format!("{name}: no output"))
         .and_then(|mut output| read(&mut output, patience).map_err(|error| format!("{name}: {error}")));
-    // It has closed its output, or is too slow, or prints too much.
+    // The program has closed its output, has taken too long or has printed too much.
     let _ = child.kill();
     let _ = child.wait();
     output
@@ -187,7 +188,7 @@ fn plain(text: &str) -> String {
     text.chars().filter(|c| c.is_ascii_graphic()).take(64).collect()
 }
 
-/// The reports of `chronyc -c`, which differ in their number of fields.
+/// Parses the output of `chronyc -c`. The number of fields of a line shows which command it belongs to.
 fn chrony(printed: &str) -> Result<Ntp, String> {
     let mut status = None;
     let mut associations: Vec<NtpAssociation> = Vec::new();
@@ -204,7 +205,7 @@ fn chrony(printed: &str) -> Result<Ntp, String> {
     Ok(Ntp { status: status.ok_or_else(first)?, associations })
 }
 
-/// The first line of a message.
+/// The first line of a program's output, at most 200 characters of it; `None` if it is empty.
 fn plain_line(text: &str) -> Option<String> {
     let line: String = text.lines().next()?.chars().filter(|c| !c.is_control()).take(200).collect();
     Some(line).filter(|line| !line.is_empty())
@@ -220,7 +221,7 @@ fn tracking(fields: &[&str]) -> NtpStatus {
         stratum: fields[2].parse().ok().filter(|stratum| (1..=15).contains(stratum)),
         reference: Some(plain(fields[1])).filter(|name| !name.is_empty() && synchronized),
         reference_time: time(fields[3]),
-        // It prints the correction that is still to be made.
+        // chronyc prints the correction that is still to be made, which is the opposite of the offset.
         offset_s: known(fields[4]).map(|correction| 0.0 - correction),
         root_delay_s: known(fields[10]),
         root_dispersion_s: known(fields[11]),
@@ -230,7 +231,7 @@ fn tracking(fields: &[&str]) -> NtpStatus {
     }
 }
 
-/// A line of `chronyc -c sources`, which has 10 fields; `None` for what is not one.
+/// Parses a line of `chronyc -c sources`, which has 10 fields; `None` if a field is not valid.
 fn source(fields: &[&str]) -> Option<NtpAssociation> {
     let state = match fields[1] {
         "*" => "selected",
@@ -255,13 +256,14 @@ fn source(fields: &[&str]) -> Option<NtpAssociation> {
         poll_s: 1 << poll.max(0),
         reach,
         delay_s: None,
-        // The offset of this clock, of which the server's is the opposite.
+        // chronyc prints by how much this clock is ahead; the view has by how much the server's clock is.
         offset_s: known(fields[7]).map(|offset| 0.0 - offset),
         dispersion_s: known(fields[9]),
     })
 }
 
-/// A line of `chronyc -c ntpdata`, which has more than 20 fields: adds to the server what `sources` does not report.
+/// Parses a line of `chronyc -c ntpdata`, which has more than 20 fields, and adds the delay and the reference to the server's
+/// entry, which `sources` does not report.
 fn measurement(fields: &[&str], associations: &mut [NtpAssociation]) {
     let Some(server) = associations.iter_mut().find(|server| server.address == fields[0]) else { return };
     if server.last_answer_s.is_none() {
@@ -281,7 +283,7 @@ fn reference(id: [u8; 4], stratum: u8) -> String {
     format!(".{name}.")
 }
 
-/// The properties of `busctl --json=short get-property`, one a line, in the order in which they were asked for.
+/// Parses the output of `busctl --json=short get-property`: one property per line, in the order of the arguments.
 fn timesyncd(printed: &str, is_synchronized: bool) -> Result<Ntp, String> {
     let values: Vec<Value> = printed
         .lines()
@@ -319,7 +321,7 @@ fn timesyncd(printed: &str, is_synchronized: bool) -> Result<Ntp, String> {
         stratum,
         last_answer_s: None,
         poll_s: poll_us.as_u64().unwrap_or(0) / 1_000_000,
-        // The program does not keep a register; it has the last answer or none.
+        // systemd-timesyncd keeps no reachability register: set one bit if it has received an answer.
         reach: u8::from(count > 0),
         delay_s: delay,
         offset_s: offset,

@@ -62,7 +62,7 @@ fn what_is_no_report_is_refused_or_left_out() {
     assert_eq!(chrony(&odd).expect("parsed").associations.len(), 2);
     let many = "^,*,192.0.2.1,3,6,377,1,0.1,0.1,0.1\n".repeat(MAX_SERVERS + 1);
     assert_eq!(chrony(&format!("{CHRONY}{many}")).expect("parsed").associations.len(), MAX_SERVERS);
-    // Every beginning of the reports, and every one with a byte changed.
+    // No prefix of the reports, and no report with a changed byte, makes parsing panic.
     for end in 0..CHRONY.len() {
         let _ = chrony(&CHRONY[..end]);
         let mut bytes = CHRONY.as_bytes().to_vec();

@@ -28,7 +28,7 @@ pub fn netns_cookie() -> Option<u64> {
     (result == 0 && cookie != 0).then_some(cookie)
 }
 
-/// The real-time priority of management: links that come and go.
+/// The real-time priority of the management thread: link events must not wait for other processes.
 pub const MANAGEMENT: i32 = 1;
 /// The real-time priority of protocols: above management.
 pub const PROTOCOLS: i32 = 2;
@@ -105,7 +105,7 @@ pub fn is_synchronized() -> bool {
     state >= 0 && state != libc::TIME_ERROR
 }
 
-/// Makes files that only this user can use.
+/// Runs `make` with a umask under which only this user can use the files that it creates.
 pub fn private<T>(make: impl FnOnce() -> T) -> T {
     let before = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o177));
     let made = make();
@@ -113,7 +113,7 @@ pub fn private<T>(make: impl FnOnce() -> T) -> T {
     made
 }
 
-/// Waits for input on what `fd` refers to, by a duplicate of the descriptor.
+/// Registers a duplicate of `fd` with the event loop, so that a task can wait for input.
 ///
 /// # Errors
 /// When the process has no descriptor left.

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 /// How often legacy iptables and BPF programs are listed, because they announce nothing.
 const SILENT_GAP_MS: u64 = 1000;
-/// How often the rest is listed even without an announcement.
+/// The interval of listing the other hooks even without an announcement, in milliseconds.
 const AUDIT_GAP_MS: u64 = 60_000;
 /// A listing that took N ms is not repeated before this many times N ms have passed.
 const LISTING_SHARE: u64 = 20;
@@ -29,9 +29,10 @@ pub(crate) struct Watch {
     silent: BTreeSet<Hook>,
     /// Both sets in the form that the switch uses.
     filter: PacketFilter,
-    /// Why the last listing of the first set failed, and that of the second one.
+    /// Why the last listing of `announced`, and the last listing of `silent`, failed.
     failed: [Option<String>; 2],
-    /// Something was announced that only a listing shows.
+    /// True if the announced hooks have to be listed: before the first listing, after an announcement, and after a listing that
+    /// failed.
     stale: bool,
     /// When the next listing may begin.
     next_list_ms: u64,
@@ -40,7 +41,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Nothing is known yet.
+    /// Creates a watch that has not listed any hook yet.
     pub(crate) fn new(kernel: Box<dyn FilterSource>) -> Self {
         Self {
             kernel,
@@ -54,7 +55,7 @@ impl Watch {
             next_silent_ms: 0,
         }
     }
-    /// Become readable when something is announced.
+    /// Descriptors that become readable when something is announced.
     pub(crate) fn fds(&self) -> Vec<RawFd> {
         self.kernel.fds()
     }
@@ -86,7 +87,7 @@ impl Watch {
                 Err(error) => self.failed[0] = Some(error.to_string()),
             }
             let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(AUDIT_GAP_MS);
-            // A failed listing is tried again together with the next one of what announces nothing.
+            // A failed listing is tried again after [`SILENT_GAP_MS`], together with the next listing of the silent hooks.
             self.stale = self.failed[0].is_some();
             let gap_ms = if self.stale { SILENT_GAP_MS } else { took_ms * LISTING_SHARE };
             self.next_list_ms = now_ms + gap_ms;
@@ -105,8 +106,9 @@ impl Watch {
 
     fn publish(&mut self) {
         let unknown = self.failed.iter().flatten().next().cloned();
-        // Where an announced hook sends the same packets to the kernel, it is the reason to show: a chain of nftables also keeps
-        // a program from the same priority, so a BPF program of another network namespace may be listed beside it.
+        // Leave out a silent hook if an announced one sends the same packets to the kernel. A BPF program of another network
+        // namespace may be listed here, because a chain of nftables at the same hook and priority also makes the kernel refuse
+        // the attachment by which the listing recognises programs of this namespace.
         let adds = |hook: &&Hook| !self.announced.iter().any(|other| covers(other, hook));
         let silent = self.silent.iter().filter(adds);
         let hooks: BTreeSet<forwarding::Hook> = self.announced.iter().chain(silent).map(model_hook).collect();
@@ -141,11 +143,11 @@ mod tests {
     #[derive(Default)]
     struct Filter {
         announced: BTreeSet<Hook>,
-        /// Something was announced that only a listing shows.
+        /// True if something was announced that only a listing shows.
         received: bool,
         listed: Option<BTreeSet<Hook>>,
         silent: BTreeSet<Hook>,
-        /// The silent hooks cannot be listed.
+        /// True if the silent hooks cannot be listed.
         silent_fails: bool,
         listings: usize,
         silent_listings: usize,

@@ -1,5 +1,6 @@
-//! Verifies a name and a secret with PAM, in a process of its own: `lanyard pam-login`, which [`crate::pam_logins`] starts for each
-//! login. The modules of PAM are code of others, and wait for servers; here they can stop no switch.
+//! Verifies a name and a secret with PAM, in a process of its own: `lanyard pam-login`, which [`crate::pam_logins`] starts for
+//! each login. The modules of PAM are third-party code and wait for servers; in a process of their own they cannot stop the
+//! switch.
 //!
 //! Read pam(3), pam_start(3), pam_conv(3). The library is opened at run time, so a machine without PAM needs no package.
 //!
@@ -39,7 +40,7 @@ pub(crate) enum Verdict {
     /// The secret is right; the level is that of the server, if it has one.
     Accepted(Option<u8>),
     Rejected,
-    /// Nobody could be asked.
+    /// The secret could not be verified, for this reason.
     Unavailable(String),
 }
 
@@ -191,7 +192,7 @@ fn verify(login: &Login) -> Verdict {
         return Verdict::Unavailable("libpam.so.0 is not installed".into());
     };
     let text = |text: &str| CString::new(text).ok();
-    // A text with a NUL is nobody's name and nobody's secret.
+    // A text with a NUL cannot be passed to PAM, and is no valid name or secret.
     let (Some(service), Some(user), Some(secret)) =
         (text(&login.service), text(&login.user), text(&login.secret))
     else {
@@ -252,10 +253,10 @@ fn parse_level(value: &str) -> Option<u8> {
     value.trim().parse().ok().filter(|level| *level <= lanyard_config::access::LEVEL_MAX)
 }
 
-/// The subcommand: reads a login from standard input, and prints the verdict.
+/// `lanyard pam-login`: reads a login from standard input, and prints the verdict.
 ///
 /// # Errors
-/// When standard input holds no request, as when somebody else starts it.
+/// When standard input holds no request, for example because a user has started the command.
 pub fn main() -> std::io::Result<()> {
     let mut text = String::new();
     std::io::stdin().take(MAX_REQUEST).read_to_string(&mut text)?;

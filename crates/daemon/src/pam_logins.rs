@@ -15,7 +15,8 @@ use tokio::sync::Semaphore;
 const PROCESSES: usize = 4;
 /// Logins that PAM verifies or that wait for it; further ones are rejected.
 const MAX_WAITING: usize = 16;
-/// How long PAM may take. Of the minute that a login has, some is left for the next method.
+/// How long PAM may take to verify a login: less than the minute that a login may take, so that the next
+/// method can still be tried.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest name, and the longest secret, in bytes.
 const MAX_NAME: usize = lanyard_config::access::MAX_NAME;
@@ -28,7 +29,7 @@ const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 static RUNNING: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(PROCESSES)));
 static WAITING: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(MAX_WAITING)));
 
-/// The service of PAM that stands for a group.
+/// The PAM service that verifies logins of the method `group GROUP`.
 pub(crate) fn service(group: &str) -> String {
     format!("lanyard-{group}")
 }

@@ -12,13 +12,16 @@ use std::path::{Path, PathBuf};
 /// The directories of one instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paths {
-    /// `/run/lanyard/INSTANCE`, or below `$XDG_RUNTIME_DIR` if /run is not writable.
+    /// `lanyard/INSTANCE` below the first of these directories where it can be created: `/run` (root only),
+    /// `$XDG_RUNTIME_DIR`, `lanyard-UID` in the directory for temporary files.
     pub run: PathBuf,
-    /// `/var/lib/lanyard/INSTANCE`, or below `$XDG_STATE_HOME` or `~/.local/state`.
+    /// `/var/lib/lanyard/INSTANCE` if the run directory is below `/run/lanyard`; otherwise `lanyard/INSTANCE`
+    /// below `$XDG_STATE_HOME` or `~/.local/state`.
     pub state: PathBuf,
 }
 
-/// Longest instance name in bytes: the path of the control socket has to fit into 108.
+/// Longest instance name in bytes: the path of the control socket must fit into the 108 bytes of a Unix
+/// socket address.
 pub const MAX_INSTANCE: usize = 64;
 
 /// Directories next to those of instances: the bpffs with the pins, and the labs that are up.
@@ -189,7 +192,8 @@ impl Paths {
 
 const SOCKET: &str = "cli.sock";
 
-/// The socket of a Unix group, if the instance has one.
+/// The path of the socket of `platform socket group` below `/run/lanyard`; it exists only if the instance has
+/// one.
 #[must_use]
 pub fn group_socket_of(instance: &str) -> PathBuf {
     Paths { run: Path::new("/run/lanyard").join(instance), state: PathBuf::new() }.group_socket()

@@ -45,7 +45,7 @@ pub struct Opened {
 /// Why no plane is opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The plane that was asked for cannot be had.
+    /// The requested plane is not available.
     #[error("plane {plane} is not available: {cause}")]
     Unavailable {
         /// Its name.
@@ -73,10 +73,10 @@ pub enum OpenError {
         #[source]
         cause: PlaneError,
     },
-    /// A chip without a platform.
+    /// `--plane asic` without a platform file, although no earlier run has driven a chip.
     #[error("plane asic needs a platform: name its file with `--platform FILE`")]
     NoPlatform,
-    /// The platform file does not exist, or the chip cannot be remembered for the next run.
+    /// The platform file does not exist, or the file that names the chip for the next run cannot be written.
     #[error("plane asic is not available: {0}")]
     ChipFile(#[source] FileError),
     /// `auto`, and neither plane can be had.

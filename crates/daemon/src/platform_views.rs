@@ -75,8 +75,9 @@ fn front_port(port: ChipPort) -> view::FrontPort {
     }
 }
 
-/// The fields that each stage matches on, and the kinds of objects that it looks up in a chip, or the tables of the other planes. A
-/// stage that is not listed matches on the settings of the ingress port and has no table here.
+/// For each stage: the fields that it matches on, the kinds of objects that it looks up in a chip, and the
+/// tables that it uses in the other planes. A stage that is not listed matches on the settings of the ingress
+/// port and has no tables.
 const STAGES: &[(Stage, &str, &[&str], &[&str])] = &[
     (Stage::Parse, "lengths, source address, tags", &[], &[]),
     (Stage::Trap, "reserved destinations, EtherType, reason's rate", &[], &[]),

@@ -1,9 +1,9 @@
-//! Port security for management: turns the addresses that the plane has learned at secure ports into secure addresses, lets
-//! them age, and reacts to violations.
+//! The management thread's part of port security: turns the addresses that the plane has learned at secure ports into secure
+//! addresses, lets them age, and reacts to violations.
 //!
 //! The plane decides about each frame ([`lanyard_switch::port_security`] describes how). Invariants: a learned address is in
 //! the file, or as a sticky one in the running configuration, before the plane has it as an entry of the switch, so that a
-//! restart of the daemon keeps it. What hosts send causes at most one log line for each port in [`LOG_EVERY_MS`].
+//! restart of the daemon keeps it. The frames of hosts cause at most one log line for each port in [`LOG_EVERY_MS`].
 
 use crate::context::{Context, Module};
 use crate::files::{self, FileError};
@@ -29,7 +29,7 @@ pub(crate) struct PortSecurity {
     saved: SecureAddresses,
     /// The last violation at each port.
     last: BTreeMap<PortId, Last>,
-    /// True when events of the plane were lost, so that it may have learned addresses unseen.
+    /// True if the plane may have learned addresses that it has not reported, because events were lost or no daemon ran.
     unseen: bool,
     /// True if learned addresses have become sticky, and the file of the running configuration lacks them.
     converted: bool,
@@ -58,11 +58,11 @@ pub(crate) enum Event {
 /// The actions for the caller after an event.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// Give the plane the addresses.
+    /// True if the caller has to give the plane the changed addresses.
     pub(crate) settle: bool,
-    /// Write the file of the running configuration, which has new sticky addresses.
+    /// True if the caller has to write the file of the running configuration, which has new sticky addresses.
     pub(crate) keep: bool,
-    /// Shut these ports down.
+    /// The ports that the caller has to shut down, each with the cause.
     pub(crate) shut: Vec<(PortId, ErrCause)>,
 }
 
@@ -92,7 +92,7 @@ impl PortSecurity {
         outcome
     }
 
-    /// Takes over the addresses that the plane has learned unseen.
+    /// Reads the plane's addresses at secure ports if it may have learned some that it has not reported.
     fn look(&mut self, ctx: &mut Context, outcome: &mut Outcome) {
         if !std::mem::take(&mut self.unseen) {
             return;
@@ -160,7 +160,7 @@ impl PortSecurity {
         }
     }
 
-    /// Removes the addresses that are due; true if there were any.
+    /// Removes the addresses whose ageing time has passed. Returns true if there were any.
     pub(crate) fn age(&mut self, ctx: &mut Context) -> bool {
         let now = ctx.clock.boot_ms();
         let ages = switchports(ctx.switch.config())
@@ -174,7 +174,7 @@ impl PortSecurity {
         any
     }
 
-    /// `clear port-security`: removes learned and sticky addresses.
+    /// `clear port-security`: removes the learned, sticky and configured addresses that `filter` selects.
     pub(crate) fn clear(&mut self, ctx: &mut Context, filter: &SecureFilter) -> Outcome {
         let named = |name: &str, mac: MacAddr| {
             filter.interface.as_ref().is_none_or(|only| only.to_string() == name)
@@ -198,7 +198,8 @@ impl Module for PortSecurity {
     type Event<'a> = &'a [Event];
 
     fn configure(&mut self, ctx: &mut Context) {
-        // Without a link the host may be another one next time. Sticky and configured addresses stay, as in IOS.
+        // Forget the learned addresses of a port without a link: another host may be there when the link is back. Sticky and
+        // configured addresses stay, as in IOS.
         let state = ctx.plane.state();
         let down: BTreeSet<String> = state
             .ports
@@ -225,7 +226,7 @@ fn interface<'a>(ctx: &'a Context, name: &str) -> Option<&'a Interface> {
     ctx.switch.config().interfaces.get(&InterfaceName::Netdev(name.to_owned()))
 }
 
-/// True if the plane has a port with port security of this number.
+/// True if the plane's port with this number has port security.
 pub(crate) fn is_secure(ctx: &Context, port: PortId) -> bool {
     ctx.plane.state().ports.get(&port).is_some_and(|port| port.stages.secure)
 }

@@ -53,11 +53,11 @@ impl QueuesRefused {
 /// The queues of a netdev as they were last set.
 #[derive(Debug)]
 struct Held {
-    /// The netdev's index: another netdev of the same name has none.
+    /// The netdev's index, which distinguishes it from a later netdev of the same name without these queues.
     ifindex: u32,
-    /// `None` after a restart: not known.
+    /// The queues that were set; `None` if an earlier daemon has set them and they are not known.
     tree: Option<QueueTree>,
-    /// Why the netdev does not have them; the log has it already.
+    /// Why the netdev does not have the queues, as it was logged; `None` if it has them.
     lost: Option<String>,
 }
 
@@ -122,7 +122,7 @@ impl Queues {
         }
         self.search(ctx);
         let running = qos::trees(ctx.switch.config(), ctx.facts());
-        // Only what the change touches is judged.
+        // The change is refused only for ports whose queues it changes.
         let mut refused =
             self.set(ctx, &wanted).into_iter().filter(|(name, _)| running.get(name) != wanted.get(name));
         refused.next().map_or(Ok(()), |(_, why)| Err(why))
@@ -150,7 +150,8 @@ impl Queues {
             }
         }
     }
-    /// Makes the queues of all netdevs those that are wanted; returns what could not be done.
+    /// Sets the queues in `wanted` at all netdevs and removes others that the switch has set. Returns the netdevs at which
+    /// that failed.
     fn set(&mut self, ctx: &Context, wanted: &BTreeMap<String, QueueTree>) -> Vec<(String, QueuesRefused)> {
         let mut refused = Vec::new();
         let ifindex_of = |name: &str| ctx.facts().get(name).map(|link| link.ifindex);

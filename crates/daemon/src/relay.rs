@@ -1,8 +1,8 @@
 //! The sockets of the DHCP relays: one for each family in every namespace that has clients or servers.
 //!
 //! Read `lanyard_dhcp` first, which decides which messages are relayed, and how. Invariants: if another program uses
-//! the port (a DHCP server on this machine), `show ip dhcp relay` says so, and it is tried again at the next change. A
-//! turn reads a bounded number of messages.
+//! the port (a DHCP server on this machine), `show ip dhcp relay` reports that, and the socket is opened again at the
+//! next change. A turn reads a bounded number of messages.
 
 use crate::context::{Context, Module};
 use crate::kernel::{KernelError, within};
@@ -334,7 +334,8 @@ fn config4(ctx: &Context) -> Config4 {
     }
 }
 
-/// The address from which the kernel would send to `server`. A server in another VRF answers to it.
+/// The source address that the kernel would use for packets to `server`; a server in another VRF sends its answers
+/// there.
 fn source_towards(ctx: &Context, vrf: Option<&str>, server: Ipv4Addr) -> Option<Ipv4Addr> {
     let ask = || {
         let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;

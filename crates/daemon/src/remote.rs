@@ -32,7 +32,7 @@ use tokio::sync::Semaphore;
 const LOGIN_TIME: Duration = Duration::from_secs(60);
 /// How often a connection may give a name and a secret, as in IOS.
 const TRIES: u32 = 3;
-/// How long a wrong secret is answered late.
+/// How long the answer to a wrong secret is delayed.
 const FAILURE_DELAY: Duration = Duration::from_secs(1);
 /// Hashes that are computed at the same time. Each takes tens of milliseconds of a processor.
 const HASHES: usize = 1;
@@ -40,13 +40,13 @@ const HASHES: usize = 1;
 const MAX_WAITING: usize = 16;
 /// The longest reply line of a session, in bytes.
 const MAX_REPLY: usize = 16 << 20;
-/// The page length with which sessions start; it stands for the height of the terminal.
+/// The page length with which sessions start, in lines; as long as it is unchanged, the height of the terminal is used instead.
 const LENGTH_DEFAULT: u16 = 24;
 
 static HASHING: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(HASHES)));
 static WAITING: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(MAX_WAITING)));
 
-/// Why a session is over, for the log; `None` for an ordinary end.
+/// Why the session of a terminal is over, for the user or the log.
 #[derive(Debug, thiserror::Error)]
 enum Ended {
     #[error(transparent)]
@@ -159,7 +159,7 @@ pub(crate) fn login_banner(shared: &Shared) -> String {
     banner(shared.core.borrow().ctx.switch.config(), Banner::Login)
 }
 
-/// For how many seconds the host of a user may not log in; `None` when it may.
+/// The number of seconds for which no user of the host may log in, after too many failed logins; `None` when they may.
 pub(crate) fn blocked_s(shared: &Shared, origin: &Origin) -> Option<u64> {
     let core = shared.core.borrow();
     let left_ms = core.throttle.blocked_ms(core.ctx.clock.now_ms(), &origin.host)?;
@@ -186,12 +186,12 @@ pub(crate) enum Verified {
     User(User),
     /// The name or the proof is wrong.
     Rejected,
-    /// They are right, but `aaa authorization exec` does not permit a session.
+    /// The name and the proof are right, but `aaa authorization exec` does not permit a session.
     NotAuthorized,
 }
 
-/// The user of this name and secret, by the methods of `aaa authentication login default` and `aaa authorization exec default`.
-/// The result goes to the log and to the limits.
+/// Verifies a name and a secret by the methods of `aaa authentication login default`, and authorizes the user by those of
+/// `aaa authorization exec default`. The result is logged and counts for the limits on failed logins.
 pub(crate) async fn verify(shared: &Shared, origin: &Origin, name: &str, given: String) -> Verified {
     let (user, methods) = {
         let core = shared.core.borrow();
@@ -236,8 +236,9 @@ fn unavailable(shared: &Shared, what: &str, method: &str, reason: &str) {
     shared.core.borrow_mut().ctx.log("AAA", 4, "UNAVAILABLE", &text);
 }
 
-/// Decides about the session of a user whose login was verified, by the methods of `aaa authorization exec default`. Consoles are
-/// exempt without `aaa authorization console`, so that a mistake in the configuration or at a server locks nobody out.
+/// Authorizes the session of a user whose login was verified (`None`: rejected), by the methods of
+/// `aaa authorization exec default`. Consoles are exempt without `aaa authorization console`, so that a mistake in the
+/// configuration or at a server locks nobody out.
 async fn authorize(
     shared: &Shared,
     origin: &Origin,
@@ -293,7 +294,8 @@ async fn local(user: Option<&User>, given: String) -> Option<Verdict> {
     is_known.then_some(if right { Verdict::Accepted(None) } else { Verdict::Rejected })
 }
 
-/// The user of this name, if they may log in with a public key and have a session. The result goes to the log and to the limits.
+/// Verifies that a user may log in with this public key, and authorizes the session. The result is logged and counts for the
+/// limits on failed logins.
 pub(crate) async fn verify_key(
     shared: &Shared,
     origin: &Origin,
@@ -380,14 +382,14 @@ async fn session(
         terminal.editor().hide(false);
         let length =
             if done.length == LENGTH_DEFAULT && terminal.rows() > 1 { terminal.rows() } else { done.length };
-        // A user does not type a whole line while the one before is being read: what has arrived already was pasted.
+        // A user does not type further input while a line is being handled: input that has arrived already was pasted.
         let pasted = terminal.has_input();
         link.send(&Request::Exec { line, pasted }).await?;
         done = answer(terminal, &mut link, length, idle_s).await?;
     }
 }
 
-/// Edits one line; helps and completes meanwhile, and prints messages of `terminal monitor`.
+/// Reads one line: edits it, answers `?` and TAB meanwhile, and prints messages of `terminal monitor`.
 async fn command(
     terminal: &mut Terminal,
     link: &mut Link,
@@ -452,7 +454,7 @@ async fn redraw(terminal: &mut Terminal, done: &Done) -> Result<(), Ended> {
     Ok(terminal.print(&format!("{}{}", done.prompt, String::from_utf8_lossy(&line))).await?)
 }
 
-/// The reply to a question, behind messages of `terminal monitor`.
+/// The reply to a request, after messages of `terminal monitor` that precede it have been printed.
 async fn reply_of(terminal: &mut Terminal, link: &mut Link) -> Result<Reply, Ended> {
     loop {
         match link.reply().await? {

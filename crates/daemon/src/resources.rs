@@ -1,5 +1,5 @@
-//! Watches the plane's finite tables: messages when one is nearly full, is no longer, or refuses
-//! entries.
+//! Watches the plane's finite tables: logs when a table becomes nearly full, when it is no longer nearly
+//! full, and when it refuses entries.
 //!
 //! Invariant: the tables are read at most once in [`GAP_MS`], however many events occur.
 
@@ -15,7 +15,7 @@ const GAP_MS: u64 = 1000;
 /// The state of the tables at the last reading.
 #[derive(Debug, Default)]
 pub(crate) struct Resources {
-    /// By table: whether it alarms, and its number of refusals.
+    /// By table: true if it is nearly full, and the number of entries that it has refused.
     seen: BTreeMap<&'static str, (bool, u64)>,
     next_ms: u64,
     /// True when tables may have changed since the last reading.
@@ -25,7 +25,8 @@ pub(crate) struct Resources {
 /// Tables may have changed.
 pub(crate) struct Changed;
 
-/// Whether a table alarms, given whether it did: once it does, until it is clearly less full.
+/// True if a table counts as nearly full: from the threshold `raise` on and, if it was nearly full before
+/// (`did`), down to the threshold `clear`. Thresholds are percentages of `size`.
 fn alarms(used: u64, size: u64, did: bool, at: Thresholds) -> bool {
     size > 0 && used * 100 >= size * u64::from(if did { at.clear } else { at.raise })
 }

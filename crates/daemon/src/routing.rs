@@ -30,8 +30,8 @@ use std::time::Duration;
 /// How often the plane is asked which next hops it has used. The kernel keeps an unconfirmed
 /// neighbour for at least a minute.
 const USE_GAP_MS: u64 = 5000;
-/// The plane routes for this time after the kernel's hooks were last followed; then it leaves packets to the kernel. A daemon that
-/// starts again with 100,000 routes needs a few seconds before it follows them.
+/// The plane routes for this time, in milliseconds, after this module last confirmed its routing; then it leaves packets to
+/// the kernel. A daemon that starts again with 100,000 routes needs a few seconds before it follows the kernel's hooks.
 const HOOKS_HOLD_MS: u64 = 10_000;
 /// The interval at which this module confirms the plane's routing.
 const CONFIRM_GAP_MS: u64 = 1000;
@@ -47,7 +47,7 @@ pub(crate) struct Following {
     next_use_ms: u64,
     next_confirm_ms: u64,
     retry_ms: Option<u64>,
-    /// True when the switch's own namespace has begun to be followed, or has ceased to be.
+    /// True if following the switch's own namespace has begun or ended since [`Following::own_changed`] was last called.
     own_changed: bool,
     /// The forwarder of each interface's packets when it was last logged.
     forwarders: Forwarders,
@@ -118,11 +118,11 @@ const fn shown(offload: Offload) -> view::Offload {
 /// The result of a turn.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
-    /// Something was read or programmed, so there may be more.
+    /// True if something was read or programmed, so there may be more.
     pub(crate) any: bool,
-    /// The state on which router interfaces depend has changed, and with it perhaps the plane's state.
+    /// True if the state on which router interfaces depend has changed, so the plane state may change too.
     pub(crate) routers_changed: bool,
-    /// The sockets may have more to read.
+    /// True if the sockets may have more to read.
     more: bool,
 }
 
@@ -248,12 +248,12 @@ impl Following {
         for fd in follower.fds().into_iter().chain(watch.fds()) {
             self.gathered.add(fd).map_err(FollowError::Watch)?;
         }
-        // No packet may bypass a packet filter that exists already.
+        // Read the hooks before the plane routes: no packet may bypass a packet filter that exists already.
         watch.turn(ctx.clock.now_ms());
         self.mirror.overrun(id);
         self.busy = true;
         let mut follow = Follow::new(id, follower, watch);
-        // The facts that router interfaces depend on are read at once, so that those of an adopted plane stay.
+        // List at once the tables that router interfaces depend on, so that those of an adopted plane stay.
         let now_ms = ctx.clock.now_ms();
         while !follow.knows_routers() && follow.listing(&mut self.mirror, now_ms) {}
         self.follows.insert(name, follow);
@@ -425,7 +425,7 @@ impl Following {
         self.set_rifs(ctx, &now);
         result
     }
-    /// Tells the mirror the present router interfaces.
+    /// Passes the present router interfaces to the mirror.
     fn set_rifs(&mut self, ctx: &mut Context, rifs: &BTreeMap<RifId, RifState>) {
         let mut changes = Vec::new();
         for follow in self.follows.values() {

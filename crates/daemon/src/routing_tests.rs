@@ -122,7 +122,7 @@ fn a_listing_that_changes_interrupt_is_used_after_so_many_tries() {
     assert!(!following.syncs(), "its result is used as it is");
 }
 
-/// The kernel has no such table, which is no reason to list again. A lost answer is one.
+/// A table that the kernel does not have is no reason to repeat an audit; a lost answer is one.
 #[test]
 fn a_table_that_cannot_be_listed() {
     for (errno, consistent) in [(libc::EOPNOTSUPP, true), (libc::ENOBUFS, false)] {
@@ -218,7 +218,7 @@ fn routing_is_confirmed_while_the_plane_routes_nothing_that_a_hook_sees() {
         logged.iter().any(|text| text.starts_with("WATCHDOG: ") && text.contains(" 3 interfaces")),
         "{logged:?}"
     );
-    // The kernel has to route, and the plane has not taken that.
+    // A policy rule makes the kernel route, and the plane has not taken that change.
     world.kernel.say(FakeNotification::Rule(Rule { ipv6: false, standard: None }, false));
     let turn = following.turn(&mut world.ctx);
     following.log_forwarders(&mut world.ctx);

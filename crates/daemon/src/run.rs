@@ -188,9 +188,10 @@ struct Startup {
     file: PathBuf,
 }
 
-/// Reads the startup-config. An empty file means defaults, and so does an absent one that was not named. If a named
-/// file is absent, or a file cannot be read, that means defaults only when no plane is forwarding. A forwarding switch
-/// continues with its last running configuration, because a lost file is no reason to take it down.
+/// Reads the startup-config. An empty file means the default configuration, and so does an absent one if `named` is
+/// false (without `--config`). An absent file that was named, or a file that cannot be read, means the default
+/// configuration only if no plane was forwarding. A forwarding switch continues with its last running configuration,
+/// because a lost file is no reason to take it down.
 fn read_startup(core: &mut Core, named: bool, was_live: bool) -> Result<Startup, RunError> {
     let file = core.startup_file.clone();
     let cause = match files::read_text(&file, MAX_CONFIG_BYTES) {
@@ -257,7 +258,7 @@ pub fn read_config(path: &Path) -> Result<String, FileError> {
     files::read_text(path, MAX_CONFIG_BYTES).map_err(FileError::at(path))
 }
 
-/// `lanyard run --check FILE`: the lines that would be refused with any netdevs.
+/// `lanyard run --check FILE`: returns the lines that would be refused whatever netdevs exist.
 ///
 /// # Errors
 /// When the file cannot be read.

@@ -43,7 +43,7 @@ pub enum RunError {
     /// Something could not be undone.
     #[error(transparent)]
     Detach(#[from] DetachError),
-    /// A descriptor or a signal that the event loop needs cannot be had.
+    /// A descriptor or a signal handler that the event loop needs cannot be created.
     #[error("{what}: {cause}")]
     System {
         /// The object that cannot be opened.
@@ -52,7 +52,7 @@ pub enum RunError {
         #[source]
         cause: io::Error,
     },
-    /// An instance has one network namespace.
+    /// The instance runs in another network namespace; an instance has only one.
     #[error("instance {instance} lives in another network namespace: go there with `{way}`")]
     Elsewhere {
         /// The instance.

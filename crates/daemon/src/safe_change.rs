@@ -1,7 +1,7 @@
 //! Safe changes for the command line: checkpoints, the lock of the configuration, and the return to the startup-config.
 //!
-//! Invariant: a reload changes the running configuration as a start does, but the plane forwards on and sessions stay. What it
-//! replaces is a checkpoint first.
+//! Invariant: a reload changes the running configuration as a start does, but the plane forwards on and sessions stay. The
+//! configuration that it replaces is saved as a checkpoint first.
 
 use crate::archive::CAPACITY;
 use crate::clock::{until_time_of_day, wall_clock};
@@ -137,7 +137,7 @@ impl Core {
 
     fn reload_now(&mut self, user: &str) -> Result<usize, Refusal> {
         let text = self.startup_text()?;
-        // A change that awaits confirmation ends with the reload, and so does its rollback.
+        // The reload replaces a change that awaits confirmation: cancel its rollback.
         self.confirmation.confirm();
         if let Err(reason) = self.save_checkpoint(user) {
             self.ctx.log("SYS", 3, "ARCHIVE", &reason.to_string());

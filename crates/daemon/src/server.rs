@@ -1,7 +1,7 @@
 //! Command-line sessions over [`crate::protocol`]; [`crate::connections`] accepts them.
 //!
-//! Invariant: sessions, the length of a request, and output that waits for a reader are bounded. A
-//! reader that reads nothing for [`STALL`] is disconnected, a user's for the time-out of their session.
+//! Invariant: sessions, the length of a request, and output that waits for a reader are bounded. A client that reads nothing for
+//! [`STALL`] is disconnected; the client of a user, after the time-out of their session.
 
 use crate::bus::{Subscription, TooManyListeners, Topics};
 use crate::capture::{Capture, CaptureError};
@@ -26,7 +26,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 
-/// How long a write may wait for its reader, if that is a program. See [`Seat::patience`] for a user.
+/// How long a write may wait for a client that is a program. [`Seat::patience`] applies to the client of a user.
 const STALL: Duration = Duration::from_secs(60);
 
 /// The state that sessions share.
@@ -184,7 +184,7 @@ pub(crate) async fn read_line(
     }
 }
 
-/// A session's line among the users, which is released however the session ends.
+/// The terminal line of a session, which is released however the session ends.
 pub(crate) struct Seat {
     pub(crate) line: LineName,
     pub(crate) shared: Shared,
@@ -368,7 +368,7 @@ async fn next(subscription: &mut Option<Subscription>) -> Option<Rc<str>> {
     }
 }
 
-/// `terminal monitor` and `terminal no monitor`.
+/// Subscribes to log messages, or ends the subscription, as `terminal monitor` and `terminal no monitor` have set.
 fn follow_monitor(
     monitor: &mut Option<Subscription>,
     session: &Session,
@@ -393,7 +393,7 @@ enum Next {
     Closed,
 }
 
-/// A secret that the user has been asked for.
+/// A request for the secret of a privilege level, and the number of wrong answers.
 #[derive(Debug, Clone, Copy)]
 struct Asked {
     level: u8,
@@ -403,8 +403,9 @@ struct Asked {
 /// How often a session may give a secret for one `enable`, as in IOS.
 const SECRET_TRIES: u32 = 3;
 
-/// Checks the secret that a user gives for `enable`. The hash is computed on a thread of its own, because it takes tens of
-/// milliseconds; a user who has failed too often waits.
+/// Checks the secret that a user gives for `enable`. Returns the next request for a secret; `None` when no further one is made.
+/// The hash is computed on a thread of its own, because it takes tens of milliseconds. After too many wrong secrets the user is
+/// blocked for some time.
 async fn answer(
     connection: &mut Connection,
     seat: &Seat,
@@ -486,7 +487,7 @@ async fn execute(
             .await?
             .map(|answer| answer.map(|view| query.print(&view)))
         {
-            // The client has interrupted it.
+            // The client has interrupted the command.
             None => {}
             Some(Ok(Ok(text))) => connection.send_text(Reply::Text, &text).await?,
             Some(Ok(Err(error))) => {
@@ -538,7 +539,8 @@ async fn execute(
     Ok(if close { Next::Closed } else { Next::Line })
 }
 
-/// Sends a listing to its end, or until the client interrupts it. The next part is made when the client has taken the one before.
+/// Sends a listing to its end, or until the client interrupts it. The next part is made when the previous one has been written to
+/// the client.
 async fn list(connection: &mut Connection, seat: &Seat, mut listing: Listing) -> Result<(), Ended> {
     while let Some(part) = seat.part(&mut listing) {
         connection.send_text(Reply::Text, &part).await?;

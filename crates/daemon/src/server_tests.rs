@@ -245,8 +245,8 @@ fn outputs(replies: &[Reply]) -> Vec<String> {
     replies.split(|reply| matches!(reply, Reply::Done(_))).skip(1).map(texts).collect()
 }
 
-/// A listing comes in order and whole, and requests that were sent meanwhile are answered behind it, also for a client that sends
-/// no more.
+/// A listing arrives in order and complete, and requests that were sent meanwhile are answered after it, also for a client that
+/// has closed its sending side.
 #[test]
 fn a_listing_and_the_lines_behind_it() {
     let requests = [
@@ -284,8 +284,8 @@ fn an_interrupt_ends_a_listing() {
     assert_eq!(outputs[1], "  show mac address-table\n  show history\n");
 }
 
-/// A client that reads nothing of a listing delays neither the switch nor another session, and gets the rest later. One that goes
-/// away ends its listing.
+/// A client that does not read a listing delays neither the switch nor another session, and gets the rest later. When a client
+/// disconnects, its listing ends.
 #[test]
 fn a_reader_of_a_listing_that_has_stopped() {
     block_on(async {
@@ -321,7 +321,7 @@ fn a_reader_of_a_listing_that_has_stopped() {
     });
 }
 
-/// A program has to read; a user may look at a page for as long as their session may be idle.
+/// The client of a program has to read; that of a user may wait at a page for as long as the user's session may be idle.
 #[test]
 fn how_long_a_client_may_read_nothing() {
     let mut core = Bench::new().core();

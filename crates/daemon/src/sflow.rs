@@ -20,9 +20,9 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 pub(crate) struct Sflow {
     agent: Agent,
     socket: Option<UdpSocket>,
-    /// The address to which the socket is bound; `None`: to none.
+    /// The source address that is configured; `None`: the kernel chooses one.
     source: Option<Ipv4Addr>,
-    /// The collectors with the datagrams sent and refused.
+    /// By collector (address and UDP port): the number of datagrams sent, and of those that the kernel refused.
     collectors: BTreeMap<(Ipv4Addr, u16), (u64, u64)>,
     /// The sampled ports: ifindex and name.
     ports: BTreeMap<PortId, (u32, String)>,
@@ -106,7 +106,7 @@ impl Module for Sflow {
 }
 
 impl Sflow {
-    /// Opens the socket if its source has changed; returns the address by which collectors know the agent.
+    /// Opens the socket if its source has changed; returns the agent's address, by which collectors identify the switch.
     fn open(&mut self, config: &Config) -> io::Result<Ipv4Addr> {
         let source = config.sflow.source.as_ref().map(|name| address_of(config, name)).transpose()?;
         if self.socket.is_none() || self.source != source {

@@ -92,7 +92,7 @@ pub(crate) fn end(ctx: &Context) {
     });
 }
 
-/// Sends an event. Without a listener the protocol thread makes no further ones.
+/// Sends an event to the listeners. If there are none, makes the protocol thread report no further events of groups.
 fn tell(ctx: &mut Context, action: &'static str, details: Value) {
     if ctx.bus.wants(EventKind::Multicast) {
         ctx.bus.event(EventKind::Multicast, action, || announce::object(details));
@@ -101,7 +101,7 @@ fn tell(ctx: &mut Context, action: &'static str, details: Value) {
     }
 }
 
-/// A listener has begun to monitor events.
+/// Makes the protocol thread report events of groups, if a session listens to them. Called when a session begins to listen.
 pub(crate) fn listen(ctx: &Context) {
     if ctx.bus.wants(EventKind::Multicast) {
         ctx.protocols.with(|engine| engine.snooping_and_io().0.events = true);

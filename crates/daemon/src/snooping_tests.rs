@@ -147,8 +147,8 @@ fn held(core: &Core) -> (usize, Flooded) {
     (entries, flooded.unwrap_or_default())
 }
 
-/// Until the plane has room for an entry its group is flooded, and the entry is tried again. Only a table that is full for
-/// good is logged.
+/// While the plane has no room for an entry, the group is flooded and the entry is tried again. Only a table that cannot grow is
+/// logged as full.
 #[test]
 fn a_refused_entry_is_flooded_and_tried_again() {
     let full = PlaneError::TableFull { table: "mdb", size: 1 };
@@ -191,14 +191,14 @@ fn members_that_leave_together_cause_few_retries() {
     assert_eq!(held(&core), (0, Flooded::Unregistered));
     let tried = bench.plane.refused_groups.load(Ordering::Relaxed) - before;
     assert!((1..=2 * usize::from(GROUPS)).contains(&tried), "{tried} retries for {GROUPS} removals");
-    // With room the timer gives the plane all of them.
+    // Once there is room, the timer makes the switch give the plane all entries.
     *bench.plane.refuses_groups.lock() = None;
     bench.clock.set(2000);
     core.tick();
     assert_eq!(held(&core), (GROUPS.into(), Flooded::Nothing));
 }
 
-/// If there is no room for a source of a group, no member of the group is served by the entry that is there: all get its frames.
+/// If there is no room for a source of a group, the group's other entry is removed too, and the group is flooded.
 #[test]
 fn a_group_with_a_refused_source_is_flooded_as_a_whole() {
     let (bench, mut core) = switch("ip igmp snooping unregistered mrouter");

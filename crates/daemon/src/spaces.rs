@@ -90,7 +90,7 @@ impl Spaces {
     pub fn adopt(&mut self, homes: &BTreeMap<String, String>) {
         for (name, vrf) in homes {
             self.find(vrf);
-            // A run that ended during a change may have recorded more than it did.
+            // The record of a run that ended during a change may name moves that were not made.
             if self.by_vrf.get(vrf).is_some_and(|space| space.netdev.link(name).is_ok()) {
                 self.homes.insert(name.clone(), vrf.clone());
             }
@@ -111,7 +111,8 @@ impl Spaces {
             self.by_vrf.insert(vrf.to_owned(), space);
         }
     }
-    /// Creates a VRF's namespace as `ip netns add` does, and brings its marked loopback device up.
+    /// Creates a VRF's namespace as `ip netns add` does, marks its loopback device with `mark`, and brings
+    /// the device up.
     ///
     /// # Errors
     /// When it exists already, or without the right to create one.
@@ -265,7 +266,7 @@ mod tests {
         assert_eq!((spaces.home("eth1"), spaces.home("eth2")), (Some("red"), None));
         spaces.set_home("eth1", None);
         assert_eq!(spaces.home("eth1"), None);
-        // An earlier run recorded more than it did.
+        // The record of an earlier run names a move that was not made.
         spaces.adopt(&BTreeMap::from([("eth1".to_owned(), ABSENT.to_owned())]));
         assert_eq!(spaces.home("eth1"), None);
     }

@@ -98,8 +98,8 @@ pub(crate) fn end(ctx: &Context) {
     });
 }
 
-/// Handles the reports of spanning tree: logs them. Returns the ports that a guard has shut down, or (`None`) does so no
-/// longer; the copy of the bridge is new then.
+/// Logs the reports of spanning tree. Returns the ports that a guard has shut down, or, with `None`, no longer holds
+/// down; the copy of the bridge is up to date then.
 pub(crate) fn handle(ctx: &mut Context, reports: Reports) -> BTreeMap<PortId, Option<ErrCause>> {
     for report in reports.waiting {
         announce(ctx, &report);
@@ -129,7 +129,7 @@ pub(crate) fn clear_protocols(ctx: &mut Context, only: Option<&InterfaceName>) -
 fn announce(ctx: &mut Context, report: &Report) {
     match report {
         Report::Tree { event, mode, mstid } => announce_event(ctx, event, *mode, *mstid),
-        // Passed to their own modules.
+        // `Core::protocol_reports` passes these to their own modules.
         Report::Discovery(_)
         | Report::Snooping(_)
         | Report::Guard(_)
@@ -191,7 +191,7 @@ pub(crate) fn root_primary(ctx: &Context, key: TreeKey) -> Option<u16> {
     ctx.protocols.with(move |engine| engine.trees.root_primary(engine.now(), key))
 }
 
-/// The port of `only`, if it takes part in spanning tree.
+/// The port of the interface `only`, if it is given; refused if the interface takes no part in spanning tree.
 fn port(ctx: &Context, only: Option<&InterfaceName>) -> Result<Option<PortId>, Refusal> {
     let Some(name) = only else { return Ok(None) };
     let bridge = ctx.switch.spanning().map(|spanning| spanning.bridge());

@@ -1,9 +1,9 @@
-//! The SSH server: the program `lanyard-sshd` (`crates/ssh`), a process of its own, so that neither its work nor a mistake in
-//! its code touches the switch. It gets the listening socket and the path of the control socket, over which it has users
-//! verified and opens their sessions ([`crate::ssh_sessions`]).
+//! The SSH server: the program `lanyard-sshd` (`crates/ssh`), a process of its own, so that neither its load nor a fault in
+//! its code affects the switch. It gets the listening socket and the path of the control socket, over which it asks the switch
+//! to verify users and to open their sessions ([`crate::ssh_sessions`]).
 //!
-//! Invariant: the program is asked to end when its standard input is closed: when SSH is turned off, and when the daemon ends.
-//! It then takes no more clients, and ends with its last session.
+//! Invariant: the standard input of the program is closed when SSH is turned off and when the daemon ends, which asks the
+//! program to end. It then takes no more clients, and ends with its last session.
 
 use crate::server::Shared;
 use std::io;
@@ -47,7 +47,7 @@ pub(crate) async fn serve(shared: Shared) {
             changed.notified().await;
             continue;
         };
-        // The notification may be about the change that led here.
+        // A waiting notification may be about the change that turned SSH on, so compare the number of changes.
         let turned_off = async {
             while shared.core.borrow().ssh.changes() == changes {
                 changed.notified().await;
@@ -65,9 +65,9 @@ pub(crate) async fn serve(shared: Shared) {
     }
 }
 
-/// Lets the program run until SSH is turned off (`None`), or until it ends by itself, with its reason.
+/// Waits until SSH is turned off, and returns `None`, or until the program ends by itself, and returns the reason.
 async fn run(mut child: tokio::process::Child, turned_off: impl Future<Output = ()>) -> Option<String> {
-    // `wait` would close it.
+    // Keep the standard input open: `wait` would close it.
     let input = child.stdin.take();
     tokio::select! {
         status = child.wait() => Some(status.map_or_else(|error| error.to_string(), |status| status.to_string())),

@@ -1,5 +1,5 @@
-//! Logins over SSH, for the SSH server ([`crate::ssh_server`]): it asks on a connection of the control socket for each of its
-//! clients, and then hands the connection over to the client's session.
+//! Logins over SSH, for the SSH server ([`crate::ssh_server`]): the server opens a connection to the control socket for each
+//! of its clients, has the user verified on it, and then hands the connection over to the client's session.
 //!
 //! Invariant: a connection reaches a session only after a proof has been accepted on this connection. Failed proofs count for
 //! the same limits as those of other logins.

@@ -12,10 +12,9 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::ops::Range;
 
-/// The most lines that are searched because netdevs or plane refuse them; after that the rest of the file is
-/// given up.
+/// The maximum number of lines that are struck out; beyond it nothing of the file is applied.
 const MAX_STRUCK: usize = 200;
-/// Lines of a refused interface that are left out one at a time, before the whole interface is.
+/// The maximum number of lines of a refused interface that are left out one at a time, before the whole interface is.
 const MAX_TRIALS: usize = 32;
 
 /// The part of a configuration that was refused.
@@ -90,18 +89,18 @@ pub(crate) fn load(text: &str, running: Option<&str>, taker: &mut dyn Taker) -> 
 
 /// The next step after a refusal.
 enum Next {
-    /// Something was left out: try the rest.
+    /// A line or an interface was left out: try the rest.
     Again,
-    /// The rest was taken.
+    /// A configuration was taken.
     Done,
-    /// Nothing helps: try only what precedes this line.
+    /// No line was found whose removal helps: try only the lines before this one.
     Cut(usize),
 }
 
 /// The startup-config during the search for its refused lines.
 struct File<'a> {
     lines: Vec<&'a str>,
-    /// The lines, without those that are struck out.
+    /// The lines, with the replacements of those that are struck out.
     kept: Vec<&'a str>,
     /// Interfaces that are left out entirely.
     excluded: BTreeSet<InterfaceName>,
@@ -109,7 +108,7 @@ struct File<'a> {
 }
 
 impl File<'_> {
-    /// The configuration that these lines mean, without the excluded interfaces.
+    /// The configuration that these lines describe, without the excluded interfaces, and the syntax errors.
     fn apply(&self, lines: &[&str]) -> (Config, Vec<LineError>) {
         let (mut config, errors) = apply_text(&lines.join("\n"), &Config::default());
         config.interfaces.retain(|name, _| !self.excluded.contains(name));
@@ -201,15 +200,15 @@ impl File<'_> {
         let trials = self.lines_of(config, key).into_iter().rev().take(MAX_TRIALS);
         let mut trials: Vec<(usize, Config)> =
             trials.map(|at| (at, self.apply(&self.without(at)).0)).collect();
-        // Try first the changes that leave the port a port of the same kind.
+        // Try first the lines without which the interface keeps its role.
         trials.sort_by_key(|(_, next)| role_of(next) != role);
         for (at, next) in trials {
             if next == *config || taker.check(&next).is_err() {
                 continue;
             }
             let taken = taker.take(&next);
-            // Parts are refused in the same order each time. If another part is refused now, this
-            // one is mended.
+            // Parts are checked in the same order each time. If another part is refused now, leaving out this line has
+            // ended the refusal of this part.
             if taken.as_ref().err().is_none_or(|other| other.part != refusal.part) {
                 self.strike(at, refusal.to_string());
                 return if taken.is_ok() { Next::Done } else { Next::Again };
@@ -269,7 +268,8 @@ fn struck(line: &str) -> &'static str {
     }
 }
 
-/// The last line of the shortest prefix for which `is_so` holds. It must hold for the whole.
+/// Finds the shortest prefix of `lines` lines for which `is_so` holds, and returns the index of its last line. `is_so`
+/// must hold for all lines together.
 fn first(lines: usize, is_so: impl Fn(usize) -> bool) -> usize {
     let (mut no, mut yes) = (0, lines);
     while yes - no > 1 {
@@ -279,13 +279,14 @@ fn first(lines: usize, is_so: impl Fn(usize) -> bool) -> usize {
     yes.saturating_sub(1)
 }
 
-/// The first line with which `refused` refuses, and its reason; `reason` is that of the whole.
+/// Finds the first of `lines` with which `refused` refuses the lines up to and including it, and returns its index and
+/// the reason. `reason` is that of the refusal of all lines together.
 fn first_refused(
     lines: &[&str],
     mut reason: String,
     refused: &mut dyn FnMut(&[&str]) -> Result<(), Refusal>,
 ) -> (usize, String) {
-    // Invariant: the first `good` lines are taken, the first `bad` are not.
+    // Invariant: the prefix of `good` lines is accepted, the prefix of `bad` lines is refused.
     let (mut good, mut bad) = (0, lines.len());
     while bad - good > 1 {
         let middle = good + (bad - good) / 2;

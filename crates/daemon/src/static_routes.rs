@@ -54,7 +54,7 @@ fn is_gone(error: &KernelError) -> bool {
     error.errno().is_some_and(|errno| [ESRCH, ENOENT, ENODEV, ENXIO].contains(&errno))
 }
 
-/// The kernel's routing tables; a VRF's is that of its namespace.
+/// The kernel's routing tables: the main table of each VRF's namespace.
 pub(crate) trait Tables {
     /// Adds a route where no route with this destination and metric exists.
     fn add(&self, vrf: Option<&str>, route: &KernelRoute) -> Result<(), KernelError>;
@@ -95,7 +95,7 @@ fn key(route: &Route) -> Key {
 #[derive(Debug, Default)]
 pub(crate) struct StaticRoutes {
     installed: BTreeMap<Key, Route>,
-    /// An event may have removed some of them.
+    /// True if an event may have removed some of them.
     unverified: bool,
     next_audit_ms: u64,
     /// Routes that the kernel refuses permanently, and why.
@@ -217,12 +217,13 @@ impl StaticRoutes {
         stuck.retain(|key, _| installed.contains_key(key) && !keys.contains(key));
     }
 
-    /// True if the kernel has been given all of these.
+    /// True if all of these routes have been installed.
     pub(crate) fn contains(&self, wanted: &BTreeSet<Route>) -> bool {
         wanted.iter().all(|route| self.installed.get(&key(route)) == Some(route))
     }
 
-    /// Does nothing because the record cannot be written. Returns the same as [`Self::sync`].
+    /// Changes nothing in the kernel, because the record cannot be written. Like [`Self::sync`], returns the routes
+    /// that are refused and were not before.
     pub(crate) fn withhold(&mut self, now_ms: u64, wanted: &BTreeSet<Route>) -> Vec<Refusal> {
         self.next_audit_ms = now_ms + AUDIT_GAP_MS;
         let missing = wanted.iter().filter(|route| self.installed.get(&key(route)) != Some(route));
@@ -256,7 +257,7 @@ impl StaticRoutes {
                     return false;
                 };
                 if theirs.hops.len() != ours.hops.len() {
-                    // Some of its next hops are gone, so it will be replaced.
+                    // The kernel has dropped some next hops: record that, so that the route is replaced.
                     ours.hops.clone_from(&theirs.hops);
                 }
                 true
@@ -306,8 +307,8 @@ fn raise(vrf: Option<&str>, route: &KernelRoute, facts: &Facts) -> Option<Route>
     })
 }
 
-/// True if the kernel's route `theirs` is this route of the switch, or the rest of it. The switch's route may
-/// leave the choice of the egress to the kernel.
+/// True if the kernel's route `theirs` is the switch's route `ours`, perhaps without some of its next hops. A next hop
+/// of `ours` without an interface matches any egress that the kernel has chosen.
 fn is_part(theirs: &Route, ours: &Route) -> bool {
     let same = |their: &Hop, our: &Hop| {
         their.via == our.via && (our.interface.is_none() || our.interface == their.interface)

@@ -1,7 +1,8 @@
-//! Storm control for management: the actions of ports whose storm control drops frames (`storm-control action`).
+//! The management thread's part of storm control: the actions at ports whose storm control drops frames
+//! (`storm-control action`).
 //!
 //! The plane drops what exceeds a level and counts it. While a port has a level and an action, this module reads the count
-//! once in [`LOOK_EVERY_MS`], as often as IOS measures. Invariant: a storm causes one message when it begins, however long it
+//! every [`LOOK_EVERY_MS`], as often as IOS measures. Invariant: a storm causes one message when it begins, however long it
 //! lasts and however many frames are dropped; it ends after an interval without drops.
 
 use crate::context::{Context, Module};
@@ -86,7 +87,7 @@ impl StormControl {
                 );
                 ctx.log("STORM_CONTROL", 3, "FILTERED", &text);
             }
-            // Also for a storm that was there before the line was entered.
+            // This includes a storm that began before the line `storm-control action shutdown` was entered.
             if action.shutdown {
                 let text = format!("A packet storm was detected on {name}. The interface has been disabled.");
                 ctx.log("STORM_CONTROL", 3, "SHUTDOWN", &text);

@@ -68,7 +68,7 @@ struct Shared {
     /// Messages that the system refused to send.
     failed: AtomicU64,
     is_connected: AtomicBool,
-    /// Why the last attempt has failed; empty after one that has not.
+    /// Why the last attempt to send failed; empty if it succeeded.
     error: Mutex<String>,
     /// True when the receiver is no longer configured.
     has_ended: AtomicBool,
@@ -177,8 +177,8 @@ impl Connection {
             LogTransport::Tls => Tls::connect(to, PATIENCE).map(Self::Tls),
         }
     }
-    /// Sends a message. An error of a connection leaves it open whether part of the message has been sent, so the connection must
-    /// not be used any more.
+    /// Sends a message. After an error it is not known whether a part of the message has been sent, so the connection must not be
+    /// used any more.
     fn send(&mut self, text: &str) -> io::Result<()> {
         match self {
             Self::Udp(socket) => socket.send(text.as_bytes()).map(drop),
@@ -212,7 +212,7 @@ fn work(to: &LogHost, messages: &Receiver<String>, shared: &Shared) {
                 break;
             }
             connection = None;
-            // Datagrams are lost while no program receives them; only a connection is worth waiting for.
+            // Do not wait for a UDP receiver: datagrams are lost while no program receives them. Repeat only for a connection.
             if to.transport == LogTransport::Udp {
                 shared.failed.fetch_add(1, Ordering::Relaxed);
                 break;

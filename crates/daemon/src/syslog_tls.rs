@@ -1,5 +1,5 @@
 //! The connection to a receiver of the log over TLS (RFC 5425). The program `openssl` makes it, a process of its own for each
-//! receiver: it has the cryptography, verifies the receiver's certificate, and copies what it reads.
+//! receiver: it encrypts, verifies the receiver's certificate, and sends the bytes that it reads from its standard input.
 //!
 //! Read openssl-s_client(1). Invariant: nothing is sent before the certificate has been verified, by the authorities of [`OWN_CA`]
 //! or of the machine and for the receiver's name or address.
@@ -19,7 +19,7 @@ const OWN_CA: &str = "/etc/lanyard/log-ca.pem";
 const MACHINE_CA: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// The program's line on stderr when it has verified the receiver.
 const ESTABLISHED: &str = "CONNECTION ESTABLISHED";
-/// How much of what the program prints is read, in bytes.
+/// The maximum length of the program's output that is read before that line, in bytes.
 const MAX_PRINTED: usize = 8192;
 
 /// A connection.
@@ -52,13 +52,13 @@ impl Tls {
         let (Some(input), Some(errors)) = (program.stdin.take(), program.stderr.take()) else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
-        // From here on the program ends with this value.
+        // From here on, dropping this value ends the program.
         let tls = Self { program, input };
         fcntl(&tls.input, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         wait_for(errors, patience).map(|()| tls)
     }
 
-    /// Sends a message; an error after `patience` without a reader.
+    /// Sends a message. Fails if the program does not read for `patience`.
     pub(crate) fn send(&mut self, mut bytes: &[u8], patience: Duration) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.input.write(bytes) {

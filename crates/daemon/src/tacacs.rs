@@ -1,5 +1,4 @@
-//! The TACACS+ servers as management knows them: their order, their counters, and log lines about them. [`crate::tacacs_logins`]
-//! asks them.
+//! The state of the TACACS+ servers: their order, their counters, and log lines about them. [`crate::tacacs_logins`] asks them.
 
 use crate::context::{Context, Module};
 use lanyard_access::tacacs::{Answer, Counters, Report, Server, Servers};
@@ -44,7 +43,8 @@ impl Tacacs {
     pub(crate) fn order(&self, ctx: &Context) -> Vec<Server> {
         self.servers.order(ctx.clock.now_ms())
     }
-    /// Counts and logs what has become of a question. Returns why the next server is asked.
+    /// Counts and logs the result of a question to a server. Returns why the next server has to be asked; `None` if this one has
+    /// answered.
     pub(crate) fn record(
         &mut self,
         ctx: &mut Context,

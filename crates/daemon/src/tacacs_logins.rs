@@ -1,9 +1,9 @@
 //! Logins that TACACS+ servers verify, and the privilege levels that they give (`aaa authentication login default group tacacs+`,
-//! `aaa authorization exec default group tacacs+`): the connections of [`lanyard_access::tacacs`].
+//! `aaa authorization exec default group tacacs+`). [`lanyard_access::tacacs`] has the protocol; this module has the connections.
 //!
 //! Invariants: everything here runs as tasks of management, which never wait for a server; at most [`MAX_WAITING`] users wait.
-//! Each question has a connection of its own, and all servers together have [`PATIENCE`] for the answer. A server that the switch
-//! cannot understand counts as one that does not answer.
+//! Each question has a connection of its own, and all servers together have [`PATIENCE`] for the answer. A server whose reply is
+//! invalid counts as one that does not answer.
 
 use crate::access_control;
 use crate::core::Core;
@@ -24,7 +24,8 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-/// How long all servers together may take for a question. A login may ask two: of its minute, some is left for the next method.
+/// The time that all servers together have for a question. A login may cause two questions; the rest of the minute that it may
+/// take is left for the next method.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Users that wait for servers; further ones are rejected.
 const MAX_WAITING: usize = 16;
@@ -37,11 +38,12 @@ static WAITING: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::
 enum Question<'a> {
     /// Whether this is the user's secret.
     Secret(&'a str),
-    /// Whether the user may have a session, and at which level; true: a TACACS+ server has verified the login.
+    /// Authorization: may the user have a session, and at which level? The value is true if a TACACS+ server has verified the
+    /// login.
     Shell(bool),
 }
 
-/// The answer to the question for a shell.
+/// The answer to the question whether a user may have a session.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Shell {
     /// The user gets a session at this privilege level.
@@ -63,7 +65,8 @@ pub(crate) async fn verify(shared: &Shared, origin: &Origin, user: &str, secret:
     }
 }
 
-/// Asks the servers whether a user may have a session. A server that sends no level means that of users.
+/// Asks the servers whether a user may have a session. If the server sends no privilege level, it is that of users
+/// ([`LEVEL_USER`]).
 pub(crate) async fn shell(shared: &Shared, origin: &Origin, user: &str, by_server: bool) -> Shell {
     match ask(shared, origin, user, &Question::Shell(by_server)).await {
         Ok(Answer::Permitted(level)) => Shell::Permitted(level.unwrap_or(LEVEL_USER)),
@@ -114,7 +117,7 @@ async fn ask(
     Err(reasons.join("; "))
 }
 
-/// The address of `ip tacacs source-interface` for connections to a server.
+/// The source address for connections to a server, from `ip tacacs source-interface`; `None` without that line.
 fn source(core: &Core, server: &Server) -> io::Result<Option<IpAddr>> {
     let config = core.ctx.switch.config();
     let is_ipv4 = server.address.is_ipv4();
@@ -145,23 +148,23 @@ enum Failure {
     Invalid(#[from] Invalid),
 }
 
-/// One question to one server.
+/// A connection to a server for one question.
 struct Talk<'a> {
     server: &'a Server,
-    /// When all servers must have answered.
+    /// The end of the time for all servers together.
     end: Instant,
     counters: Counters,
 }
 
 impl Talk<'_> {
-    /// When the next thing that the server does must have happened.
+    /// The deadline for the server's next step: connection, or a complete reply.
     fn until(&self) -> Instant {
         (Instant::now() + Duration::from_millis(self.server.timeout_ms)).min(self.end)
     }
     fn slow(&self) -> Failure {
         Failure::Slow(Duration::from_millis(self.server.timeout_ms).min(PATIENCE))
     }
-    /// From the connection to the answer.
+    /// Connects, exchanges the packets, and counts the result.
     async fn whole(
         &mut self,
         source: io::Result<Option<IpAddr>>,
@@ -206,7 +209,7 @@ impl Talk<'_> {
     ) -> Result<Answer, Failure> {
         let mut buffer = [0; 4096];
         loop {
-            // The whole reply must come within the time, however it is divided.
+            // The time applies to the whole reply, however many reads it takes.
             let until = self.until();
             let sent = timeout_at(until, stream.write_all(&packet)).await;
             sent.map_err(|_| self.slow())?.map_err(Failure::Broken)?;

@@ -18,7 +18,7 @@ pub(crate) const STALL: Duration = Duration::from_secs(60);
 const MAX_AHEAD: usize = 4096;
 /// Bytes read at once.
 const PIECE: usize = 1024;
-/// The highest number of rows of a window that is believed.
+/// The highest number of rows that is accepted as a window's; a higher number counts as not known.
 const MAX_ROWS: u16 = 512;
 
 /// Why a terminal has no more input.
@@ -83,7 +83,7 @@ impl Terminal {
     pub(crate) fn editor(&mut self) -> &mut Editor {
         &mut self.editor
     }
-    /// True while input waits that has not been edited.
+    /// True if input has arrived that has not been taken yet.
     pub(crate) fn has_input(&self) -> bool {
         !self.ahead.is_empty()
     }
@@ -145,13 +145,14 @@ impl Terminal {
     pub(crate) fn next_byte(&mut self) -> Option<u8> {
         self.ahead.pop_front()
     }
-    /// Takes ctrl-C out of the input that has arrived, with everything before it; false when there is none.
+    /// Removes the last ctrl-C from the input that has arrived, with everything before it; false when there is none.
     pub(crate) fn take_interrupt(&mut self) -> bool {
         let Some(at) = self.ahead.iter().rposition(|byte| *byte == 3) else { return false };
         self.ahead.drain(..=at);
         true
     }
-    /// Edits with the input that has arrived, up to the next key that is not an edit.
+    /// Edits the line with the input that has arrived. Returns the next key that does not edit, such as return; `None` if there
+    /// is none yet.
     ///
     /// # Errors
     /// When the echo cannot be sent.
@@ -169,7 +170,7 @@ impl Terminal {
         self.send(&echo).await?;
         Ok(found)
     }
-    /// Asks for one line; `is_hidden` for a secret. `None` after ctrl-C, ctrl-D or ctrl-Z.
+    /// Asks for one line, which is not echoed if `is_hidden`. `None` after ctrl-C, ctrl-D or ctrl-Z.
     ///
     /// # Errors
     /// When the connection has ended.

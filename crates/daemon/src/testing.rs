@@ -197,7 +197,7 @@ impl<T> Common<T> {
 /// The calls of a plane that fail, and a record of what it did. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Faults {
-    /// The state that is refused: one that has a port of this name with a netdev.
+    /// The name of a port: states in which it has a netdev are refused.
     pub(crate) refused_port: Common<Option<String>>,
     /// The number of calls of [`Plane::apply`] so far.
     pub(crate) applied: Arc<AtomicUsize>,
@@ -205,9 +205,9 @@ pub(crate) struct Faults {
     pub(crate) refused_calls: Common<BTreeSet<usize>>,
     /// How often routing was confirmed.
     pub(crate) confirmed: Arc<AtomicUsize>,
-    /// The number of interfaces at which routing had ended before the next confirmation.
+    /// The number of interfaces that the next confirmation of routing reports, at which routing had ended.
     pub(crate) ended: Arc<AtomicUsize>,
-    /// Packet captures that began and ended.
+    /// Each begin (true) and end (false) of a packet capture.
     pub(crate) captures: Common<Vec<(PortId, bool)>>,
     /// True while states of ports in trees are refused.
     pub(crate) refuses_trees: Common<bool>,
@@ -223,7 +223,7 @@ pub(crate) struct Faults {
     pub(crate) mark: Common<u64>,
     /// Frames that were injected.
     pub(crate) injected: Common<Frames>,
-    /// The same, with the states that their ports had in the tree 0 at that time.
+    /// The injected frames, each with the state that its port had in the tree 0 at that time.
     pub(crate) sent_in: Common<Vec<(PortId, Vec<u8>, StpState)>>,
     /// The frames that the protocols receive next.
     pub(crate) trapped: Common<Vec<Trapped>>,

@@ -1,11 +1,11 @@
 //! `ntp server`: gives the servers to the program of the machine that sets its clock, chrony or systemd-timesyncd.
 //!
-//! Read chrony.conf(5), `sourcedir`, and timesyncd.conf(5). The switch itself sets no clock, and its unit may not: it writes a file
-//! of its own into the program's directory, and has the program read it. It does so in PID 1's mount namespace, because its own
-//! shows these directories read-only.
+//! Read chrony.conf(5), `sourcedir`, and timesyncd.conf(5). The switch itself does not set the clock, and its systemd unit does
+//! not permit it: it writes a file into the program's directory, and makes the program read it. It does so in PID 1's mount
+//! namespace, because these directories are read-only in its own.
 //!
-//! Invariants: management never waits for a program; a thread does. The file stays as it is when the daemon ends, and goes with
-//! the last server and with `detach`. A switch without servers that has left no file touches nothing.
+//! Invariants: management never waits for a program; a thread does. The file stays when the daemon ends, and is removed with
+//! the last server and by `detach`. A switch without servers and without such a file changes nothing.
 
 use crate::context::{Context, Module};
 use crate::os;
@@ -33,7 +33,7 @@ pub(crate) enum Program {
 }
 
 impl Program {
-    /// The one that is installed below `root`.
+    /// Finds the program that is installed below `root`; chrony if both are.
     pub(crate) fn find(root: &Path) -> Option<Self> {
         let is_there = |path: &str| root.join(path).exists();
         if is_there("etc/chrony/sources.d") {
@@ -48,7 +48,7 @@ impl Program {
             Self::Timesyncd => "systemd-timesyncd",
         }
     }
-    /// The file of an instance.
+    /// The path of the file in which the program finds the servers of an instance.
     fn file(self, root: &Path, instance: &str) -> PathBuf {
         match self {
             Self::Chrony => root.join(format!("etc/chrony/sources.d/lanyard-{instance}.sources")),
@@ -65,7 +65,7 @@ impl Program {
         match self {
             Self::Chrony => servers.iter().map(line).collect(),
             Self::Timesyncd => {
-                // It takes the servers in order.
+                // systemd-timesyncd uses the servers in this order: the preferred ones first.
                 let (first, rest): (Vec<_>, Vec<_>) = servers.iter().partition(|server| server.prefer);
                 let hosts: Vec<&str> = first.into_iter().chain(rest).map(|s| s.host.as_str()).collect();
                 format!("[Time]\nNTP={}\n", hosts.join(" "))
@@ -99,7 +99,7 @@ enum Failure {
 /// The servers that a program was given.
 #[derive(Debug, Default)]
 pub(crate) struct TimeServers {
-    /// Those that a thread was last started for.
+    /// The servers for which a thread was last started.
     given: Vec<NtpServer>,
     looked: bool,
     work: Option<Receiver<Result<Option<Program>, Failure>>>,
@@ -122,7 +122,7 @@ impl Module for TimeServers {
             return;
         }
         if self.work.is_some() {
-            // One at a time: `tick` looks again when it has ended.
+            // There is one thread at a time: `tick` calls this function again when it has ended.
             return;
         }
         self.given.clone_from(wanted);
@@ -187,7 +187,7 @@ impl TimeServers {
 fn give_in_init(instance: &str, servers: &[NtpServer]) -> Result<Option<Program>, Failure> {
     let root = Path::new("/");
     let mut result = None;
-    // An error is that of entering: the work itself has none.
+    // Only entering the namespace can fail; the work returns its result in `result`.
     let _ = lanyard_netdev::in_init_mounts(|| {
         result = Some(give(root, instance, servers));
         Ok(())
@@ -195,7 +195,8 @@ fn give_in_init(instance: &str, servers: &[NtpServer]) -> Result<Option<Program>
     result.unwrap_or_else(|| give(root, instance, servers))
 }
 
-/// Writes the file of the program that is installed below `root`, and has the program read it; `None` when nothing has changed.
+/// Writes the file of the program that is installed below `root`, or removes it without servers, and makes the program read it.
+/// Returns `None` when nothing has changed.
 fn give(root: &Path, instance: &str, servers: &[NtpServer]) -> Result<Option<Program>, Failure> {
     let Some(program) = Program::find(root) else {
         return if servers.is_empty() { Ok(None) } else { Err(Failure::NoProgram) };
@@ -233,8 +234,8 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::rename(&new, path)
 }
 
-/// Has a program read its files. The unit of the package has no right to chrony's socket (CAP_DAC_OVERRIDE), over which alone chrony
-/// takes such a command; systemd restarts its service then, if it runs.
+/// Makes a program read its files. chrony accepts this command only over its Unix socket, to which the systemd unit of the
+/// package has no right (CAP_DAC_OVERRIDE); then systemd restarts chrony's service, if it is active.
 fn reload(program: Program) -> Result<(), Failure> {
     let words = program.reload();
     let failed =

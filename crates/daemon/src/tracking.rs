@@ -73,8 +73,8 @@ impl Tracking {
     }
 }
 
-/// An interface's line protocol: administratively up, with link. A VLAN interface's depends on its
-/// ports, a subinterface's on its parent.
+/// True if an interface's line protocol is up: not shut down, and with a link. The line protocol of a VLAN
+/// interface depends on its ports, that of a subinterface on its parent.
 pub(crate) fn line_up(ctx: &Context, name: &InterfaceName) -> bool {
     let config = ctx.switch.config();
     let shutdown = |name: &InterfaceName| config.interfaces.get(name).is_some_and(|i| i.shutdown);

@@ -1,6 +1,6 @@
 //! The connected sessions and their terminal lines: `show users`, `clear line`.
 //!
-//! Invariant: there are at most [`MAX_USERS`]; a new session gets the lowest free line number.
+//! Invariant: there are at most [`MAX_USERS`] sessions; a new one gets the lowest free line number.
 
 use lanyard_cli::view::{self, User};
 use lanyard_config::access::MAX_NAME;
@@ -94,7 +94,8 @@ impl Users {
     pub fn add_vty(&mut self, user: &str, host: &str, now_ms: u64) -> Result<LineName, TooManyUsers> {
         self.add(LineName::Vty(0), user, host, now_ms, |_| true)
     }
-    /// Assigns a line of the kind of `like` to a new session; of the VTY's lines one that `fits`.
+    /// Assigns the first free line of the same kind as `like` to a new session; a VTY line must also satisfy
+    /// `fits`.
     ///
     /// # Errors
     /// When there are [`MAX_USERS`] already, or no line fits.

@@ -41,7 +41,7 @@ pub(crate) fn view(ctx: &Context, children: &Children) -> view::Vrrps {
     view::Vrrps { groups }
 }
 
-/// A virtual router's netdev has its addresses while it is the master.
+/// True if a virtual router's netdev has an IPv4 address, which it has while it is the master.
 fn has_addresses(ctx: &Context, vrf: Option<&str>, netdev: &str) -> bool {
     let index = ctx.kernel.link(vrf, netdev).map(|link| link.ifindex);
     let addresses = index.and_then(|index| ctx.kernel.addresses(vrf, Some(index))).unwrap_or_default();

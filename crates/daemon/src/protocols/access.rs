@@ -1,5 +1,6 @@
-//! Access control of ports on the protocol thread: passes what hosts send to management, where the authenticator is
-//! ([`crate::access_control`]). Nobody waits for these messages longer than seconds.
+//! Access control of ports on the protocol thread: passes EAPOL frames, and the addresses of hosts whose frames
+//! were dropped, to management, where the authenticator is ([`crate::access_control`]). Hosts wait seconds for an
+//! answer, so the delay by management does no harm.
 //!
 //! Invariant: the planes limit both kinds of frames for each port, and the reports to management are bounded.
 
@@ -17,11 +18,11 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// True for the reasons of frames that it handles.
+    /// True for the trap reasons whose frames this module handles.
     pub(crate) const fn takes(&self, reason: TrapReason) -> bool {
         matches!(reason, TrapReason::Eapol | TrapReason::Unauthorized)
     }
-    /// Handles a frame that was trapped for such a reason.
+    /// Handles a frame that was trapped for a reason that [`Access::takes`].
     pub(crate) fn handle_trapped(&mut self, port: PortId, reason: TrapReason, frame: &[u8]) {
         let Ok(view) = Frame::new(frame) else { return };
         let src: MacAddr = view.src();
@@ -34,7 +35,7 @@ impl Access {
         }
         self.waiting.push(Event::Eapol(port, bare));
     }
-    /// Reports what has come in.
+    /// Passes the waiting events to management.
     pub(crate) fn act(&mut self, io: &mut Io<'_>) {
         self.waiting.drain(..).for_each(|event| io.reports.add(Report::Access(event)));
     }

@@ -1,11 +1,12 @@
 //! Link aggregation on the protocol thread: handles LACPDUs, markers, links and timers, gives the plane the members of
 //! port-channels, and sends frames.
 //!
-//! A member has a link while management and [`lanyard_netdev::LinkWatch`] both say so: management learns of a change later, and the
-//! other one does not know the configuration.
+//! A member has a link while both management and [`lanyard_netdev::LinkWatch`] report one: management learns of a change
+//! later, and `LinkWatch` does not know the configuration.
 //!
 //! Invariants: a frame that claims that a member collects or distributes is sent after the plane has the member. The plane
-//! gets a new set of members within the call that learns of it, so that the frames of a lost link move at once.
+//! gets a new set of members within the call that determines it, so that the frames of a lost link move to other members at
+//! once.
 
 use super::keeper::Keeper;
 use super::work::{Io, Protocol, Report};
@@ -25,9 +26,9 @@ pub(crate) struct Aggregation {
     given: BTreeMap<ChannelId, ChannelMembers>,
     /// The members that have a link, as far as management knows.
     linked: BTreeSet<PortId>,
-    /// Those of them that have lost it since.
+    /// The ports of `linked` whose link [`lanyard_netdev::LinkWatch`] has reported as lost since.
     lost: BTreeSet<PortId>,
-    /// True once a configuration has been taken: the plane's members are those that the machines say.
+    /// True once a configuration has been taken: from then on the LACP machines determine the plane's members.
     configured: bool,
     /// The last daemon's saved state, until the first configuration.
     found: Snapshot,
@@ -37,11 +38,11 @@ pub(crate) struct Aggregation {
 }
 
 impl Aggregation {
-    /// Takes over the members that the plane has.
+    /// Creates link aggregation with the members that the plane has.
     pub(crate) fn over(plane: &dyn ProtocolPlane) -> Self {
         Self { given: plane.channels(), ..Self::default() }
     }
-    /// Continues from what the last daemon has saved, and saves what the next one needs.
+    /// Continues with the state `found` that the last daemon has saved, and saves the state for the next one with `keeper`.
     pub(crate) fn resume(&mut self, keeper: Keeper<Snapshot>, found: Option<Snapshot>) {
         (self.keeper, self.found) = (Some(keeper), found.unwrap_or_default());
     }
@@ -61,7 +62,7 @@ impl Aggregation {
         let sends = self.given.iter().filter(|(_, members)| !members.buckets.is_empty());
         sends.map(|(channel, _)| *channel).collect()
     }
-    /// The number of a port-channel's buckets that leave by a member.
+    /// The number of a port-channel's buckets that are assigned to a member.
     pub(crate) fn buckets(&self, channel: ChannelId, member: PortId) -> usize {
         let members = self.given.get(&channel);
         members.map_or(0, |members| members.buckets.iter().filter(|held| **held == member).count())
@@ -99,7 +100,7 @@ impl Aggregation {
         self.machines.handle_link(now, port, up);
         self.act(io);
     }
-    /// Takes members that the last daemon had in use, and this one has not, out of use.
+    /// Removes from the plane the members that the last daemon had in use, for each port-channel that has none in use now.
     fn give_up(&mut self, io: &mut Io<'_>) {
         let stale = |(channel, members): (&ChannelId, &ChannelMembers)| {
             let now = self.machines.members(channel.get().into());
@@ -177,7 +178,7 @@ impl Protocol for Aggregation {
     }
 }
 
-/// The channel of a number of the machines, which count further than the planes.
+/// Converts a channel number of the LACP machines; `None` if it is beyond the range of the planes.
 pub(crate) fn channel_id(number: u16) -> Option<ChannelId> {
     u8::try_from(number).ok().and_then(ChannelId::new)
 }

@@ -21,15 +21,15 @@ use std::collections::BTreeMap;
 
 /// The least time between two reports about frames of one kind at one port, in milliseconds.
 const REPORT_EVERY_MS: u64 = 5_000;
-/// The kind of reports about messages that inspection drops, besides those of [`Denied::kind`].
+/// The first kind of reports about DHCP snooping; the kinds of frames that planes drop ([`Denied::kind`]) are below it.
 const INSPECTED: u8 = 8;
-/// The kind of reports about messages that ND inspection drops, and about changes of its bindings.
+/// The first kind of reports about messages that ND inspection drops, and the first kind about changes of its bindings.
 const DISCOVERED: u8 = 24;
 const CHANGED: u8 = 40;
 
 /// The least time between two writes of the file in the state directory, in milliseconds.
 const LASTING_EVERY_MS: u64 = 60_000;
-/// Leases and neighbours for which the file in the run directory waits a millisecond after it has been written.
+/// For each group of so many leases and neighbours, the file in the run directory waits one millisecond between two writes.
 const LEASES_A_MS: usize = 16;
 
 /// The writers of the files of leases, and what they need.
@@ -42,7 +42,7 @@ struct Kept {
 
 struct File {
     keeper: Keeper<KeptLeases>,
-    /// The version of the leases and neighbours that it has.
+    /// The version ([`Guard::version`]) of the leases and neighbours that the file contains.
     version: u64,
     /// When it may be written again.
     next_ms: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Guard {
     snooper: Snooper,
     inspector: Inspector,
     classifiers: BTreeMap<PortId, Classifier>,
-    /// The names of the ports, by which the file names them.
+    /// The names of the ports, which stand for them in the files.
     names: BTreeMap<PortId, String>,
     kept: Option<Kept>,
     /// The last run's saved state, until the first configuration.
@@ -64,21 +64,22 @@ pub(crate) struct Guard {
     adopted: bool,
     /// The frames that planes have dropped, until the next [`Protocol::act`].
     denied: Vec<(PortId, VlanId, Denied)>,
-    /// When the next report is due, and how many frames have not been reported since the last one. Bounded by the ports.
+    /// By port and kind: when the next report is due, and the number of frames since the last one. Bounded by the number of
+    /// ports.
     reported: BTreeMap<(PortId, u8), (u64, u64)>,
     /// Bindings of IPv4 and of IPv6 that the plane has refused.
     refused: [u64; 2],
 }
 
 impl Guard {
-    /// The machine, for views and `clear`.
+    /// DHCP snooping, for views and `clear`.
     pub(crate) const fn snooper(&self) -> &Snooper {
         &self.snooper
     }
     pub(crate) const fn snooper_mut(&mut self) -> &mut Snooper {
         &mut self.snooper
     }
-    /// ND inspection, for the same.
+    /// ND inspection, for views and `clear`.
     pub(crate) const fn inspector(&self) -> &Inspector {
         &self.inspector
     }
@@ -90,8 +91,8 @@ impl Guard {
         self.refused
     }
 
-    /// Continues with what an earlier run has left, and keeps the leases by these writers: one for a restart of the daemon, one
-    /// for a start of the machine.
+    /// Continues with the state `found` that an earlier run has left, and saves the leases with these writers: `restart` for a
+    /// restart of the daemon, `start` for a start of the machine.
     pub(crate) fn resume(
         &mut self,
         clock: Clock,
@@ -154,7 +155,7 @@ impl Guard {
         };
         let leases: Vec<Lease> = leases.iter().filter_map(lease).collect();
         let neighbours: Vec<Neighbour> = neighbours.iter().filter_map(neighbour).collect();
-        // The bindings that the configuration has asked for are among those that `restore` compares.
+        // Discard the actions for the bindings of the configuration: `restore` compares these as well.
         while self.snooper.poll_action().or_else(|| self.inspector.poll_action()).is_some() {}
         let held = io.plane.bindings();
         self.snooper.restore(io.now(), &leases, &held);
@@ -189,7 +190,8 @@ impl Guard {
         self.denied.push((port, vlan, denied));
     }
 
-    /// The number of frames that a report about `kind` at a port stands for; `None` while none is due.
+    /// Counts a frame of `kind` at a port. Returns the number of frames since the last report if a report is due, otherwise
+    /// `None`.
     fn due(&mut self, now: u64, port: PortId, kind: u8) -> Option<u64> {
         let (at_ms, unsaid) = self.reported.entry((port, kind)).or_default();
         *unsaid += 1;
@@ -205,8 +207,8 @@ impl Guard {
         self.snooper.version() + self.inspector.version()
     }
 
-    /// Writes the files that do not have the present leases and neighbours, all of them or those that may be written again.
-    /// Returns why an earlier write failed.
+    /// Queues the present leases and neighbours for each file that does not contain them: for every such file if `all`,
+    /// otherwise for those that may be written again. Returns why earlier writes failed.
     fn keep(&mut self, all: bool) -> Vec<String> {
         let (version, names) = (self.version(), &self.names);
         let (snooper, inspector) = (&self.snooper, &self.inspector);
@@ -246,10 +248,10 @@ impl Guard {
     }
 }
 
-/// The end of the daemon.
+/// Writes the files when the daemon ends.
 impl Drop for Guard {
     fn drop(&mut self) {
-        // The log has ended.
+        // The reasons of failed writes cannot be reported any more.
         let _ = self.keep(true);
     }
 }

@@ -25,7 +25,7 @@ const MAX_SNAPSHOT: usize = 64 << 20;
 /// How long the end of the daemon waits for the disk.
 const END_WAIT: Duration = Duration::from_millis(500);
 
-/// The path of the snapshot.
+/// The path of spanning tree's snapshot.
 pub(crate) fn snapshot_path(paths: &Paths) -> PathBuf {
     paths.run.join("spanning-tree.json")
 }
@@ -33,7 +33,7 @@ pub(crate) fn snapshot_path(paths: &Paths) -> PathBuf {
 /// The content of spanning tree's file.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Kept {
-    /// The change that it describes.
+    /// The number of the change that the snapshot describes.
     pub(crate) mark: u64,
     pub(crate) trees: Snapshot,
 }
@@ -74,8 +74,8 @@ pub(crate) struct KeptNeighbour {
     pub(crate) address: Ipv6Addr,
 }
 
-/// A moment on both clocks: the one since the machine was started, and the time of day, by which a later start of the machine
-/// converts the former.
+/// A moment on both clocks: milliseconds since the machine was started, and Unix time in milliseconds, by which a later start of
+/// the machine converts the former.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Moment {
     /// The kernel's identifier of this start of the machine.
@@ -90,14 +90,14 @@ pub(crate) struct KeptLeases {
     /// When they were written.
     pub(crate) at: Moment,
     pub(crate) leases: Vec<KeptLease>,
-    /// They have no end: ND inspection asks the hosts.
+    /// The bindings have no end: ND inspection asks the hosts whether they still have the addresses.
     #[serde(default)]
     pub(crate) neighbours: Vec<KeptNeighbour>,
 }
 
 impl KeptLeases {
-    /// The leases on the clock of `now`, without those that have ended while the machine was off. If the time of day has been
-    /// set back since, no time has passed.
+    /// Converts the leases to the clock of `now`, without those that have ended while the machine was off. If the time of day is
+    /// earlier than when the file was written, no time counts as passed.
     fn at(mut self, now: &Moment) -> Self {
         if self.at.boot != now.boot {
             let passed_ms = now.unix_ms.saturating_sub(self.at.unix_ms);
@@ -158,7 +158,7 @@ struct Writer<T> {
 }
 
 struct Slot<T> {
-    /// The snapshot to be written; `None` inside removes the file.
+    /// The snapshot to be written; `Some(None)` removes the file, `None` means that there is nothing to do.
     latest: Option<Option<T>>,
     error: Option<String>,
     end: bool,

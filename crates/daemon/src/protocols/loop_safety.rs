@@ -45,7 +45,7 @@ pub(crate) struct LoopSafety {
 /// The last known state of the plane's watchdog.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Watchdog {
-    /// As the last daemon left it.
+    /// Not known: as the last daemon left it, or expired.
     #[default]
     Found,
     Stopped,
@@ -79,7 +79,7 @@ impl LoopSafety {
         self.watchdog = Watchdog::Found;
         self.expiries += 1;
         self.last_expiry = Some(wall_clock());
-        // Until the plane has been given the states again.
+        // The plane may have blocked ports: withhold BPDUs until it has been given the states again.
         self.behind = true;
         io.reports.add(Report::Expired(ports(watched)));
         true
@@ -113,7 +113,7 @@ impl LoopSafety {
             Watchdog::Due(due_ms) => Some(Duration::from_millis(due_ms - now)),
             Watchdog::Found | Watchdog::Stopped => None,
         };
-        // A refusal is not tried again at once either.
+        // This also limits how often a refused restart is tried again.
         self.fed_ms = now;
         match io.plane.watchdog(after) {
             Ok(()) => self.watchdog = wanted,

@@ -80,7 +80,7 @@ impl Engine {
         guard.act(&mut io);
         access.act(&mut io);
         if !reports.is_empty() {
-            // Management reads the bell before it takes the reports.
+            // This wakes management, which reads the bell before it takes the reports.
             let _ = bell.write(1);
         }
     }
@@ -129,8 +129,8 @@ impl Engine {
         }
         count
     }
-    /// Handles waiting frames, and returns their number. This comes before all work that may end a timer: a frame that has arrived in
-    /// time counts, however late this thread is.
+    /// Handles waiting frames, and returns their number. Call this before any work that may end a timer, so that a frame that
+    /// has arrived in time counts, however late this thread is.
     fn receive(&mut self) -> usize {
         let Self { trees, discovery, snooping, guard, access, aggregation, plane, clock, reports, .. } = self;
         let now = clock.boot_ms();
@@ -191,8 +191,8 @@ struct Thread {
     jobs: Option<SyncSender<Job>>,
     wake: Arc<EventFd>,
     handle: Option<JoinHandle<()>>,
-    /// Passes jobs, too, so it has to end before the thread can. `None` where the system refuses it: then the kernel's
-    /// events alone say which links are lost.
+    /// The thread that watches links. It passes jobs too, so it must end before the protocol thread can. `None` where the system
+    /// refuses it: then only the kernel's events report lost links.
     links: Option<LinkWatch>,
 }
 
@@ -230,10 +230,10 @@ impl Protocols {
         };
         Ok(Self { place: Place::Here(RefCell::new(Box::new(engine))), bell })
     }
-    /// Moves them to a thread of their own.
+    /// Moves the protocols to a thread of their own.
     ///
     /// # Errors
-    /// When the system refuses a thread or a descriptor; they then stay where they are.
+    /// When the system refuses a thread or a descriptor; the protocols then stay on the caller's thread.
     pub(crate) fn start(&mut self) -> io::Result<()> {
         if faults::fails("thread") {
             return Err(io::ErrorKind::OutOfMemory.into());
@@ -283,8 +283,8 @@ impl Protocols {
             answer
         })
     }
-    /// From now on the links of these ports, with the names of their netdevs, are looked at ([`LinkWatch`]), if the protocols
-    /// have a thread of their own.
+    /// Sets the members whose links are watched ([`LinkWatch`]), with the names of their netdevs. Without effect while the
+    /// protocols have no thread of their own.
     pub(crate) fn watch_links(&self, members: Vec<(PortId, String)>) {
         if let Place::There(Thread { links: Some(links), .. }) = &self.place {
             links.set(members);
@@ -304,7 +304,7 @@ impl Protocols {
     /// The reports since the last call. A report that a job makes without [`Protocols::change`] is
     /// among them after the protocols have acted next.
     pub(crate) fn reports(&self) -> Reports {
-        // Nonblocking: an error means that there are none, so the protocol thread is not asked.
+        // The read does not block. An error means that there are no reports, so the protocol thread need not be asked.
         if self.bell.read().is_err() {
             return Reports::default();
         }
@@ -335,7 +335,7 @@ impl Thread {
         let _ = self.wake.write(1);
         match answered.recv() {
             Ok(answer) if sent => answer,
-            // The thread lives as long as this value, or takes the process with it (`Fatal`).
+            // The thread lives as long as this value; if it panics, the process ends ([`Fatal`]).
             _ => std::process::abort(),
         }
     }
@@ -363,9 +363,9 @@ impl Drop for Fatal {
     }
 }
 
-/// Starts to look at links; a lost one is a job for the protocol thread.
+/// Starts the thread that watches links. It passes each change to the protocol thread as a job.
 fn watch_links(jobs: SyncSender<Job>, wake: Arc<EventFd>) -> io::Result<LinkWatch> {
-    // Without this priority a lost link is noticed later while other processes compute.
+    // Without real-time priority a lost link is noticed later while other processes compute.
     let begin = || _ = os::make_real_time(os::MANAGEMENT);
     let report = move |port: PortId, up: bool| {
         let job: Job = Box::new(move |engine| {
@@ -384,10 +384,10 @@ fn bell() -> io::Result<EventFd> {
     Ok(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?)
 }
 
-/// The thread.
+/// The protocol thread.
 fn run(mut engine: Engine, jobs: &Receiver<Job>, wake: &EventFd) {
     let _fatal = Fatal;
-    // Without this priority everything works, but later while other processes compute.
+    // Without real-time priority everything works, but with delays while other processes compute.
     let _ = os::make_real_time(os::PROTOCOLS);
     let traps = os::duplicate(engine.plane.event_fd());
     let mut is_readable = false;
@@ -412,8 +412,8 @@ fn run(mut engine: Engine, jobs: &Receiver<Job>, wake: &EventFd) {
             again = Some(Instant::now() + TRAP_WAKE);
             continue;
         }
-        // A descriptor that is readable although there was no frame (an error or a hang-up, or a record that is not complete)
-        // would end every wait at once, and this thread goes before all others: wait without it once.
+        // A descriptor that is readable although there was no frame (an error, a hang-up, or an incomplete record) would end
+        // every wait at once, and this thread has priority over all others: leave the descriptor out of one wait.
         is_readable = wait(&engine, wake, traps.as_ref().ok().filter(|_| !is_readable), again);
     }
 }
@@ -466,7 +466,8 @@ mod tests {
         drop(core);
     }
 
-    /// The thread waits between two looks at frames whose descriptor is readable for ever, because its other end is closed.
+    /// The thread waits between two polls for frames although their descriptor is always readable, because its other end is
+    /// closed.
     #[test]
     fn a_descriptor_that_is_always_readable_does_not_keep_the_thread_busy() {
         let bench = Bench::new();
@@ -480,12 +481,12 @@ mod tests {
         while polls() < before + 8 {
             std::thread::yield_now();
         }
-        // Of each two polls, one comes after a wait of this length.
+        // Of every two polls, one comes after a wait of [`super::LOOK`].
         assert!(begin.elapsed() >= 3 * super::LOOK, "8 polls in {:?}", begin.elapsed());
         drop(core);
     }
 
-    /// After a frame the thread looks once more for frames, although nothing ends its wait.
+    /// After a frame the thread polls for frames once more, although no descriptor ends its wait.
     #[test]
     fn frames_that_end_no_wait_are_looked_for() {
         let bench = Bench::new();
@@ -500,7 +501,8 @@ mod tests {
         *bench.plane.trapped.lock() = vec![frame];
         let before = polls();
         core.ctx.protocols.with(|_| ());
-        // One poll takes the frame before the job, two find nothing, and one comes after the time in which a frame ends no wait.
+        // One poll takes the frame before the job, two find nothing, and one comes after [`TRAP_WAKE`], the time in which a
+        // further frame does not make the descriptor readable.
         let begin = Instant::now();
         while polls() < before + 4 {
             assert!(begin.elapsed() < Duration::from_secs(60), "{} polls", polls() - before);

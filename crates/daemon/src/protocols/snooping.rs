@@ -17,24 +17,27 @@ use std::net::IpAddr;
 use std::ops::Bound;
 use std::time::Duration;
 
-/// How long the plane limits groups after this thread has ended or hangs: longer than a restart takes, and much shorter than
-/// memberships last, so that hosts that want to join wait no longer than this.
+/// How long the plane limits groups to their members after this thread has ended or hangs: longer than a restart takes, and much
+/// shorter than memberships last, because new members wait for this time at most.
 const WATCHDOG: Duration = Duration::from_secs(10);
 /// How often the watchdog is restarted.
 const WATCHDOG_EVERY_MS: u64 = 3000;
-/// Refused entries that are tried again when one is removed.
+/// The maximum number of refused entries that are tried again when an entry is removed.
 const RETRIES: usize = 16;
-/// How many of these find no room before the rest of a turn does without. A chip takes some 60 us for each, and when many members
-/// leave at once, retries after each removal would keep this thread from its other protocols for seconds.
+/// The number of unsuccessful retries after which further removals in the same turn cause no retries. A chip takes some 60 us for
+/// each, and when many members leave at once, retries after each removal would keep this thread from its other protocols for
+/// seconds.
 const MISSES_A_TURN: usize = 64;
-/// The interval of retries without a removal: rows of the plane's table rest for a second before they are used again.
+/// The interval of retries without a removal, in milliseconds: the plane does not use a freed row of its table again for a
+/// second.
 const RETRY_MS: u64 = 1000;
 /// The interval while the plane enlarges its table.
 const RETRY_GROWING_MS: u64 = 20;
-/// Refused entries that are tried again each time. A chip takes some 60 ms for them, the eBPF plane a few.
+/// The maximum number of refused entries that are tried again when a retry interval ends. A chip takes some 60 ms for them, the
+/// eBPF plane a few.
 const RETRIES_EACH: usize = 1024;
 
-/// An entry: a group of a VLAN, and a source or `None` for those without an entry of their own.
+/// An entry: a VLAN, a group, and a source; `None` stands for all sources without an entry of their own.
 type Key = (VlanId, IpAddr, Option<IpAddr>);
 
 /// Snooping on the protocol thread; see the module comment.
@@ -44,12 +47,12 @@ pub(crate) struct Snooping {
     classifiers: BTreeMap<PortId, Classifier>,
     /// True once the plane's entries have been taken over.
     adopted: bool,
-    /// Entries that the plane has refused, or that were taken out of it because another entry of their group was refused, with their
-    /// ports.
+    /// Entries that the plane has refused, or that were removed from it because another entry of their group was refused, with
+    /// their ports.
     refused: BTreeMap<Key, Box<PortSet>>,
-    /// The ports of groups for sources without an entry of their own, as far as the plane has them.
+    /// By VLAN and group: the ports for sources without an entry of their own, if the plane has that entry.
     any: BTreeMap<(VlanId, IpAddr), Box<PortSet>>,
-    /// The groups that the machines flood.
+    /// By VLAN and address family: which groups are flooded (all, the unregistered ones, or none), as the machines have decided.
     flooded: BTreeMap<(VlanId, Family), Flood>,
     /// VLANs whose flooding the plane has not taken yet.
     unsettled: BTreeSet<(VlanId, Family)>,
@@ -60,9 +63,9 @@ pub(crate) struct Snooping {
     /// The refused entry that was tried last. The next retry begins behind it, so that an entry whose part of the table stays
     /// full does not keep the others from being tried.
     retried: Option<Key>,
-    /// The entries that were tried again in this turn and found no room.
+    /// The number of unsuccessful retries in this turn.
     misses: usize,
-    /// True if the plane's last refusal ends with the enlargement of its table.
+    /// True if the plane's last refusal lasts only until the plane has enlarged its table.
     growing: bool,
     /// When refused entries are tried again.
     retry_ms: Option<u64>,
@@ -113,12 +116,12 @@ impl Snooping {
             // The actions of the configuration itself are carried out first: static entries replace what was found.
             self.act(io);
             self.machines.restore(now, &entries, &routers);
-            // Members of groups that had no room, or whose ports were not known, are found by queries.
+            // The plane has no entries for groups that had no room or whose ports were not known: query for their members.
             self.topology_changed(now, &unknown);
         }
         if self.machines.config().vlans.is_empty() {
             self.watchdog_ms = None;
-            // A watchdog that cannot be stopped only ends limits that do not exist.
+            // If the watchdog cannot be stopped, it does no harm: it only ends limits, and there are none.
             let _ = io.plane.snooping_watchdog(None);
         } else if self.watchdog_ms.is_none() {
             self.watchdog_ms = Some(now);
@@ -140,7 +143,7 @@ impl Snooping {
         // Without a watchdog groups stay limited when the daemon ends; snooping itself works.
         let _ = io.plane.snooping_watchdog(Some(WATCHDOG));
         if io.plane.snooping_expired() {
-            // Members have come and gone unseen.
+            // Members may have come and gone without a message to this thread: query for them.
             let vlans: VlanSet = self.machines.config().vlans.keys().map(|(vlan, _)| *vlan).collect();
             self.topology_changed(now, &vlans);
         }
@@ -167,7 +170,7 @@ impl Snooping {
                 // In a hash table with collisions an entry may have room after another one had none.
                 self.reported_full &= !self.refused.is_empty();
             }
-            // The next configuration removes the entry, or the watchdog ends it.
+            // The plane has not removed the entry: the next configuration removes it, or the watchdog ends its effect.
             (Err(_), None) => {}
             (Err(reason), Some(ports)) => {
                 self.refuse(io, key, ports);
@@ -179,7 +182,7 @@ impl Snooping {
         }
     }
 
-    /// Notes the ports of an entry that the plane has.
+    /// Stores the ports of an entry that the plane has accepted or removed (`None`), if it is the entry for other sources.
     fn took(&mut self, (vlan, group, source): Key, ports: Option<Box<PortSet>>) {
         match ports {
             _ if source.is_some() => {}
@@ -194,8 +197,8 @@ impl Snooping {
         let next = self.refused.range::<Key, _>(behind).next();
         next.is_some_and(|((of, refused, _), _)| (*of, *refused) == (vlan, group))
     }
-    /// Keeps an entry that the plane does not have. Its whole group is flooded: without an entry for other sources a group is an
-    /// unregistered one, and these are flooded before that entry is removed.
+    /// Stores an entry that the plane does not have. The whole group is flooded then: without the entry for other sources a group
+    /// is an unregistered one, and the flooding of unregistered groups is set before that entry is removed.
     fn refuse(&mut self, io: &mut Io<'_>, key: Key, ports: Box<PortSet>) {
         let (vlan, group, _) = key;
         self.refused.insert(key, ports);
@@ -203,11 +206,11 @@ impl Snooping {
         if let Some(ports) = self.any.remove(&(vlan, group)) {
             self.settle(io);
             self.refused.entry((vlan, group, None)).or_insert(ports);
-            // A plane that cannot remove it goes on with the members that it knows.
+            // A plane that cannot remove the entry continues to forward to the members in it.
             let _ = io.plane.multicast(&MdbChange::Entry { vlan, group, source: None, ports: None });
         }
     }
-    /// Takes back the entries that the plane has given up.
+    /// Stores the entries that the plane has lost, to try them again.
     fn take_back(&mut self, io: &mut Io<'_>) {
         for change in io.plane.multicast_lost() {
             let MdbChange::Entry { vlan, group, source, ports: Some(ports) } = change else { continue };
@@ -234,7 +237,8 @@ impl Snooping {
                 continue;
             }
             self.give(io, key, ports);
-            // The group is complete with its last source, so its flood can end.
+            // If this was the last refused source of the group, give the plane the entry for other sources as well, which ends
+            // the group's flooding.
             let whole = (vlan, group, None);
             if source.is_some()
                 && !self.lacks_sources(vlan, group)
@@ -261,7 +265,8 @@ impl Snooping {
         }
     }
 
-    /// Notes why the plane has refused an entry, which decides when entries are tried again.
+    /// Stores whether the plane has refused an entry because it enlarges its table, which determines when entries are tried
+    /// again.
     fn note(&mut self, reason: &PlaneError) {
         self.growing = matches!(reason, PlaneError::Growing { .. });
         if self.growing {
@@ -269,7 +274,7 @@ impl Snooping {
         }
     }
 
-    /// Writes to the plane what each VLAN floods.
+    /// Writes to the plane which frames the changed VLANs flood.
     fn settle(&mut self, io: &mut Io<'_>) {
         for (vlan, family) in std::mem::take(&mut self.unsettled) {
             let refused = || {

@@ -42,7 +42,8 @@ pub(crate) struct Trees {
     keeper: Keeper<Kept>,
     /// The number of the last change.
     mark: u64,
-    /// The generation of the bridge that was queued to be saved; `None` before the first one.
+    /// The generation of the bridge whose snapshot was last queued; `None` before the first one, `Some(None)`
+    /// without a bridge.
     saved: Option<Option<u64>>,
 }
 
@@ -80,7 +81,7 @@ impl Trees {
     pub(crate) fn spanning(&self) -> Option<&Spanning> {
         self.spanning.as_ref()
     }
-    /// Its bridge, for passing events to it.
+    /// The bridge, for passing events to it; `None` without spanning tree.
     pub(crate) fn bridge_mut(&mut self) -> Option<&mut Bridge> {
         self.spanning.as_mut().map(Spanning::bridge_mut)
     }
@@ -130,7 +131,8 @@ impl Trees {
         self.safety.states_given(io, given.err());
     }
 
-    /// The decided states.
+    /// The states that the bridge has decided on; during a commit the stricter ones of the running and the
+    /// planned bridge. Before the first configuration, the plane's own.
     fn decided(&self) -> TreeStates {
         let running = match &self.spanning {
             Some(spanning) => spanning.decided(),
@@ -236,7 +238,8 @@ impl Protocol for Trees {
     }
     fn next_ms(&self) -> Option<u64> {
         if !self.configured {
-            // The plane is being removed and `act` does nothing. A deadline would make the thread spin.
+            // Before the first configuration, and while the plane is being removed, `act` does nothing: a
+            // deadline would make the thread spin.
             return None;
         }
         let timeout = self.spanning.as_ref().and_then(|spanning| spanning.bridge().next_timeout());

@@ -76,7 +76,8 @@ pub(crate) enum GuardEvent {
     Refused { key: BindingKey, reason: PlaneError, frames: u64 },
     /// ND inspection has dropped a message.
     NdDropped { neighbour: Neighbour, reason: NdDrop, kind: &'static str, frames: u64 },
-    /// The bindings of ND inspection have changed. `changes` is the number of such changes since the last report.
+    /// A binding of ND inspection has changed. `changes` is the number of changes of this kind at the port since
+    /// the last report.
     Neighbour { change: Change, neighbour: Neighbour, changes: u64 },
     /// The leases and neighbours could not be written to their file, for this reason.
     NotKept(String),
@@ -94,8 +95,8 @@ pub(crate) enum AccessEvent {
 /// A report of a protocol to management.
 #[derive(Debug)]
 pub(crate) enum Report {
-    /// Spanning tree: an event, the mode at that time, and the number of its tree, where it is
-    /// about one.
+    /// Spanning tree: an event, the mode at that time, and the number (MSTID) of the tree that the event is
+    /// about; 0 if it is about none.
     Tree { event: Event, mode: Mode, mstid: u16 },
     /// Link aggregation: an event.
     Aggregation(lanyard_lacp::Event),

@@ -46,19 +46,19 @@ pub(crate) struct State {
     pub(crate) refused_routes: BTreeMap<ipnet::IpNet, (usize, i32)>,
     /// The neighbours that the kernel has learned.
     pub(crate) learned: Vec<Neighbour>,
-    /// No namespace can be followed.
+    /// True if no namespace can be followed.
     pub(crate) unfollowable: bool,
     /// The contents of listings of the routing sockets, besides netdevs and the default rules.
     pub(crate) listed: Vec<(Table, FakeNotification)>,
-    /// Changes interrupt every listing.
+    /// True if changes interrupt every listing.
     pub(crate) interrupted: bool,
-    /// Every listing fails with this error number.
+    /// The error number with which every listing fails; `None` for success.
     pub(crate) unlistable: Option<i32>,
     /// The neighbours that the kernel was asked to resolve.
     pub(crate) asked: Vec<(u32, IpAddr)>,
     /// A file or directory that is renamed at the next action.
     pub(crate) renames: Option<(PathBuf, PathBuf)>,
-    /// These gateways are reachable only while the netdev has the address.
+    /// By gateway: the netdev and the address without which the gateway is not reachable.
     pub(crate) behind: BTreeMap<IpAddr, (String, ipnet::IpNet)>,
     /// Queueing disciplines at the roots of netdevs: the switch's own, or the kind of another.
     pub(crate) queues: BTreeMap<String, std::result::Result<QueueTree, String>>,
