@@ -1,4 +1,4 @@
-//! Gives the linker of a release build the options that make its program smaller, where it knows them.
+//! Passes options that make the program smaller to the linker of a release build, if the linker supports them.
 
 use std::env;
 use std::io::Write;
@@ -20,7 +20,7 @@ fn main() {
     }
 }
 
-/// True if the linker makes a program with the option.
+/// True if the linker accepts the option.
 fn knows(option: &str) -> bool {
     let variable = |name: &str| env::var(name).unwrap_or_default();
     let mut rustc = Command::new(variable("RUSTC"));

@@ -17,9 +17,9 @@ use nix::unistd::Pid;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// The address of the sender in a bed of hosts.
+/// The address of the sender in a bed for [`Traffic::Hosts`].
 pub const SENDER_IP: &str = "10.255.0.1";
-/// The address of the sink in a bed of hosts.
+/// The address of the sink in a bed for [`Traffic::Hosts`].
 pub const SINK_IP: &str = "10.255.0.2";
 
 /// The most output ports of a bed.
@@ -31,12 +31,12 @@ pub enum Traffic {
     /// Frames of the generator. They leave by XDP, and the kernel drops a frame that XDP sends into a veth
     /// unless the other end runs NAPI. Therefore GRO is switched on for the switch's ports.
     Frames,
-    /// As [`Traffic::Frames`], but the switch may redirect by XDP too, so GRO is also switched on for the
-    /// sender's device. (The sinks run NAPI because of their receiver's XDP program.)
+    /// As [`Traffic::Frames`], but the switch may also redirect frames by XDP, so GRO is switched on for the sender's device as
+    /// well. (The sinks run NAPI because of their receiver's XDP program.)
     XdpFrames,
     /// Two hosts with addresses that use the kernel's stack. Every device stays as the kernel makes it.
     Hosts {
-        /// Segmentation offload and GRO on the hosts' devices.
+        /// True if segmentation offload and GRO are on at the hosts' devices.
         offload: bool,
     },
 }
@@ -49,7 +49,7 @@ pub struct Bed {
     pub switch: Netns,
     /// The namespace of `rx1`, `rx2`...
     pub sink: Netns,
-    /// Ports besides `p0`.
+    /// The number of ports besides `p0`, 1 to [`OUTPUTS_MAX`].
     pub outputs: u16,
     traffic: Traffic,
 }
@@ -158,7 +158,7 @@ pub fn set_features(netns: &Netns, device: &str, features: &[&str]) -> Result<()
     netns.run("ethtool", &args, "").map(drop)
 }
 
-/// Makes the kernel poll `device` in a thread, pins the thread to `core`, and returns its id.
+/// Makes the kernel poll `device` in NAPI threads, one per queue, pins the threads to `core`, and returns their ids.
 ///
 /// # Errors
 /// Before Linux 5.12, without such a core, or for a device without NAPI.

@@ -44,24 +44,24 @@ pub struct Args {
 /// One check.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Check {
-    /// Its description.
+    /// What is checked.
     pub what: String,
     /// The true value, or the required one.
     pub expected: String,
     /// The value that the tester measured.
     pub found: String,
-    /// Whether the value passes; `None` for a figure that is only reported.
+    /// True if the value passes; `None` for a figure that is only reported.
     pub right: Option<bool>,
 }
 
 /// The results of a self-test.
 #[derive(Debug, Clone, Serialize)]
 pub struct SelfTest {
-    /// Where it ran.
+    /// The machine and the time of the run.
     pub environment: Environment,
     /// The checks, in order.
     pub checks: Vec<Check>,
-    /// The reason why it ended early.
+    /// The reason why the self-test ended early; `None` if it ran to its end.
     pub incomplete: Option<String>,
 }
 
@@ -154,7 +154,7 @@ fn rates(wire: &mut TestBed, report: &mut impl FnMut(Check)) -> Result<()> {
     Ok(())
 }
 
-/// The best of several trials of half a second.
+/// Runs [`TRIES`] trials of half a second and returns the result for which `of` is greatest.
 fn best(bed: &mut TestBed, stream: Stream, of: impl Fn(&StreamOutcome) -> f64) -> Result<StreamOutcome> {
     let mut best: Option<StreamOutcome> = None;
     for _ in 0..TRIES {

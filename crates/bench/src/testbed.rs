@@ -65,11 +65,11 @@ pub struct Given {
     pub count_at: Option<CountAt>,
     /// The cores that send; empty for the first one.
     pub cores: Vec<usize>,
-    /// The shell's command that brings the device up, with the ports in `$PORTS`.
+    /// The shell command that brings the device up, with the ports in `$PORTS`.
     pub up: Option<String>,
     /// The shell command that takes it down.
     pub down: Option<String>,
-    /// The MAC address at each port, if the device routes.
+    /// The device's MAC address at each port; empty for a device that bridges.
     pub router_macs: Vec<[u8; 6]>,
 }
 
@@ -143,7 +143,7 @@ impl TestBed {
         Ok(Self { device, _answers: answers, tester, bed: Some(bed), ports, name, router_macs, pollers })
     }
 
-    /// No device at all: the tester's two ports, joined to each other.
+    /// Makes a bed without a device: the tester's two ports are joined to each other.
     ///
     /// # Errors
     /// Without root.
@@ -164,7 +164,7 @@ impl TestBed {
         Ok(Self { device, _answers: None, tester, bed: None, ports, name, router_macs, pollers })
     }
 
-    /// Makes the tester send in another way than its best.
+    /// Makes the tester send by `way` instead of the best way.
     ///
     /// # Errors
     /// Where that way is not available.
@@ -178,7 +178,7 @@ impl TestBed {
         self.tester.calibrated(own_latency_ns);
     }
 
-    /// Uses the given ports and device.
+    /// Makes a bed of ports that exist already and the device that connects them.
     ///
     /// # Errors
     /// For ports that are missing or down, or when the command fails.
@@ -209,7 +209,7 @@ impl TestBed {
         })
     }
 
-    /// Its name in reports.
+    /// The device's name in reports.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -317,7 +317,7 @@ impl TestBed {
             }
             let arrived = |(port, s): (usize, &lanyard_tester::trial::StreamOutcome)| {
                 let at = s.received_at.get((port + 1) % ports).copied().unwrap_or(0);
-                // Nothing is flooded any more: no frame arrived at another port.
+                // All frames arrived at the right port, and none at another one: the device no longer floods.
                 at == s.sent && s.received == s.sent && s.reordered == 0
             };
             if outcome.streams.iter().enumerate().all(arrived) {
@@ -329,7 +329,7 @@ impl TestBed {
     }
 }
 
-/// The cores that send: those asked for, or the first one.
+/// The cores that send: those of `asked` that exist or, without any, the first one.
 fn senders(asked: &[usize]) -> Vec<usize> {
     let some: Vec<usize> = asked.iter().copied().filter(|core| *core < cores()).collect();
     if some.is_empty() { vec![0] } else { some }

@@ -69,7 +69,7 @@ fn show(piece: Piece<'_>) -> io::Result<()> {
         Piece::Bytes(bytes) => {
             let mut out = io::stdout().lock();
             match out.write_all(bytes).and_then(|()| out.flush()) {
-                // The reader of the capture has ended.
+                // The reader of the bytes, such as a program that shows a packet capture, has closed the pipe.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
                 result => result,
             }

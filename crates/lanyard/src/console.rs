@@ -156,7 +156,7 @@ fn run_plain(link: &Mutex<Link>, terminal: &mut Terminal, mut done: Done) -> Res
     Ok(ExitCode::SUCCESS)
 }
 
-/// The connection, while no request is pending.
+/// The connection to the switch. A thread holds its lock from a request until the last reply to it.
 struct Link {
     requests: Requests,
     replies: Receiver<Result<Reply, ClientError>>,

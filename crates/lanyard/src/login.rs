@@ -57,7 +57,7 @@ impl Link {
     }
 }
 
-/// Runs one login and its session; ends with them.
+/// Runs one login and its session, and returns when the switch has closed the connection.
 pub fn run(instance: &str) -> Result<ExitCode, Failure> {
     let name = nix::unistd::ttyname(io::stdin()).ok();
     let name = name.map_or_else(|| "pipe".into(), |path| path.to_string_lossy().replace("/dev/", ""));
@@ -69,7 +69,7 @@ pub fn run(instance: &str) -> Result<ExitCode, Failure> {
     resized.add(Signal::SIGWINCH);
     resized.thread_block().map_err(|error| format!("signals: {error}"))?;
     let raw = Raw::set().map_err(|error| format!("terminal: {error}"))?;
-    // A switch that has closed the connection already has printed why.
+    // This fails if the switch has already closed the connection; then the switch has sent the reason, which is printed below.
     let _ = link.send_window();
     std::thread::spawn(move || while resized.wait().is_ok() && link.send_window().is_ok() {});
     std::thread::spawn(move || {

@@ -158,7 +158,7 @@ enum Bench {
     Compare(lanyard_bench::report::compare::Args),
 }
 
-/// Why a subcommand failed; its text is what is printed.
+/// The reason why a subcommand failed; `main` prints its text.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn instance(name: &str) -> Result<String, InstanceNameError> {

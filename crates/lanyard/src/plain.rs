@@ -189,7 +189,7 @@ impl Terminal {
         terminal.interrupts(false)?;
         Ok(terminal)
     }
-    /// Makes ctrl-C a signal, which interrupts the running command, or a key.
+    /// If `on` is true, ctrl-C becomes a signal, which interrupts the running command; otherwise it is read as a key.
     pub fn interrupts(&self, on: bool) -> io::Result<()> {
         let mut settings = self.before.clone();
         settings.local_flags.remove(LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::IEXTEN);
@@ -223,8 +223,8 @@ impl Terminal {
         !self.ahead.is_empty()
             || poll(&mut [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO).unwrap_or(0) > 0
     }
-    /// Asks the terminal once for the position of its cursor; returns true when it answers. Other input that
-    /// arrives meanwhile is kept for [`Terminal::read`].
+    /// Asks the terminal once for the position of its cursor; returns true if it answers and no other input arrives before the
+    /// answer or with it. Such input is kept for [`Terminal::read`].
     pub fn answers(&mut self) -> io::Result<bool> {
         if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
             return Ok(false);

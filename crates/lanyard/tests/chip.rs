@@ -1,4 +1,4 @@
-//! `lanyard asic` from outside: what it says when it starts, what it refuses and why, and what it leaves behind.
+//! Tests `lanyard asic` as a user runs it: its ready line, the arguments that it refuses with the reasons, and its clean-up.
 
 #![allow(clippy::panic)] // how a test fails
 
@@ -25,11 +25,11 @@ fn appliance() -> PathBuf {
     Path::new(PLATFORMS).join("appliance.toml")
 }
 
-/// A chip that runs; killed when it is dropped.
+/// A running chip; dropping this kills it.
 struct Chip(Child);
 
 impl Chip {
-    /// Starts a chip, and answers the line with which it says that it is ready.
+    /// Starts a chip, and returns the first line that it prints.
     fn start(mut command: Command) -> (Self, String) {
         let mut child = command.stderr(Stdio::piped()).spawn().expect("run");
         let mut line = String::new();

@@ -23,7 +23,8 @@ struct place {
 
 #define HEADS (14 + 4 + 40 + 8 + (int)sizeof(struct stamp))
 
-/* Returns 1 if the frame is one of the tester's; `place` then holds the position of its stamp. */
+/* Returns 1 if the frame may have a stamp; `place` then holds its position. Otherwise returns -1 if the source address marks
+ * the frame as one of the tester's, and 0 if not. */
 static __always_inline int locate(__u8 *frame, __u8 *end, struct place *place)
 {
 	struct eth *eth = (void *)frame;
@@ -95,7 +96,7 @@ static __always_inline int sound(void *ctx, int skb, struct place *place)
 			take = CHUNK;
 		} else {
 			__builtin_memset(chunk, 0, CHUNK);
-			/* clang has proved this already; the verifier has to see it, too. */
+			/* clang knows the range of `take` and would drop the test of it below, but the verifier needs that test. */
 			asm volatile("" : "+r"(take));
 			if (take < 1 || take >= CHUNK || load(ctx, skb, at, chunk, take))
 				return 0;
@@ -242,7 +243,7 @@ int check_xdp(struct xdp_md *ctx)
 SEC("tc")
 int check_tc(struct __sk_buff *ctx)
 {
-	/* The headers may be in a page: pull in as many of them as exist. */
+	/* The headers may be in a page fragment: pull as many of their bytes as exist into the linear part of the skb. */
 	if (ctx->data_end - ctx->data < HEADS && ctx->data_end - ctx->data < ctx->len)
 		bpf_skb_pull_data(ctx, ctx->len < HEADS ? ctx->len : HEADS);
 	return check(ctx, 1, (void *)(long)ctx->data, (void *)(long)ctx->data_end) ? TC_ACT_SHOT : TC_ACT_OK;

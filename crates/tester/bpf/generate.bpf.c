@@ -66,7 +66,8 @@ static __always_inline void pick(__u64 seq, __u32 *src, __u32 *dst)
 	*dst += stream.dst_first;
 }
 
-/* Prefix number n, scattered over the address space. src/rows/forward/routed.rs creates routes for the same prefixes. */
+/* A random one of the stream's prefixes, scattered over the address space. crates/bench/src/rows/forward/routed.rs creates
+ * routes for the same prefixes. */
 static __always_inline __u32 prefix(__u64 h)
 {
 	return (((h >> 32) * stream.prefixes) >> 32) * 0x9e3779b1u;
@@ -120,7 +121,7 @@ static __always_inline void write_ip(struct ipv4 *ip, __u32 src, __u32 dst, __u6
 	ip->checksum = ~sum;
 }
 
-/* The next of the frames that user space has made. */
+/* Writes the next of the frames that user space has made. */
 static __always_inline void write_template(void *data, __u64 seq)
 {
 	__u32 *to = data, at = seq & (stream.templates - 1) & (TEMPLATES - 1);

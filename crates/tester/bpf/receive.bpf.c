@@ -17,7 +17,7 @@ const volatile __u32 check_sequence = 0;
 static __always_inline void follow(struct arrivals *seen, void *data, void *end)
 {
 	struct eth *eth = data;
-	/* The stamp follows Ethernet, IPv4 and UDP, and the tag if it is in line. */
+	/* The stamp follows Ethernet, IPv4 and UDP, and a tag unless the kernel has removed it from the frame. */
 	struct stamp *stamp = data + (eth->type == bpf_htons(0x8100) ? 46 : 42);
 	__u32 expected = seen->expected;
 	__s32 ahead;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* The conventions that generator and receiver share: host addresses, the position of a frame's sequence number, and
- * the structs that user space reads and writes (src/tester/bpf.rs mirrors them). Sizes are asserted on both sides. */
+ * the structs that user space reads and writes (src/bpf.rs mirrors them). Sizes are asserted on both sides. */
 #ifndef LANYARD_BENCH_TRAFFIC_H
 #define LANYARD_BENCH_TRAFFIC_H
 
@@ -65,10 +65,11 @@ struct stream {
 	__u16 ip_length;    /* bytes from the IP header on */
 	__u16 group;        /* not 0: to the IPv4 multicast groups numbered by the destinations, 239.NN.NN.NN */
 	__u32 prefixes;     /* not 0: the IP destinations are random ones in this many prefixes (see
-                      * src/rows/forward/routed.rs) */
+                      * crates/bench/src/rows/forward/routed.rs) */
 	__u32 six;          /* with prefixes: IPv6 */
-	__u32 templates;    /* not 0: the frames are these in turn, a power of two of them, and none of the above describes them */
-	__u32 sources;      /* with templates: each frame has another source address, of which the last three bytes are random */
+	__u32 templates;    /* not 0: the frames are the first `templates` of `words` in turn (a power of two), and of the
+                      * fields above only `ifindex` and `interval_256` are used */
+	__u32 sources;      /* with templates, 1: the last three bytes of each frame's source address are random */
 	__u32 words[TEMPLATES][16]; /* 60 bytes each */
 };
 _Static_assert(sizeof(struct stream) == 56 + TEMPLATES * 64, "stream");

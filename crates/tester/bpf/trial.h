@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The structs that a trial's senders and checkers share with user space (src/tester/abi.rs mirrors them): streams as
+/* The structs that a trial's senders and checkers share with user space (src/abi.rs mirrors them): streams as
  * templates to be filled in, and the counts of each stream where it arrives. Sizes are asserted on both sides. */
 #ifndef LANYARD_BENCH_TRIAL_H
 #define LANYARD_BENCH_TRIAL_H
@@ -23,10 +23,10 @@ enum layout {
 
 #define SEND_RANDOM (1 << 0)
 #define SEND_STAMP (1 << 1)
-#define SEND_VERIFY (1 << 2)   /* write a different payload into each frame: a returned one may be corrupted */
-#define SEND_CHECKSUM (1 << 3) /* UDP has one */
+#define SEND_VERIFY (1 << 2)   /* write the payload into each frame anew: that of a recycled frame may be corrupted */
+#define SEND_CHECKSUM (1 << 3) /* write the UDP checksum */
 #define SEND_DST_MAC (1 << 4)  /* write the host's number into the destination MAC address */
-#define SEND_DST_IP (1 << 5)   /* and into the IP address */
+#define SEND_DST_IP (1 << 5)   /* write the host's number into the destination IP address */
 #define SEND_DST_GROUP (1 << 6) /* IPv6: a multicast address, whose high byte is at another place */
 
 /* A stream as it is sent. It has one writer: the core that sends it. */
@@ -90,7 +90,7 @@ struct judging {
 };
 _Static_assert(sizeof(struct judging) == 16, "judging");
 
-/* src/tester/histogram.rs: 32 buckets per octave. */
+/* The bucket of a latency in ns, as in src/histogram.rs: 32 buckets per octave. */
 static __always_inline __u32 bucket_of(__u64 value)
 {
 	__u32 shift = 0, high;

@@ -87,7 +87,7 @@ pub fn load(object: &[u8], constants: &[u8]) -> Result<Object> {
     load_sized(object, constants, &[])
 }
 
-/// As [`load`], with other sizes for the maps named.
+/// As [`load`], with maps of other sizes: `sizes` has the names of the maps and their numbers of entries.
 ///
 /// # Errors
 /// As [`load`].

@@ -1,8 +1,8 @@
 //! Receives and checks the frames that arrive at one port: in the kernel by `bpf/checker.bpf.c`, or by a [`Listener`]
 //! where BPF is not available.
 //!
-//! Invariant: when a checker is dropped, its program is detached. While it exists, frames of a trial end here, and all
-//! others go on to the stack.
+//! Invariant: when a checker is dropped, its program is detached. While it exists, the program ends frames of a trial at the
+//! port, and all others go on to the stack. (A [`Listener`] only gets copies: all frames go on to the stack.)
 
 use super::abi::{FlowAbi, JudgingAbi};
 use super::listen::Listener;
@@ -69,7 +69,7 @@ impl Checker {
         }
     }
 
-    /// Frames that arrived but could not be checked for lack of time.
+    /// Frames that arrived, but for which the ring of a [`Listener`] had no room. Always 0 for a program in the kernel.
     ///
     /// # Errors
     /// When the kernel does not return the count.

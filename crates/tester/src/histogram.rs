@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Buckets per octave, as a power of two.
+/// The binary logarithm of the number of buckets per octave.
 const SUB_BITS: u32 = 5;
 /// Buckets in all: values up to [`VALUE_MAX`].
 pub const BUCKETS: usize = 1024;

@@ -87,7 +87,7 @@ pub enum SendMethod {
     Socket,
 }
 
-/// The slot and the port of a stream in its template.
+/// A stream to be sent: its slot in the trial, the number of its port, and its template.
 type Planned = (usize, usize, Template);
 
 /// Senders that work through sockets, each with its core.
@@ -355,7 +355,7 @@ impl Tester for PortTester {
 }
 
 impl PortTester {
-    /// Runs a trial; `None` when no frame was sent in all of its time.
+    /// Runs a trial; `None` if no frame was sent during the whole trial.
     fn attempt(&mut self, offer: &Offer) -> Result<Option<Outcome>> {
         os::check_interrupted()?;
         self.epoch = (self.epoch + 1) % EPOCHS;

@@ -24,7 +24,7 @@ const RUNS: u32 = i32::MAX as u32;
 /// counts more.
 const BATCH: u32 = 64;
 const BATCH_GENTLE: u32 = 4;
-/// Above this rate the larger batch is needed.
+/// The greatest rate of all streams together, in frames per second, at which [`BATCH_GENTLE`] is used.
 const GENTLE_PPS: u64 = 600_000;
 
 /// The sender of all streams of one core. It is loaded once and gets other streams for every trial.
@@ -54,7 +54,7 @@ impl LiveSender {
         let capacity = u32::try_from(streams.next_power_of_two())?;
         let object = bpf::load_sized(bpf::SEND, &[], &[("senders", capacity)]).context("the generator")?;
         for (number, (netns, ifindex)) in ports.iter().enumerate() {
-            // The number is looked up in the namespace of the thread that writes it.
+            // The kernel looks the ifindex up in the namespace of the thread that writes it.
             let _inside = netns.enter()?;
             map(&object, "ports")?.update((number as u32).as_bytes(), ifindex.as_bytes(), MapFlags::ANY)?;
         }
@@ -69,7 +69,7 @@ impl LiveSender {
         })
     }
 
-    /// True when it has room for this number of streams.
+    /// True if the loaded program has room for this number of streams.
     pub const fn takes(&self, streams: usize) -> bool {
         streams <= self.capacity as usize
     }

@@ -128,8 +128,8 @@ pub fn begin() -> Result<impl Drop> {
     only_one()
 }
 
-/// Runs `cut` while `talk` sends, on a thread with priority. `talk` sets the first flag when frames flow
-/// steadily. It ends some time after the second flag, which says that `cut` is done.
+/// Runs `talk`, which sends frames, on a thread with priority, and runs `cut` meanwhile. `talk` sets its first flag when
+/// frames flow steadily: `cut` begins then. The second flag tells `talk` that `cut` is done; `talk` ends some time later.
 ///
 /// # Errors
 /// Those of either function.

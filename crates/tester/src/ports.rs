@@ -28,19 +28,19 @@ impl Port {
         Ok(Self { netns: netns.try_clone()?, netdev, name: name.to_owned(), ifindex })
     }
 
-    /// Its name.
+    /// The device's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its index, in its namespace.
+    /// The device's ifindex, in its namespace.
     #[must_use]
     pub const fn ifindex(&self) -> u32 {
         self.ifindex
     }
 
-    /// Its namespace.
+    /// The device's namespace.
     #[must_use]
     pub const fn netns(&self) -> &Netns {
         &self.netns
@@ -89,7 +89,7 @@ impl Port {
                     Err(no) => because(SendMethod::Socket, &format!("{why}, and {no:#}")),
                 }
             }
-            // Before Linux 6.3 the device does not report this. The first trial shows it.
+            // Before Linux 6.3 the kernel does not report XDP features. The first trial shows whether live frames can be sent.
             Ok(_) | Err(_) => (SendMethod::Live, describe(SendMethod::Live).to_owned()),
         }
     }

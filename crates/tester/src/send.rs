@@ -38,13 +38,14 @@ pub trait Sends: Sync {
     fn progress(&self) -> Result<Vec<Progress>>;
 }
 
-/// A paced stream that is late by less than this catches up at once. A longer delay is caught up slowly.
+/// A paced stream that is late by less than this (50 us, in 1/256 ns) catches up at once. A longer delay is caught up slowly.
 const AT_ONCE_256: u64 = 50_000 << 8;
-/// The most delay that is caught up; the rest is given up.
+/// The most delay that is caught up (100 ms, in 1/256 ns); the rest is given up.
 const DEBT_MAX_256: u64 = 100_000_000 << 8;
 
 impl SenderAbi {
-    /// Returns true when the stream's next frame is due, and counts it as sent: `due` of `bpf/send.bpf.c`.
+    /// Returns true if the stream's next frame is due at `now_ns`, and then schedules the frame after it. From `change_ns` on
+    /// (0: never) the interval is `later_256`. Does the same as `due` in `bpf/send.bpf.c`.
     pub fn due(&mut self, now_ns: u64, change_ns: u64) -> bool {
         let changed = change_ns > 0 && now_ns >= change_ns;
         let interval = if changed { self.later_256 } else { self.interval_256 };
@@ -71,9 +72,9 @@ pub struct Progress {
     pub slot: usize,
     /// Frames sent.
     pub sent: u64,
-    /// When the first was sent, in ns of CLOCK_MONOTONIC.
+    /// When the first frame was sent, in ns of CLOCK_MONOTONIC.
     pub first_ns: u64,
-    /// When the last was sent.
+    /// When the last frame was sent, in ns of CLOCK_MONOTONIC.
     pub last_ns: u64,
 }
 
@@ -101,7 +102,7 @@ pub struct Schedule {
     pub change_ns: u64,
     /// The sum of all rates; `None` when a stream is sent at the greatest rate.
     pub total_pps: Option<u64>,
-    /// True when a frame contains a time stamp.
+    /// True if the sender reads the clock for each frame: a stream has a rate or time stamps.
     pub timed: bool,
     frames: Option<u64>,
     intervals: Vec<(u64, u64)>,

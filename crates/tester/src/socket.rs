@@ -27,11 +27,11 @@ pub struct SocketSender {
 
 struct Lane {
     template: Template,
-    /// The index of its exit.
+    /// The index in `exits` of the socket that sends the stream.
     exit: usize,
 }
 
-/// The socket of a port.
+/// The socket through which a port sends.
 enum Exit {
     Packet(PacketSocket),
     Xdp(XdpSocket),
@@ -151,7 +151,7 @@ impl Sends for SocketSender {
         }
         for exit in exits.iter_mut() {
             if let Exit::Xdp(socket) = exit {
-                // A device that is down has lost them.
+                // A failure means that the device is down and the queued frames are lost.
                 let _ = socket.kick();
             }
         }

@@ -1,7 +1,7 @@
 //! The frames of a stream: a header that is written once, and the fields that differ from frame to frame.
 //!
 //! Read first: `bpf/send.bpf.c`, which fills in templates inside the kernel; [`Template::frame`] does the same here,
-//! for sockets. RFC 768 and RFC 1071 for the checksums. Invariant: both make the same bytes of the same numbers (a
+//! for sockets. RFC 768 and RFC 1071 for the checksums. Invariant: both make the same bytes from the same numbers (a
 //! test lets the kernel's checker check the frames of a socket, and the other way round).
 
 use super::abi::{
@@ -13,7 +13,7 @@ use anyhow::{Result, ensure};
 use zerocopy::FromZeros as _;
 
 /// The smallest frame that can carry a stamp, with FCS: Ethernet, the stamp. Below [`SIZE_MIN`] frames are undersize
-/// (RFC 2889, 5.7.3) and have neither IP nor UDP.
+/// (RFC 2889, 5.9) and have neither IP nor UDP.
 pub const SIZE_RUNT: usize = 14 + STAMP + FCS;
 /// The largest frame, with FCS and tag: what common "jumbo" devices carry.
 pub const SIZE_JUMBO: usize = 9216;
@@ -271,7 +271,8 @@ fn options(stream: &Stream, layout: Layout) -> u16 {
     flags
 }
 
-/// Writes addresses, tag and type. Returns the flags for the fields to be filled in per frame.
+/// Writes addresses, tag and type. Returns `SEND_DST_GROUP` or 0, and the flags of the destination addresses that are to be
+/// filled in per frame.
 fn ethernet(frame: &mut [u8], stream: &Stream, layout: Layout, l3: usize) -> (u16, u16) {
     let (mac, flags, group) = match (stream.cast, stream.ip, stream.next_hop) {
         (Cast::Unicast, _, Some(mac)) => (mac, SEND_DST_IP, 0),

@@ -22,12 +22,13 @@ pub const SIZE_MAX: usize = 1518;
 /// The number of host numbers: three bytes of the address.
 pub const HOSTS_MAX: u32 = 1 << 24;
 
-/// A range of host numbers. Host N is 02:4c:00 and three bytes of N, with address 10 and the same three.
+/// A range of host numbers. Host N has the MAC address 02:4c:00:NN:NN:NN and the IPv4 address 10.NN.NN.NN, with N in three
+/// bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hosts {
     /// The first host's number.
     pub first: u32,
-    /// How many, at least one.
+    /// The number of hosts, at least one.
     pub count: u32,
 }
 
@@ -75,7 +76,7 @@ pub enum Cast {
 /// The frames that a generator sends.
 #[derive(Debug, Clone, Copy)]
 pub struct Stream {
-    /// Frame size with FCS, [`SIZE_MIN`]..=[`SIZE_MAX`].
+    /// Frame size in bytes with FCS: [`SIZE_MIN`]..=[`SIZE_MAX`] for a [`Generator`], 32 to 9216 in a trial.
     pub size: usize,
     /// The sending hosts.
     pub src: Hosts,
@@ -91,17 +92,17 @@ pub struct Stream {
     pub ip: Ip,
     /// Unicast, broadcast or multicast.
     pub cast: Cast,
-    /// The MAC address all frames go to, whatever their IP destination: that of a router. (Host numbers with the same
-    /// high byte share an IPv4 /16 and an IPv6 /64.)
+    /// The MAC address of a router, to which all frames go whatever their IP destination; `None` without a router. (Host numbers
+    /// with the same high byte share an IPv4 /16 and an IPv6 /64.)
     pub next_hop: Option<[u8; 6]>,
-    /// If not 0, IP destinations are random ones in this number of the prefixes of `forward::routed`, and `dst` is
-    /// the router's number.
+    /// If not 0, IP destinations are random addresses in this number of prefixes, for which lanyard-bench's `forward::routed`
+    /// makes routes, and `dst` is the router's host number.
     pub prefixes: u32,
-    /// The most frames per second, 100 or more; `None` is the greatest possible rate.
+    /// Frames per second: 100 or more for a [`Generator`], 1 or more in a trial. `None` is the greatest possible rate.
     pub rate_pps: Option<u32>,
-    /// Write the sending time into each frame.
+    /// True if each frame contains the time at which it was sent.
     pub stamp: bool,
-    /// Write a different payload into each frame, with a UDP checksum that the receiver checks.
+    /// True if the payload is written into each frame anew, with a UDP checksum that the receiver checks.
     pub verify: bool,
     /// The number written into each frame, which identifies the stream.
     pub id: u16,
@@ -147,7 +148,8 @@ impl Stream {
         Self { size, ..self }
     }
 
-    /// The stream's first frame, untagged and with no payload after its headers, to be sent by a socket.
+    /// A frame of the stream's size from its first source to its first destination, to be sent by a socket: an untagged Ethernet
+    /// header and zeros.
     #[must_use]
     pub fn frame(&self) -> Vec<u8> {
         let host = |number: u32| {
@@ -276,12 +278,12 @@ impl Generator {
         })
     }
 
-    /// Loads the generator for frames that are given, 60 bytes each, which it sends in turn at `rate_pps` frames per second.
-    /// With `sources`, each frame has a source address of its own: the last three bytes are random.
+    /// Loads the generator for the given frames, which it sends in turn, each as 60 bytes (without FCS), at `rate_pps` frames per
+    /// second. With `sources`, the last three bytes of each frame's source address are random.
     ///
     /// # Errors
-    /// For 3 or more than [`TEMPLATES`] frames (a power of two of them can be sent), a frame that is longer, a rate below 100, a device
-    /// that does not exist, or when the kernel refuses the program.
+    /// Unless the number of frames is 1, 2, 4 or [`TEMPLATES`]; for a frame longer than 60 bytes, a rate below 100, a device that
+    /// does not exist, or when the kernel refuses the program.
     pub fn of_frames(
         netns: &Netns,
         device: &str,
@@ -338,7 +340,7 @@ impl Generator {
     /// The counters that [`Generator::sent`] reads, for another thread.
     ///
     /// # Errors
-    /// When the kernel gives no other descriptor for it.
+    /// When the kernel gives no further descriptor for the counters.
     pub fn progress(&self) -> Result<GeneratorProgress> {
         Ok(GeneratorProgress(bpf::bss(&self.object)?))
     }
@@ -370,7 +372,7 @@ impl Generator {
         Ok(total)
     }
 
-    /// Sends `frames` frames. (A paced stream sends fewer.)
+    /// Runs the program `frames` times: sends that many frames, or fewer if the stream is paced.
     ///
     /// # Errors
     /// When the kernel refuses, or on ctrl-C.
@@ -402,7 +404,7 @@ impl Generator {
     }
 }
 
-/// How far a generator has come that another thread owns.
+/// The progress of a generator that another thread owns.
 #[derive(Debug)]
 pub struct GeneratorProgress(MapHandle);
 

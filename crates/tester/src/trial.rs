@@ -32,14 +32,14 @@ pub struct Offer {
 /// From `after` on, every paced stream has `factor` times its rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RateChange {
-    /// The time since the first frame.
+    /// The time from the start of sending to the change.
     pub after: Duration,
-    /// More than 0, at most 1.
+    /// The factor by which the rates are multiplied, more than 0 and at most 1.
     pub factor: f64,
 }
 
 impl Offer {
-    /// These streams for this time, with the two seconds of RFC 2544 for frames under way.
+    /// An offer of `streams` for `window`, with the two seconds of RFC 2544 for frames under way.
     #[must_use]
     pub const fn new(streams: Vec<(usize, Stream)>, window: Duration) -> Self {
         Self { streams, frames: None, window, settle: Duration::from_secs(2), change: None }
@@ -64,7 +64,7 @@ pub struct StreamOutcome {
     /// Different frames that arrived intact at some port; a frame that arrives at three ports counts three
     /// times.
     pub received: u64,
-    /// The same, by port of the tester.
+    /// `received`, by port of the tester.
     pub received_at: Vec<u64>,
     /// Frames that arrived again at the same port. They are not in `received`.
     pub duplicated: u64,
@@ -83,9 +83,9 @@ pub struct StreamOutcome {
     pub rx_time: Duration,
     /// When the first frame arrived.
     pub first_at: Option<Duration>,
-    /// The longest time without a frame between two arrivals.
+    /// The longest time between two successive arrivals at one port; `None` with fewer than two.
     pub longest_gap: Option<Gap>,
-    /// When the last frame arrived whose predecessor is missing. Loss had ended then.
+    /// When the last frame arrived before which sequence numbers were missing: loss had ended then. `None` if none were missing.
     pub last_loss_at: Option<Duration>,
 }
 
@@ -122,20 +122,20 @@ fn per_second(frames: u64, time: Duration) -> f64 {
     if time.is_zero() { 0.0 } else { frames as f64 / time.as_secs_f64() }
 }
 
-/// The use of one processor during a trial, in parts of one.
+/// The use of one processor during a trial: each part is 0..=1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuShare {
     /// Its number.
     pub cpu: usize,
     /// The part of the time in which it was not idle. A core that generates is never idle.
     pub busy: f64,
-    /// In soft interrupts, which receive and forward.
+    /// The part of the time in interrupts and soft interrupts, which receive and forward.
     pub softirq: f64,
-    /// In system calls; the generator is one.
+    /// The part of the time in system calls; the generator runs in one.
     pub system: f64,
-    /// In programs.
+    /// The part of the time in programs.
     pub user: f64,
-    /// Taken by the hypervisor for other machines: the processor was busy, but not for this machine.
+    /// The part of the time that the hypervisor gave to other machines. It is included in `busy`.
     #[serde(default)]
     pub stolen: f64,
 }
@@ -145,7 +145,7 @@ pub struct CpuShare {
 pub struct Outcome {
     /// One for each stream, in the order of the offer.
     pub streams: Vec<StreamOutcome>,
-    /// One for each processor, while frames were sent.
+    /// The use of each processor while frames were sent.
     pub cpu: Vec<CpuShare>,
     /// The part of the trial in which the threads that poll the device's ports were running, where 1 is a whole core.
     /// `None` where the ports have no threads of their own.

@@ -1,8 +1,8 @@
 //! Checks a frame that arrived in the same way as `bpf/checker.bpf.c`, for receivers outside the kernel.
 //!
 //! Read first: RFC 4737, 3.3 (reordered), RFC 6479 (the window that distinguishes a duplicate from a late frame).
-//! Invariant: both give the same results for the same frames (`tests/tester.rs` and `tests/impaired.rs` run every check
-//! with both).
+//! Invariant: the program and this module give the same results for the same frames (`tests/tester.rs` and
+//! `tests/impaired.rs` of lanyard-bench run every check with both).
 
 use super::abi::{EPOCHS, FlowAbi, SLOT_BITS, SLOTS_MAX, WINDOW_WORDS};
 use super::template::{MAGIC, STAMP, UDP_PORTS, sound};
@@ -16,7 +16,7 @@ const CLOCK_MASK: u64 = (1 << 48) - 1;
 /// The counts of all frames that have arrived at a port in this trial.
 #[derive(Default)]
 pub struct Verdicts {
-    /// The trial; frames of other trials are not counted.
+    /// The number of the trial; frames of other trials are not counted.
     pub epoch: u32,
     /// The trial's streams.
     pub flows: Vec<FlowAbi>,
@@ -26,7 +26,7 @@ pub struct Verdicts {
 
 /// The positions of the parts of a frame.
 struct Place {
-    /// The position of the addresses in the IP header, and that of UDP; `None` for frames too short for them.
+    /// The positions of the IP addresses and of the UDP header; `None` for frames that are too short for IP.
     segment: Option<(std::ops::Range<usize>, usize)>,
     stamp: usize,
 }
@@ -112,7 +112,7 @@ fn note(flow: &mut FlowAbi, seq: u64, sent_ns: u64, now_ns: u64) {
         return;
     }
     let latency = now_ns.wrapping_sub(sent_ns) & CLOCK_MASK;
-    // Two clocks are compared. A negative latency counts as zero.
+    // The stamp and the time of arrival come from different clocks, so the difference may be negative: it counts as zero.
     let latency = if latency >> 47 == 1 { 0 } else { latency };
     flow.buckets[bucket_of(latency)] += 1;
     flow.latency_sum += latency;

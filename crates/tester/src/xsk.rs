@@ -18,7 +18,7 @@ pub const CHUNK: usize = 4096;
 const CHUNKS: u32 = 2048;
 /// Frames between two system calls; the kernel takes 32 at a time.
 const KICK: u32 = 32;
-/// How long another socket may still use the queue.
+/// The longest wait for another socket to release the queue.
 const BUSY: Duration = Duration::from_secs(1);
 
 /// Memory shared with the kernel.
@@ -41,7 +41,7 @@ impl Mapping {
         }
     }
 
-    /// The `u32` at an offset that the kernel named.
+    /// The `u32` at an offset that the kernel has reported.
     fn word(&self, offset: u64) -> &AtomicU32 {
         assert!(offset as usize + 4 <= self.length && offset.is_multiple_of(4));
         // SAFETY: inside the mapping and aligned, just checked; it lives as long as the reference.
@@ -96,7 +96,7 @@ pub struct XdpSocket {
 }
 
 impl XdpSocket {
-    /// Opens it at a device of the calling thread's network namespace.
+    /// Opens a socket at a device of the calling thread's network namespace.
     ///
     /// # Errors
     /// Without CAP_NET_RAW, without AF_XDP in the kernel, or when another socket has the queue.

@@ -17,7 +17,7 @@ impl Commanded {
     /// Runs `up` by the shell, in `netns`, with the names of `ports` in `$PORTS`.
     ///
     /// # Errors
-    /// When it fails; then `down` has been run.
+    /// When `up` fails; `down` has been run by then.
     pub fn up(netns: &Netns, ports: &[String], up: Option<&str>, down: Option<&str>) -> Result<Self> {
         let device = Self { netns: netns.try_clone()?, ports: ports.to_vec(), down: down.map(str::to_owned) };
         if let Some(up) = up {

@@ -48,22 +48,22 @@ struct ImpairAbi {
 
 /// An impaired wire, which is removed when this is dropped.
 pub enum Impaired {
-    /// In the kernel.
+    /// A BPF program in the kernel impairs the frames.
     Kernel {
-        /// Cut when dropped.
+        /// Dropping this detaches the program, which cuts the wire.
         _attached: Attached,
-        /// Its program.
+        /// The object with the program.
         _object: Object,
     },
-    /// In a thread.
+    /// A thread of this process relays the frames.
     Relay(Relay),
 }
 
 impl Impaired {
-    /// Connects `p0` to `p1` in this direction.
+    /// Connects `p0` to `p1`, but not `p1` to `p0`.
     ///
     /// # Errors
-    /// For a rate of one in none, a delay that is too long, or when the kernel refuses.
+    /// For an impairment of one frame in 0, an [`Impairment::Delay`] above a millisecond, or when the kernel refuses.
     pub fn up(bed: &Bed, impairment: Impairment) -> Result<Self> {
         ensure!(bed.outputs == 1, "a wire has two ends");
         let (what, every, delay) = match impairment {
@@ -98,7 +98,7 @@ pub struct Relay {
 const TIME_AT: usize = 42 + 8;
 /// A frame that is held back passes after this many later ones.
 const OVERTAKEN_BY: usize = 2;
-/// Frames that wait in front of a relay at most.
+/// The most frames in the queue of [`Impairment::Queue`].
 const QUEUE_MAX: usize = 65_536;
 
 impl Relay {
@@ -132,7 +132,7 @@ impl Drop for Relay {
     }
 }
 
-/// The next frame of the tester, and its time stamp.
+/// The next frame received, and its time stamp in ns; `None` if no frame is waiting or the next one cannot have a stamp.
 fn next(socket: &PacketSocket) -> Result<Option<(Vec<u8>, u64)>> {
     let Some(packet) = socket.receive()? else { return Ok(None) };
     let Some(time) = packet.frame.get(TIME_AT..TIME_AT + 6).filter(|_| !packet.outgoing) else {

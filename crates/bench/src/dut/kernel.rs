@@ -8,16 +8,17 @@ use crate::bed::Bed;
 use anyhow::{Context as _, Result};
 use std::fmt::Write as _;
 
-/// The group that [`PortMode::Snooped`] sends to the first output port: the one that streams to host 1 have.
+/// The multicast group of which the first output port is a member in [`PortMode::Snooped`]: that of a multicast stream whose
+/// `dst` is number 1.
 pub const GROUP: &str = "239.0.0.1";
 
-/// A bridge over every port. It goes with the namespace it is in.
+/// A bridge over every port. It is removed together with the namespace it is in.
 pub struct Bridge;
 
 impl Bridge {
-    /// Makes it. The bridge limits groups only while there is a querier: with [`PortMode::Snooped`] it is one itself, and
-    /// counts as present 10 ms later. That delay is fixed when the bridge becomes the querier, so
-    /// the response interval has to be there before; with the default one the bridge floods for ten seconds.
+    /// Makes the bridge. A bridge sends a group to its members alone only while there is a querier. With [`PortMode::Snooped`] it
+    /// is the querier itself, and counts as present after the query response interval, which is set to 10 ms here. The bridge
+    /// reads the interval when it becomes the querier, so it is set before; with the default the bridge would flood for 10 s.
     pub fn up(bed: &Bed, ports: PortMode) -> Result<Self> {
         let snooping = match ports {
             PortMode::Snooped => "mcast_snooping 1 mcast_query_response_interval 1",

@@ -61,7 +61,7 @@ impl Executable {
         }
     }
 
-    /// The reason why it cannot be measured, or `None`.
+    /// The reason why this executable cannot be measured, or `None` if it can.
     #[must_use]
     pub fn unavailable(&self) -> Option<String> {
         let help = Command::new(&self.0).args(["run", "--help"]).stdin(Stdio::null()).output();
@@ -80,24 +80,23 @@ impl Executable {
 /// The configuration of the output ports; `p0` is always an access port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PortMode {
-    /// All are access ports of one VLAN, so frames leave unchanged.
+    /// All ports are access ports of one VLAN, so frames leave unchanged.
     #[default]
     Access,
-    /// Every second one is a trunk, where frames leave tagged.
+    /// As [`PortMode::Access`], but every second output port is a trunk, where frames leave tagged.
     Mixed,
-    /// As [`PortMode::Access`], with multicast snooping; the first one is a member of a group.
+    /// As [`PortMode::Access`], with multicast snooping; the first output port is a member of a group.
     Snooped,
-    /// As [`PortMode::Snooped`], while hosts at the second one join 10,000 groups during each measurement.
+    /// As [`PortMode::Snooped`], while hosts at the second output port join 10,000 groups during each measurement.
     Joined,
-    /// As [`PortMode::Access`], with an interface in their VLAN: what is broadcast reaches the switch, too. Spanning tree runs,
-    /// with edge ports. Snooping runs, as by default.
+    /// As [`PortMode::Access`], and the switch has an interface in the VLAN, so it receives broadcasts as well. Spanning tree
+    /// runs, with edge ports. Snooping runs, as by default.
     Attacked,
     /// As [`PortMode::Attacked`]; storm control lets the second output port broadcast 1,000 frames a second.
     Guarded,
     /// As [`PortMode::Access`], with a list of 1,000 rules for received frames: see `dut::filter`.
     Filtered,
-    /// Each is an access port of its own VLAN, which has an interface with addresses: the switch
-    /// routes.
+    /// Each port is an access port of a VLAN of its own, which has an interface with addresses: the switch routes.
     Routed,
 }
 
@@ -114,7 +113,7 @@ pub enum Startup {
 }
 
 impl Startup {
-    /// The message by which the daemon reports this startup-config.
+    /// The log message by which the daemon reports this startup-config; `None` for one without errors.
     #[must_use]
     pub const fn message(self) -> Option<&'static str> {
         match self {
@@ -134,7 +133,7 @@ pub struct Lanyard {
     hook: Hook,
     config: PathBuf,
     startup_config: String,
-    /// The MAC addresses of the VLAN interfaces, if it routes.
+    /// The MAC addresses of the VLAN interfaces, by port; empty unless Lanyard routes.
     macs: Vec<[u8; 6]>,
     _dir: TempDir,
 }
@@ -163,7 +162,7 @@ fn left_behind() -> Vec<String> {
 }
 
 impl Lanyard {
-    /// Starts it on every port of `bed` and waits for its `ready:` line.
+    /// Starts Lanyard on every port of `bed` and waits for its `ready:` line.
     ///
     /// # Errors
     /// When it does not come up; the error contains its output.
@@ -185,7 +184,7 @@ impl Lanyard {
         Ok(lanyard)
     }
 
-    /// Starts it in `netns` with a startup-config and waits for its `ready:` line.
+    /// Starts Lanyard in `netns` with a startup-config and waits for its `ready:` line.
     ///
     /// # Errors
     /// When it does not come up; the error contains its output.
@@ -247,7 +246,7 @@ impl Lanyard {
         self.daemon = None;
     }
 
-    /// Writes or removes the startup-config that the next daemon finds; `last_port` is one of the bed's.
+    /// Writes or removes the startup-config that the next daemon finds. `last_port` is the name of the bed's last port.
     ///
     /// # Errors
     /// When the file cannot be written or removed.
@@ -313,10 +312,10 @@ impl Lanyard {
         self.netns.output(command.args(["cli", "--instance", &self.instance, "-c", line]), "")
     }
 
-    /// Ends the daemon and what it has left in the kernel. Its state directory stays for the next start.
+    /// Ends the daemon and removes what it has left in the kernel. Its state directory stays for the next start.
     ///
     /// # Errors
-    /// When it cannot be detached.
+    /// When the instance cannot be detached.
     pub fn stop(&mut self) -> Result<()> {
         self.kill();
         self.detach()
@@ -454,10 +453,11 @@ fn startup_config(bed: &Bed, hook: Hook, ports: PortMode) -> String {
     text
 }
 
-/// The host to which a flood of unknown sources is sent, at the third output port: the flood uses no port of the stream.
+/// The host to which a flood from unknown sources is sent. It is at the third output port, so that the flood uses no port of the
+/// measured stream.
 pub const VICTIM: MacAddr = MacAddr([0x06, 0x4c, 2, 0, 0, 0]);
 
-/// The VLAN of a router's port.
+/// The VLAN of a port in [`PortMode::Routed`].
 const fn vlan_of(port: usize) -> usize {
     VLAN as usize + 1 + port
 }

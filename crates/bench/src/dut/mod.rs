@@ -26,7 +26,7 @@ pub trait Device {
         String::new()
     }
 
-    /// The way to reset it; `None` for a device that can only be taken down.
+    /// The methods that reset the device; `None` for a device that can only be taken down.
     fn resets(&mut self) -> Option<&mut dyn Resets> {
         None
     }
@@ -104,7 +104,7 @@ pub enum Hook {
 }
 
 impl Kind {
-    /// All of them, in the order of reports.
+    /// All kinds, in the order of reports.
     pub const ALL: [Self; 14] = [
         Self::Lanyard(Hook::Auto),
         Self::Lanyard(Hook::Tc),
@@ -136,13 +136,13 @@ impl Kind {
         }
     }
 
-    /// True for those that route between their ports instead of bridging.
+    /// True for devices that route between their ports instead of bridging.
     #[must_use]
     pub const fn routes(self) -> bool {
         matches!(self, Self::Router | Self::LanyardRouter(_))
     }
 
-    /// True for those that redirect from XDP. Receivers and senders can then use XDP too.
+    /// True for devices that redirect frames from XDP. Receivers and senders can then use XDP as well.
     #[must_use]
     pub const fn in_xdp(self) -> bool {
         matches!(self, Self::BareXdp | Self::Lanyard(Hook::Xdp) | Self::LanyardRouter(Hook::Xdp))
@@ -155,7 +155,7 @@ impl Kind {
         matches!(self, Self::Ovs | Self::Lanyard(Hook::Soft) | Self::LanyardRouter(Hook::Soft))
     }
 
-    /// Its name in reports and on the command line.
+    /// The device's name in reports and on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -178,7 +178,7 @@ impl Kind {
         }
     }
 
-    /// The reason why this machine cannot run it, or `None`.
+    /// The reason why this machine cannot run the device, or `None` if it can.
     #[must_use]
     pub fn unavailable(self, lanyard: &Executable) -> Option<String> {
         let needs_bpf = match self {
@@ -200,7 +200,7 @@ impl Kind {
     /// determine what XDP may redirect to.
     ///
     /// # Errors
-    /// When it does not come up; it has been removed again then.
+    /// When the device does not come up; what was created of it has been removed by then.
     pub fn up(self, bed: &Bed, lanyard: &Executable, ports: PortMode) -> Result<Box<dyn Device>> {
         Ok(match self {
             Self::Bridge => Box::new(kernel::Bridge::up(bed, ports)?),

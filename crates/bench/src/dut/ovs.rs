@@ -16,7 +16,7 @@ const VSWITCHD: [&str; 2] = ["/usr/sbin/ovs-vswitchd", "/usr/lib/openvswitch-swi
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The reason why this machine cannot run it, or `None`.
+/// The reason why this machine cannot run Open vSwitch, or `None` if it can.
 pub fn unavailable() -> Option<String> {
     if !Path::new(SCHEMA).exists() || !VSWITCHD.iter().any(|p| Path::new(p).exists()) {
         return Some("no Open vSwitch (Debian: apt-get install openvswitch-switch)".to_owned());
@@ -34,7 +34,7 @@ pub struct Ovs {
 }
 
 impl Ovs {
-    /// Starts it and waits until every port is open.
+    /// Starts Open vSwitch and waits until every port is open.
     pub fn up(bed: &Bed) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("lanyard-bench-ovs").tempdir()?;
         let path = |name: &str| dir.path().join(name).to_string_lossy().into_owned();

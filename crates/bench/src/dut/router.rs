@@ -6,7 +6,7 @@ use crate::bed::Bed;
 use anyhow::{Context, Result};
 use std::fmt::Write as _;
 
-/// The router. It goes with the namespace it is in.
+/// The router. It is removed together with the namespace it is in.
 pub struct Router {
     macs: Vec<[u8; 6]>,
 }

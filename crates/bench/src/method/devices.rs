@@ -68,7 +68,7 @@ fn mac(text: &str) -> Result<[u8; 6], String> {
 struct Bench {
     bed: Option<TestBed>,
     make: Box<dyn Fn() -> Result<TestBed>>,
-    /// True if the device was created again and has no learned addresses.
+    /// True if the bench can create the device again, which makes it forget its addresses.
     remade: bool,
     reset: Option<String>,
 }
@@ -110,7 +110,8 @@ impl Subject for Bench {
         self.bed.as_ref().and_then(|bed| bed.router_mac(port))
     }
 
-    /// Stops and restarts the device. This makes every kind of device forget its addresses.
+    /// Stops the device and starts it again, which makes every kind of device forget its addresses. Returns false for a device
+    /// that the bench does not start.
     fn forget(&mut self) -> Result<bool> {
         if self.remade {
             self.bed = None;
@@ -127,7 +128,7 @@ impl Subject for Bench {
 
 /// The devices that came up, and those that did not.
 pub struct Devices {
-    /// Each with its name.
+    /// The devices that came up, each with its name.
     pub up: Vec<(String, Box<dyn Subject>)>,
     /// The devices that did not come up, with the reasons.
     pub down: Vec<DeviceNote>,
@@ -142,8 +143,8 @@ pub struct Chosen {
 }
 
 impl DeviceArgs {
-    /// Checks the arguments: `ports` ports per device, bridging or routing, `default`s when no device is
-    /// named.
+    /// Checks the arguments for devices with `ports` ports, which route if `routed` is true, and bridge otherwise. If no device
+    /// is named, Lanyard and the kernel are chosen.
     ///
     /// # Errors
     /// For unknown devices or cores.
@@ -197,7 +198,7 @@ impl Chosen {
     /// Switches to measuring through sockets, where BPF is not available, and notes the effect on the
     /// figures.
     pub fn by_sockets(&mut self, results: &mut Results, why: &str) {
-        // Threads of other processes cannot be pinned either.
+        // Without the right to load BPF, the kernel's threads that poll the device's ports cannot be pinned either.
         self.setup.device_core = None;
         if self.args.dut.is_empty() && self.args.ports.is_empty() && self.args.dut_up.is_none() {
             let usual = if self.routed { Kind::Router } else { Kind::Lanyard(Hook::Soft) };

@@ -1,6 +1,6 @@
 //! Flows: which port sends to which, at a load given in frames per second of one port.
 //!
-//! Read first: RFC 2889, 5.1 to 5.4, RFC 2285, 3.3 and 3.4 (traffic patterns and distribution).
+//! Read first: RFC 2889, 5.1 to 5.4, RFC 2285, 3.2 and 3.3 (traffic orientation and distribution).
 //! Invariant: at a load of L every sending port sends L frames a second in all, whatever the
 //! pattern.
 
@@ -8,7 +8,7 @@ use super::search::Seen;
 use lanyard_tester::traffic::{Cast, Hosts, Order, Stream};
 use lanyard_tester::trial::{Offer, Outcome};
 
-/// The least rate of a stream, frames per second: the generator's.
+/// The least rate of a stream in frames per second: the least that the generator accepts.
 pub const RATE_MIN: f64 = 100.0;
 
 /// The rate at which hosts send before a trial. It is low because some devices learn in a thread of their
@@ -39,7 +39,7 @@ pub struct Flow {
     pub to: Vec<usize>,
     /// The stream, without a rate.
     pub stream: Stream,
-    /// Its share of what its port sends.
+    /// The stream's share of the load of its sending port, more than 0 and at most 1.
     pub share: f64,
 }
 
@@ -52,7 +52,7 @@ pub struct Flows(pub Vec<Flow>);
 pub enum Pattern {
     /// Port 0 to 1, 2 to 3, and so on.
     Pairs,
-    /// The same in both directions.
+    /// As [`Pattern::Pairs`], in both directions.
     PairsBoth,
     /// Every port to every other (RFC 2889, 5.1).
     Mesh,
@@ -67,22 +67,23 @@ pub enum Pattern {
 /// The common fields of the frames of all flows.
 #[derive(Debug, Clone)]
 pub struct Template {
-    /// Size, stamps and the like. Addresses and rate are set per flow.
+    /// The size, the stamps and the other fields. Addresses and rate are set per flow.
     pub stream: Stream,
     /// Hosts behind each port, at most 65,535.
     pub hosts: u32,
-    /// The device's MAC address at each port, where it routes.
+    /// The device's MAC address at each port; `None` for a device that bridges.
     pub routers: Vec<Option<[u8; 6]>>,
 }
 
-/// The hosts behind a port. The high byte of their numbers is their network.
+/// The first `count` hosts behind a port. The high byte of their numbers is `port + 1`, so the hosts of one port share an IPv4
+/// /16 and an IPv6 /64.
 #[must_use]
 pub const fn hosts_of(port: usize, count: u32) -> Hosts {
     Hosts { first: ((port as u32 + 1) << 16) | 1, count }
 }
 
 impl Flows {
-    /// Of a pattern over `ports` ports.
+    /// The flows of a pattern over `ports` ports.
     #[must_use]
     pub fn of(pattern: Pattern, ports: usize, template: &Template) -> Self {
         let pairs = pairs(pattern, ports);
@@ -115,7 +116,7 @@ impl Flows {
         Self(vec![Flow { from: 0, to: (1..ports).collect(), stream, share: 1.0 }])
     }
 
-    /// The streams of an offer at a load.
+    /// The streams of an offer at a load, each with its sending port.
     #[must_use]
     pub fn streams(&self, load: Load) -> Vec<(usize, Stream)> {
         let rate = |flow: &Flow| match load {
@@ -151,7 +152,7 @@ impl Flows {
         offers.into_iter().map(|(_, _, offer)| offer).collect()
     }
 
-    /// Ports that send.
+    /// The number of ports that send, at least 1.
     #[must_use]
     pub fn senders(&self) -> usize {
         let mut ports: Vec<usize> = self.0.iter().map(|flow| flow.from).collect();
@@ -160,15 +161,15 @@ impl Flows {
         ports.len().max(1)
     }
 
-    /// The least load at which every stream has the rate it should.
+    /// The least load at which no stream's rate is below [`RATE_MIN`].
     #[must_use]
     pub fn least_load(&self) -> f64 {
         let least = self.0.iter().map(|flow| flow.share).fold(1.0, f64::min);
         RATE_MIN / least
     }
 
-    /// Evaluates a trial of these flows. Only frames that arrived where they should count; a
-    /// broadcast must arrive everywhere.
+    /// Evaluates a trial of these flows. A frame counts only at the ports of [`Flow::to`]; a broadcast must arrive at each of
+    /// them.
     #[must_use]
     pub fn seen(&self, outcome: &Outcome) -> Seen {
         let (mut offered, mut delivered, mut sent, mut arrived) = (0.0, 0.0, 0u64, 0u64);

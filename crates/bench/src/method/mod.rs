@@ -103,7 +103,8 @@ impl Timing {
         Self { window: s(60), settle: s(2), rest: s(5), latency: s(120), overload: s(60), reset: s(120) }
     }
 
-    /// Trials of `window`; all other durations are in proportion to it.
+    /// Trials of `window`. Rest, latency trial and overload are in proportion to it; the time to settle is 200 ms, and the time
+    /// after a reset 5 s.
     #[must_use]
     pub fn short(window: Duration) -> Self {
         let rest = (window / 4).max(Duration::from_millis(50));
@@ -117,7 +118,7 @@ impl Timing {
         }
     }
 
-    /// For the report: every duration that was used.
+    /// Adds the durations, except that after a reset, to the parameters in the report.
     pub fn describe(&self, results: &mut Results) {
         for (name, time) in [
             ("trial_s", self.window),
@@ -141,7 +142,8 @@ pub struct Slot {
     learned: Learned,
 }
 
-/// When the hosts of a device last sent: port, first host, count.
+/// When the hosts of a device last sent, and which: port, first host and number of hosts. `None` if the device may have
+/// forgotten them.
 type Learned = Option<(Instant, Vec<(usize, u32, u32)>)>;
 
 /// How long a device is assumed to remember addresses: a tenth of the usual ageing time.
@@ -164,7 +166,7 @@ pub struct Turn<'a> {
 /// How many times a trial that could not begin is repeated.
 const BEGIN_AGAIN: usize = 2;
 
-/// Faults of a device other than loss, and the number of trials in which each occurred.
+/// Counts over all trials of a device: frames received, frames with faults other than loss, and trials.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Integrity {
     trials: u64,
@@ -181,7 +183,7 @@ struct Integrity {
 }
 
 impl Integrity {
-    /// A remark about these faults for the report, or `None` without any.
+    /// A remark about the faults and the steal time for the report; `None` without any.
     fn printed(&self) -> Option<String> {
         let kinds = [
             ("arrived twice", self.duplicated),
@@ -239,7 +241,7 @@ impl Turn<'_> {
         self.trial_for(flows, load, self.timing.window)
     }
 
-    /// The same for another duration.
+    /// As [`Self::trial`], for the duration `window`.
     ///
     /// # Errors
     /// When the tester cannot send, or the trial ended early.
@@ -250,7 +252,7 @@ impl Turn<'_> {
         Ok(outcome)
     }
 
-    /// With the settle time of this run.
+    /// The offer with the settle time of this run.
     #[must_use]
     pub fn timed(&self, offer: Offer) -> Offer {
         Offer { settle: self.timing.settle, ..offer }
@@ -295,7 +297,7 @@ impl Turn<'_> {
 /// Returns the outcome of a trial that was not cut short.
 ///
 /// # Errors
-/// When it was, because half a trial gives no figure.
+/// When the trial was cut short, because half a trial gives no figure.
 pub fn whole(outcome: Outcome) -> Result<Outcome> {
     check_interrupted()?;
     match &outcome.cut_short {
@@ -381,8 +383,8 @@ impl<'a> Run<'a> {
         self.slots.get(index).map_or("", |slot| &slot.name)
     }
 
-    /// Gives a device its turn. `None` when it is broken or breaks now: the reason goes into the
-    /// report, and the others continue.
+    /// Gives a device its turn. `None` if the device is broken or `act` fails: the reason goes into the report, and the other
+    /// devices continue.
     ///
     /// # Errors
     /// On ctrl-C, or when the last device breaks.
@@ -473,7 +475,7 @@ impl<'a> Run<'a> {
         Ok(found)
     }
 
-    /// Ends the progress bar and returns the results; `why` is the reason if the run ended early.
+    /// Ends the progress bar and returns the results; `why` is the reason if the run ended early, else `None`.
     pub fn finish(mut self, why: Option<String>) -> Results {
         self.bar.finish_and_clear();
         for slot in &self.slots {
@@ -505,13 +507,13 @@ pub struct Figure<'a> {
     pub test: &'a str,
     /// The case; may be empty.
     pub case: &'a str,
-    /// The clause that defines it.
+    /// The clause that defines the figure.
     pub clause: &'a str,
     /// Unit.
     pub unit: Unit,
     /// Whether higher or lower figures are better.
     pub better: Better,
-    /// Place on an axis.
+    /// The figure's place on the test's axis, if it has one.
     pub at: Option<(Axis, f64)>,
 }
 
@@ -562,11 +564,11 @@ pub fn rate_limits(turn: &mut Turn, flows: &Flows, frame_bytes: usize, precision
 /// How precisely to search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Precision {
-    /// As a part of the load.
+    /// The precision as a part of the load: 0.01 is one percent.
     pub resolution: f64,
-    /// The part that may be lost.
+    /// The part of the frames that may be lost in a trial that passes.
     pub tolerance: f64,
-    /// Trials that must agree.
+    /// The number of trials that must agree before a load is judged.
     pub votes: u32,
     /// Trials of one search, at most.
     pub trials: u32,

@@ -4,7 +4,7 @@
 pub struct Noise(u64);
 
 impl Noise {
-    /// A different sequence for every seed.
+    /// A generator; every seed gives a different sequence.
     pub fn new(seed: u64) -> Self {
         let mut noise = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         for _ in 0..8 {
@@ -13,7 +13,7 @@ impl Noise {
         noise
     }
 
-    /// 0..1.
+    /// The next number, uniformly distributed, at least 0 and less than 1.
     pub fn uniform(&mut self) -> f64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -21,7 +21,7 @@ impl Noise {
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Normally distributed, mean 0 and deviation 1, by Box and Muller.
+    /// The next number, normally distributed with mean 0 and standard deviation 1, by the method of Box and Muller.
     pub fn normal(&mut self) -> f64 {
         let (u, v) = (self.uniform().max(1e-12), self.uniform());
         (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()

@@ -1,7 +1,7 @@
 //! Loads up to twice a device's saturation, in steps: the rate that the device still forwards, its latency, and the
 //! load of its processors.
 //!
-//! Read first: RFC 2285, 3.5.2 and 3.5.3 (overload behaviour); J. T. Yu, "Performance Evaluation of Linux Bridge"
+//! Read first: RFC 2285, 3.5.2 to 3.5.4 (offered load, overloading); J. T. Yu, "Performance Evaluation of Linux Bridge"
 //! (2004), whose table has the same form. Invariant: saturation is found by the same search as a throughput, with the
 //! allowed loss stated in the report. It is searched once for all rounds, so every step means the same load in each
 //! round.
@@ -15,7 +15,7 @@ use lanyard_tester::traffic::Stream;
 
 /// Offered loads as parts of the saturating load.
 pub const STEPS: [f64; 12] = [0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0];
-/// If the tester offered less than this part of a load, the load was beyond the tester.
+/// If the tester offered less than this part of a load, the load was greater than the tester can offer.
 const OFFERED_ENOUGH: f64 = 0.97;
 /// The part of its greatest rate that Lanyard must still forward at the greatest load.
 const KEPT: Target = Target::AtLeast(0.95);

@@ -21,7 +21,7 @@ pub struct Limits {
     pub tolerance: f64,
     /// Trials that agree before a load is judged: 1 is RFC 2544's search, 2 is the best of three.
     pub votes: u32,
-    /// Trials in all.
+    /// The most trials of the search.
     pub trials: u32,
     /// True if loads are whole numbers: bursts, addresses.
     pub whole: bool,
@@ -49,9 +49,9 @@ pub enum Step {
 pub struct Seen {
     /// The load that was actually offered.
     pub offered: f64,
-    /// The part of it that arrived.
+    /// The load that arrived.
     pub delivered: f64,
-    /// The part that was lost. It is separate from the rates, because a single lost frame matters.
+    /// The part of the frames that was lost, 0..=1. It is separate from the loads, because a single lost frame matters.
     pub loss: f64,
     /// The part of the trial in which a processor was taken from this machine.
     pub stolen: f64,
@@ -78,16 +78,16 @@ pub enum End {
     GaveUp,
 }
 
-/// The answer.
+/// The result of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Found {
     /// The greatest load that passed; 0 when none did.
     pub load: f64,
-    /// How far above it the least load that failed is.
+    /// The distance from `load` to the least load that failed: how precisely `load` is known. 0 for [`End::Limit`].
     pub step: f64,
     /// How it ended.
     pub end: End,
-    /// Trials it took.
+    /// The number of trials.
     pub trials: u32,
 }
 
@@ -97,12 +97,12 @@ const GROSS_LOSS: f64 = 0.25;
 /// If less than this part of the load was offered, the trial shows the limit of the tester, not of the
 /// device.
 const OFFERED_ENOUGH: f64 = 0.98;
-/// After this many such trials in a row, the tester cannot offer the load. After fewer, another process may
-/// have had its core.
+/// If the tester offered less than [`OFFERED_ENOUGH`] of a load in this many trials, it cannot offer the load. In fewer trials,
+/// another process may have had the tester's core.
 const SHORT_TRIALS: u32 = 5;
 
-/// A search may repeat up to this part of its trials that lost frames during steal time. They do
-/// not count against the device. Constant steal time is part of what is measured.
+/// Trials that lost frames during steal time do not count against the device. A search may repeat one in this many of its trials
+/// for this reason; constant steal time is part of the measurement.
 const STOLEN_PART: u32 = 4;
 
 /// The first jump while only one bound is known, in steps of the resolution, and the factor by which each further jump
@@ -116,24 +116,24 @@ pub struct Search {
     limits: Limits,
     /// The greatest load that passed.
     low: Option<f64>,
-    /// The least that failed.
+    /// The least load that failed.
     high: Option<f64>,
     /// The load being judged; `None` is the greatest that the tester can offer.
     load: Option<f64>,
     passed: Vec<f64>,
     failed: Vec<Seen>,
-    /// Trials without loss in which the tester did not offer the load, and the most that it did.
+    /// The number of trials of this load without loss in which the tester did not offer the load, and the most that it offered.
     short: (u32, f64),
     /// Trials that lost frames while a processor was taken from the machine.
     stolen: u32,
-    /// How far to jump where only one side is known, as a part of the load.
+    /// The size of the next jump while only one of `low` and `high` is known, as a part of the load.
     jump: f64,
     trials: u32,
     over: Option<Found>,
 }
 
 impl Search {
-    /// Begins with the greatest load that can be offered, or with the limit.
+    /// A search that begins with the load `limits.max` or, without it, with the greatest load that the tester can offer.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         let mut search = Self {
@@ -170,7 +170,7 @@ impl Search {
         !self.failed.is_empty() || (self.passed.is_empty() && self.high.is_some())
     }
 
-    /// Takes the result of the trial that [`Search::next`] asked for.
+    /// Takes the result of the trial that [`Search::next`] returned.
     pub fn record(&mut self, seen: Seen) {
         if self.over.is_some() {
             return;
@@ -209,7 +209,7 @@ impl Search {
         let everything = self.load.is_none();
         let at_max = self.limits.max.is_some_and(|max| self.load.is_some_and(|load| load >= max));
         match self.high {
-            // A greater load cannot be offered, whatever a search below would find.
+            // A greater load cannot be offered, so the search ends even if a lower load has failed.
             _ if everything || at_max => self.end(End::Limit),
             Some(high) => self.between(offered, high),
             None => {

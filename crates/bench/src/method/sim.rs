@@ -26,39 +26,39 @@ pub struct Model {
     /// Nanoseconds of the device's time for a frame, and for a byte of it. One processor serves all ports.
     pub frame_ns: f64,
     pub byte_ns: f64,
-    /// Relative standard deviation of its speed from trial to trial.
+    /// The relative standard deviation of the device's speed from trial to trial.
     pub noise: f64,
     /// The part of trials that are disturbed, and the part of frames lost in them.
     pub disturbed: (f64, f64),
-    /// The part of its speed that remains when it is overloaded.
+    /// The part of the device's speed that remains when it is overloaded.
     pub collapse: f64,
-    /// It stays slow until it has rested for this time.
+    /// After an overload the device stays slow until it has rested for this time.
     pub hysteresis: Duration,
-    /// Frames it can store.
+    /// The number of frames that the device can store.
     pub buffer: f64,
     /// Frames are lost for this time after an overload ends.
     pub recovery: Duration,
-    /// It forwards nothing for this time after a reset.
+    /// After a reset the device forwards nothing for this time; `None` if it cannot be reset.
     pub reset: Option<Duration>,
-    /// The most frames per second that an output port forwards; whether a full port blocks other traffic of
-    /// the same inputs.
+    /// The most frames per second that an output port forwards, `None` for no limit; and true if a full port blocks other traffic
+    /// of the same input ports.
     pub output_pps: Option<f64>,
     pub head_of_line: bool,
-    /// Addresses it can learn, and how many a second.
+    /// The number of addresses that the device can learn, and how many of them per second.
     pub table: usize,
     pub learn_pps: f64,
-    /// Whether it can be made to forget.
+    /// True if the device can be made to forget its addresses.
     pub forgets: bool,
-    /// Latency when idle, and the tester's own.
+    /// The latency of the idle device, and that of the tester itself, `None` if it was not calibrated.
     pub latency_ns: f64,
     pub own_ns: Option<u64>,
     /// The parts of the frames that arrive late, twice, corrupted.
     pub reordered: f64,
     pub duplicated: f64,
     pub corrupted: f64,
-    /// It breaks in the trial with this number.
+    /// The number of trials after which the device's link goes down; `None` if it never does.
     pub breaks_at: Option<u32>,
-    /// Larger frames are dropped.
+    /// The size in bytes of the largest frame that the device forwards.
     pub largest: usize,
 }
 
@@ -93,7 +93,7 @@ impl Model {
         }
     }
 
-    /// Frames per second that it can forward.
+    /// The frames per second that the device can forward, for frames of `size` bytes.
     pub fn capacity(&self, size: usize) -> f64 {
         1e9 / (self.frame_ns + self.byte_ns * size as f64)
     }
@@ -103,7 +103,7 @@ impl Model {
 pub struct Simulated {
     model: Model,
     noise: Noise,
-    /// Ranges of addresses it has learned, and the port of each.
+    /// The ranges of addresses that the device has learned, and the port of each.
     learned: Vec<(Hosts, usize)>,
     overloaded: bool,
     trials: u32,
@@ -127,7 +127,7 @@ impl Simulated {
         }
     }
 
-    /// The number of addresses in a range that it has learned at `port`.
+    /// The number of addresses in a range that the device has learned at `port`.
     fn known(&self, hosts: Hosts, port: usize) -> u32 {
         let overlap = |(range, at): &(Hosts, usize)| {
             let first = range.first.max(hosts.first);
@@ -310,7 +310,7 @@ impl Simulated {
     }
 }
 
-/// A stream as it is sent.
+/// A stream with the rate, the time and the number of frames that the tester really sends.
 struct Sent {
     port: usize,
     stream: Stream,
@@ -326,7 +326,7 @@ impl Sent {
     }
 }
 
-/// RFC 2544, 20: preamble and gap are 20 bytes.
+/// The frames per second that a line of `bps` bit/s carries. Preamble and gap are 20 bytes (RFC 2544, 20).
 pub fn line_pps(bps: f64, size: usize) -> f64 {
     bps / ((size + 20) as f64 * 8.0)
 }

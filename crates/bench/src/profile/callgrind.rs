@@ -75,8 +75,8 @@ fn instrument(args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Parses the lines `INSTRUCTIONS (PART%)  FILE:FUNCTION [OBJECT]`, which follow the line of the whole
-/// program.
+/// Parses the output of callgrind_annotate: the instructions of the program, and the share of each function. The lines are
+/// `INSTRUCTIONS (PART%)  FILE:FUNCTION [OBJECT]`, after one with `PROGRAM TOTALS`.
 fn parse(text: &str) -> Option<(u64, Vec<(String, f64)>)> {
     let number = |line: &str| line.split_whitespace().next()?.replace(',', "").parse::<u64>().ok();
     let total = number(text.lines().find(|line| line.contains("PROGRAM TOTALS"))?)?;

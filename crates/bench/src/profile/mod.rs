@@ -32,7 +32,7 @@ use symbols::Symbols;
 
 /// The number of functions in each report.
 const FUNCTIONS: usize = 15;
-/// Characters of the longest bar.
+/// The length of the bar for 100 %, in characters.
 const BAR: f64 = 40.0;
 
 /// Arguments of `lanyard bench profile`.
@@ -77,13 +77,13 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// All samples.
+    /// The number of samples.
     #[must_use]
     pub fn samples(&self) -> u64 {
         self.functions.values().sum()
     }
 
-    /// Parts of one, in the order of [`Part::ALL`].
+    /// The share of each part in all samples, 0..=1, in the order of [`Part::ALL`].
     #[must_use]
     pub fn parts(&self) -> Vec<(Part, f64)> {
         let all = self.samples().max(1) as f64;
@@ -92,7 +92,7 @@ impl Profile {
         Part::ALL.into_iter().map(|part| (part, of(part) as f64 / all)).collect()
     }
 
-    /// The functions with most samples, as parts of one.
+    /// The `count` functions with most samples, and the share of each in all samples, 0..=1.
     #[must_use]
     pub fn top(&self, count: usize) -> Vec<(Part, String, f64)> {
         let all = self.samples().max(1) as f64;
@@ -237,7 +237,7 @@ fn sampled(bed: &mut TestBed, offer: &Offer, kind: Kind, core: usize) -> Result<
     if let Some(why) = &outcome.cut_short {
         bail!("{why}");
     }
-    // Load them now, while the device's BPF programs are still loaded.
+    // Read the symbols now, while the device's BPF programs are still loaded.
     let symbols = Symbols::load()?;
     let mut processes = BTreeMap::new();
     let window = sending(&symbols, &samples);
@@ -261,7 +261,7 @@ fn sending(symbols: &Symbols, samples: &[Sample]) -> RangeInclusive<u64> {
 /// A process that was seen in samples.
 struct Process {
     name: String,
-    /// Started by this process or by one of its children: a device under test that is a program.
+    /// True if this process or one of its descendants started it: it belongs to the device under test.
     device: bool,
 }
 
@@ -274,7 +274,7 @@ impl Process {
     }
 }
 
-/// `PID (NAME) STATE PARENT ...`, where the name may be anything.
+/// The parent of a process, from /proc/PID/stat: `PID (NAME) STATE PARENT ...`, where NAME may contain any character.
 fn parent(pid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
@@ -299,7 +299,7 @@ fn print_profile(title: &str, profile: &Profile, pps: f64, own_threads: bool) {
     println!("{title}: {:.3} Mpps, {} samples", pps / 1e6, profile.samples());
     let bar = |part: f64| "#".repeat((part * BAR).round() as usize);
     for (part, share) in profile.parts() {
-        // Such a core spends all of its time on frames.
+        // Without threads of its own the device shares one core with the tester, which spends all of its time on frames.
         let each = if own_threads { String::new() } else { format!("{:6.0} ns", share * 1e9 / pps) };
         println!("  {:10} {:5.1} %{each:10} {}", part.name(), share * 100.0, bar(share));
     }
@@ -340,7 +340,7 @@ mod tests {
         let child = std::process::Command::new("sleep").arg("60").spawn();
         let mut child = child.unwrap_or_else(|why| unreachable!("sleep: {why}"));
         let device = Process::of(child.id()).device;
-        // The process is not needed any more.
+        // The child is no longer needed, and its end is not part of the test.
         let _ = child.kill().and_then(|()| child.wait());
         assert!(device);
         assert!(!Process::of(std::process::id()).device);

@@ -62,7 +62,7 @@ const _: () = assert!(size_of::<Attributes>() == 96);
 
 fn open(attributes: &Attributes, cpu: usize) -> std::io::Result<OwnedFd> {
     const CLOEXEC: libc::c_ulong = 1 << 3;
-    // SAFETY: the attributes live through the call, and say their own size.
+    // SAFETY: the attributes live through the call, and contain their own size.
     let fd = unsafe {
         libc::syscall(libc::SYS_perf_event_open, &raw const *attributes, -1, cpu as i32, -1, CLOEXEC)
     };
@@ -85,11 +85,11 @@ pub struct Sample {
     pub cpu: usize,
     /// The process.
     pub pid: u32,
-    /// When, in ns of CLOCK_MONOTONIC.
+    /// The time of the sample, in ns of CLOCK_MONOTONIC.
     pub time_ns: u64,
-    /// The instruction.
+    /// The address of the instruction.
     pub ip: u64,
-    /// Where it was called from, innermost first, in the kernel only.
+    /// The return addresses in the kernel, innermost first; empty for a sample outside the kernel.
     pub callers: Vec<u64>,
 }
 
@@ -128,7 +128,7 @@ impl Sampler {
         Ok(Self { cpu, fd, ring: ring.cast() })
     }
 
-    /// Stops the sampler and returns the samples, and the number that was lost.
+    /// Stops the sampler and returns the samples, and the number of those that were lost.
     #[must_use]
     pub fn stop(self) -> (Vec<Sample>, u64) {
         control(&self.fd, IOC_DISABLE);
@@ -150,7 +150,7 @@ impl Drop for Sampler {
     }
 }
 
-/// The records of a ring from its start.
+/// Parses the records of a ring from its start: the samples, and the number of those that were lost.
 fn parse(bytes: &[u8], cpu: usize) -> (Vec<Sample>, u64) {
     let word =
         |at: usize| bytes.get(at..at + 8).map_or(0, |b| u64::from_ne_bytes(b.try_into().unwrap_or_default()));

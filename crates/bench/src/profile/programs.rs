@@ -7,15 +7,14 @@ use libbpf_rs::query::ProgInfoIter;
 use std::collections::BTreeMap;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// Statistics of all programs, by number.
+/// The statistics of all BPF programs that are loaded.
 pub struct Programs;
 
-/// A program that ran less often than this part of the busiest program's runs has nothing to do
-/// with the frames.
+/// A program with at most one run for this many runs of the busiest program has nothing to do with the frames.
 const RARE: u64 = 20;
 
 impl Programs {
-    /// Name, runs and nanoseconds per run of each program that ran during `work`, the most expensive first.
+    /// Name, runs and nanoseconds per run of each program that ran during `work`, ordered by total time, the greatest first.
     ///
     /// # Errors
     /// Without CAP_SYS_ADMIN; before Linux 5.8; or when `work` fails.

@@ -26,7 +26,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// All of them, in the order of reports.
+    /// All parts, in the order of reports.
     pub const ALL: [Self; 6] =
         [Self::Interface, Self::Switch, Self::Memory, Self::Locks, Self::Tester, Self::Other];
 
@@ -206,7 +206,7 @@ const HELPERS: [&str; 9] =
 /// Functions whose work counts for their caller.
 const LEAVES: [&str; 4] = ["memcmp", "its_return_thunk", "__x86_", "srso_"];
 
-/// Addresses of the kernel by name.
+/// The kernel's functions: start addresses, ascending, and names.
 pub struct Symbols(Vec<(u64, String)>);
 
 impl Symbols {

@@ -57,15 +57,15 @@ pub struct Args {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The second is better.
+    /// The second file's figure is better.
     Faster,
-    /// The second is worse.
+    /// The second file's figure is worse.
     Slower,
-    /// They differ, and neither direction is better.
+    /// The figures differ, and neither direction is better.
     Different,
     /// The difference may be noise.
     NoDifference,
-    /// Fewer than two rounds in one of them.
+    /// One of the figures has fewer than two rounds.
     TooFewRounds,
 }
 
@@ -83,7 +83,7 @@ pub struct Line {
     pub second: f64,
     /// The difference with its interval, if it can be computed.
     pub contrast: Option<Contrast>,
-    /// The conclusion from it.
+    /// The conclusion from `contrast`.
     pub verdict: Verdict,
 }
 
@@ -101,11 +101,11 @@ pub struct Comparison {
 pub struct Options {
     /// Confidence of all intervals together, 0..1.
     pub confidence: f64,
-    /// Differences below this part do not count.
+    /// Differences below this part of the figure do not count, 0..=1.
     pub margin: f64,
-    /// Divide by this device's figures.
+    /// Compare figures divided by this device's in the same round and file; `None`: compare the figures themselves.
     pub relative_to: Option<String>,
-    /// A device of the first file, and its counterpart in the second.
+    /// A device of the first file, and the one of the second file that it is compared with; `None`: compare devices of one name.
     pub devices: Option<(String, String)>,
 }
 
@@ -137,7 +137,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(if comparison.any(Verdict::Slower) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Compares the figures that both have.
+/// Compares the figures that both files have.
 ///
 /// # Errors
 /// When they are results of different commands, were run with different parameters that change what a figure means, or
@@ -260,7 +260,7 @@ fn line(
     })
 }
 
-/// The rounds to compare and how finely they are known.
+/// The figures to compare, one per round, and their resolution. With [`Options::relative_to`] they are ratios.
 fn figures((results, series): (&Results, &Series), options: &Options) -> Result<(Vec<f64>, f64)> {
     let Some(device) = &options.relative_to else { return Ok((series.rounds.clone(), series.resolution)) };
     let key = Key { device: device.clone(), ..series.key.clone() };
@@ -312,7 +312,7 @@ impl Comparison {
         self.lines.iter().any(|line| line.verdict == verdict)
     }
 
-    /// For a terminal.
+    /// The comparison as a table for a terminal, with its notes.
     #[must_use]
     pub fn text(&self, options: &Options) -> String {
         let head = ["What", "Device", "First", "Second", "Second to first", "Interval", "Verdict"];

@@ -7,7 +7,7 @@ const HEADER: [&str; 11] =
     ["bench", "test", "case", "device", "axis", "at", "round", "unit", "value", "resolution", "clause"];
 
 /// # Errors
-/// Writing to memory does not fail; the writer's error is passed on all the same.
+/// Those of the writer; writing to memory does not fail.
 pub(super) fn csv(results: &Results) -> Result<String, ::csv::Error> {
     let mut writer = WriterBuilder::new().terminator(Terminator::CRLF).from_writer(Vec::new());
     writer.write_record(HEADER)?;

@@ -27,7 +27,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The first field of every file.
+/// The format of the JSON files and its version: the value of their first field.
 pub const FORMAT: &str = "lanyard-bench/2";
 
 /// The confidence of the intervals in tables and plots.
@@ -43,14 +43,14 @@ pub enum Axis {
     Load,
     /// The number of hosts between which frames go.
     Hosts,
-    /// Frames in a row.
+    /// The number of frames in a burst.
     Burst,
-    /// Microseconds of a query of a switch chip.
+    /// The time of a query to a switch chip, in microseconds.
     QueryUs,
 }
 
 impl Axis {
-    /// Its name in headings and on plots.
+    /// The axis's name in headings and on plots.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -62,7 +62,7 @@ impl Axis {
         }
     }
 
-    /// A place on it, as shown to readers.
+    /// A place on the axis, as shown to readers.
     #[must_use]
     pub fn show(self, at: f64) -> String {
         match self {
@@ -109,7 +109,7 @@ impl Key {
         Self { test: test.to_owned(), case: case.to_owned(), device: device.to_owned(), at: None }
     }
 
-    /// At a place on an axis.
+    /// The same key at a place on an axis.
     #[must_use]
     pub fn at(self, axis: Axis, at: f64) -> Self {
         Self { at: Some((axis, at)), ..self }
@@ -131,7 +131,7 @@ pub struct Series {
     /// The key that identifies it.
     #[serde(flatten)]
     pub key: Key,
-    /// The clause that defines it: `RFC 2544, 26.1`. May be empty.
+    /// The clause that defines the figure: `RFC 2544, 26.1`. May be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub clause: String,
     /// Unit of the figures.
@@ -148,7 +148,7 @@ pub struct Series {
     pub caveats: Vec<String>,
 }
 
-/// A distribution: how many samples were at most each value.
+/// A distribution: the number of samples in each range of values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
     /// The key that identifies it.
@@ -186,9 +186,9 @@ impl Distribution {
 /// Parts of a whole, one bar per label: for example the parts of a frame's processor time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bars {
-    /// The kind of the whole.
+    /// The heading above the bars.
     pub title: String,
-    /// The bars: a label, and the parts by name. Parts of one name have one colour.
+    /// The bars: a label, and the parts by name, 0..=1. Parts of one name have one colour.
     pub bars: Vec<(String, Vec<(String, f64)>)>,
 }
 
@@ -212,7 +212,7 @@ pub struct Results {
     pub format: String,
     /// The subcommand that produced them: `rfc2544`.
     pub bench: String,
-    /// Where it ran.
+    /// The machine and the time of the run.
     pub environment: Environment,
     /// The parameters of the run, defaults included.
     pub parameters: BTreeMap<String, String>,
@@ -220,10 +220,10 @@ pub struct Results {
     pub devices: Vec<DeviceNote>,
     /// The figures, in the order in which they were first measured.
     pub series: Vec<Series>,
-    /// Distributions, of latency.
+    /// The distributions of latency.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distributions: Vec<Distribution>,
-    /// Parts of wholes, of processor time.
+    /// The shares of processor time or of instructions, by part or function.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bars: Vec<Bars>,
     /// Rows that hold series against targets: `lanyard bench forward`.
@@ -233,7 +233,7 @@ pub struct Results {
     /// meaningless.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// The reason why the run ended before everything was measured.
+    /// The reason why the run ended before everything was measured; `None` for a complete run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<String>,
 }
@@ -262,7 +262,7 @@ impl Results {
         self.parameters.insert(name.to_owned(), value.to_string());
     }
 
-    /// Adds a remark unless it is there already.
+    /// Adds a remark, unless the results already have it.
     pub fn note(&mut self, text: impl Into<String>) {
         let text = text.into();
         if !self.notes.contains(&text) {
@@ -333,7 +333,7 @@ impl Results {
         Ok(results)
     }
 
-    /// As JSON.
+    /// The results as JSON.
     ///
     /// # Errors
     /// When a figure is not a number.
@@ -341,7 +341,7 @@ impl Results {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 
-    /// As CSV: one line per figure and round.
+    /// The results as CSV: one line per figure and round.
     ///
     /// # Errors
     /// When a figure cannot be written.
@@ -349,13 +349,13 @@ impl Results {
         Ok(csv::csv(self)?)
     }
 
-    /// As tables for a terminal.
+    /// The results as tables for a terminal.
     #[must_use]
     pub fn table(&self) -> String {
         table::table(self)
     }
 
-    /// As one self-contained HTML page.
+    /// The results as one self-contained HTML page.
     #[must_use]
     pub fn page(&self) -> String {
         page::page(self)

@@ -100,7 +100,7 @@ pub struct Row {
     /// The reason why the row was not measured, or not to the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
-    /// True when the measurement was begun and something broke.
+    /// True if the measurement was begun and failed; `skipped` has the reason.
     #[serde(default)]
     pub broken: bool,
     /// Additional keys of this row in JSON, whose names other programs rely on.
@@ -132,7 +132,7 @@ impl Arm {
 pub struct Figures {
     /// The spread of each arm; `None` for an arm without rounds.
     pub arms: Vec<Option<Spread>>,
-    /// First arm to second, round by round.
+    /// The spread of the ratios of the first arm to the second, round by round; `None` without a second arm.
     pub ratio: Option<Spread>,
     /// The verdict on the row's target.
     pub verdict: Verdict,

@@ -19,7 +19,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of `values`; `None` when there are none, or one is not a number.
+    /// The spread of `values`; `None` if there are none, or one is not a number.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         if values.is_empty() || values.iter().any(|v| v.is_nan()) {
@@ -43,24 +43,24 @@ impl Spread {
     }
 }
 
-/// `first / second`, round by round. Rounds whose second figure is zero say nothing and are left out.
+/// `first / second`, round by round. Rounds whose second figure is zero have no ratio and are left out.
 #[must_use]
 pub fn ratios(first: &[f64], second: &[f64]) -> Vec<f64> {
     first.iter().zip(second).filter(|(_, b)| **b != 0.0).map(|(a, b)| a / b).collect()
 }
 
-/// A mean and its possible error.
+/// A mean and its confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     /// The mean of the rounds.
     pub mean: f64,
-    /// Half of the confidence interval, resolution included; `None` for one round, which says nothing about noise.
+    /// Half of the confidence interval, resolution included; `None` for one round, from which no interval can be computed.
     pub half_width: Option<f64>,
 }
 
 impl Estimate {
-    /// Of `rounds`, each known to `resolution` (in the figures' unit), at `confidence` (0..1). `None` without rounds
-    /// or when one is not a number.
+    /// The mean of `rounds`, each known to `resolution` (in the figures' unit), and its interval at `confidence` (0..1). `None`
+    /// without rounds, or if one is not a finite number.
     #[must_use]
     pub fn of(rounds: &[f64], resolution: f64, confidence: f64) -> Option<Self> {
         let (mean, variance) = moments(rounds)?;
@@ -98,7 +98,7 @@ pub struct Contrast {
     pub middle: f64,
     /// The lower end of the confidence interval.
     pub low: f64,
-    /// The upper end.
+    /// The upper end of the confidence interval.
     pub high: f64,
 }
 
@@ -147,8 +147,8 @@ fn moments(values: &[f64]) -> Option<(f64, f64)> {
     Some((mean, if values.len() < 2 { 0.0 } else { squares / (n - 1.0) }))
 }
 
-/// The value below which Student's t with `freedom` degrees of freedom (1 or more) falls with probability `p`,
-/// 0.5 <= p < 1; infinite for parameters outside these ranges.
+/// The value below which Student's t with `freedom` degrees of freedom falls with probability `p`. Degrees of freedom below 1
+/// count as 1, and probabilities outside 0.5..=1 as the nearest of these limits.
 #[must_use]
 pub fn t_quantile(p: f64, freedom: f64) -> f64 {
     let distribution = StudentsT::new(0.0, 1.0, freedom.max(1.0));

@@ -22,7 +22,7 @@ pub(super) fn groups(results: &Results) -> Vec<Vec<&Series>> {
     groups
 }
 
-/// True for a series that is shown, with its remarks, by a row.
+/// True if a row shows the series and its remarks, so that it needs no table.
 fn held_by_row(results: &Results, series: &Series) -> bool {
     results.rows.iter().any(|row| row.arms.contains(&series.key))
 }
@@ -132,7 +132,7 @@ pub(super) fn caveats(results: &Results) -> Vec<String> {
 
 pub(super) fn table(results: &Results) -> String {
     let mut text = String::new();
-    // Series that a row shows get no table.
+    // A group gets no table if rows show all of its series.
     let is_shown = |group: &[&Series]| group.iter().any(|series| !held_by_row(results, series));
     for group in groups(results).iter().filter(|group| is_shown(group)) {
         let _ = writeln!(text, "{}\n\n{}", heading(group[0]), markdown(&cells(group)));

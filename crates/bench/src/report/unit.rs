@@ -24,7 +24,7 @@ pub enum Unit {
     Addresses,
     /// MAC addresses per second.
     AddressesPerSecond,
-    /// Processor cores fully used.
+    /// Processor time in cores: 1 is a core that is never idle.
     Cores,
 }
 

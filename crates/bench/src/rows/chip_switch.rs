@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 
 const PLATFORM: &str = include_str!("../../../../platforms/spectrum-like.toml");
 
-/// See the module comment.
+/// A running switch on a virtual chip.
 pub(super) struct ChipSwitch {
-    /// Where it runs. The netdev `swpN-wire` in it is the cable of its port `swpN`.
+    /// The namespace in which the switch runs. Its port `swpN` is connected to the netdev `swpN-wire` there.
     pub(super) netns: Netns,
     instance: String,
     program: PathBuf,
@@ -36,7 +36,7 @@ impl ChipSwitch {
         Ok(switch)
     }
 
-    /// Runs commands of the command line, one after the other, until one is refused.
+    /// Runs CLI commands in order until one is refused, and returns what they printed.
     pub(super) fn cli(&self, commands: &[&str]) -> Result<String> {
         let mut command = Command::new(&self.program);
         command.args(["cli", "--instance", &self.instance]);
@@ -54,7 +54,7 @@ impl Drop for ChipSwitch {
     fn drop(&mut self) {
         let mut command = Command::new(&self.program);
         command.args(["detach", "--instance", &self.instance]).stdin(Stdio::null());
-        // Without `detach` the chip would go on. Its error is ignored, because a destructor cannot return it.
+        // Without `detach` the chip would keep running. The error is ignored, because a destructor cannot return it.
         let _ = self.netns.output(&mut command, "");
         self.daemon = None;
         let _ = std::fs::remove_dir_all(format!("/var/lib/lanyard/{}", self.instance));

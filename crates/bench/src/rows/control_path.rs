@@ -9,9 +9,9 @@
 //! *rx* is what the switch receives, *tx* what it sends. Rounds of the paths are interleaved. The published figures are those
 //! that docs/offload.md cites, of a switch whose CPU port was a TUN device.
 //!
-//! The ends write and read 128 KB at a time, as iperf3 does. The rows with targets use the congestion control that Debian's kernels
-//! use by default. The rows `own` use this machine's default if it is another one: BBR for instance limits a stream by timers, which
-//! hides a part of the difference between the paths.
+//! The ends write and read 128 KB at a time, as iperf3 does. The rows with targets use the congestion control that is the default
+//! of Debian's kernels. The rows `own` use this machine's default if it is another one: BBR, for instance, limits a stream by
+//! timers, which hides a part of the difference between the paths.
 
 use super::chip_switch::ChipSwitch;
 use crate::report::{Arm, Outputs, Results, Row, Target, Unit};
@@ -55,7 +55,7 @@ const DIRECTIONS: [&str; 2] = ["rx", "tx"];
 /// The switch's address and the host's.
 const SWITCH: &str = "10.255.1.254";
 const HOST: &str = "10.255.1.1";
-/// Published figures through a TUN device: MTU, direction, Mbit/s.
+/// Published figures of a CPU port that is a TUN device: MTU, direction, Mbit/s.
 const PUBLISHED: [(u32, &str, f64); 4] =
     [(1500, "rx", 12.0), (9000, "rx", 72.0), (1500, "tx", 69.0), (9000, "tx", 189.0)];
 /// How long the switch may take to be ready, and to be reached.
@@ -102,12 +102,12 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(results.exit_code())
 }
 
-/// How the ends of a stream were prepared: see the module comment.
+/// How the ends of a TCP stream are prepared: see the module comment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Ends<'a> {
     /// The part of the rows' names that stands for this preparation.
     id: &'static str,
-    /// The congestion control.
+    /// The congestion control of both ends.
     control: &'a str,
 }
 
@@ -233,7 +233,7 @@ impl Switch {
         Ok(Self { switch, host })
     }
 
-    /// The rate of a TCP stream in bit/s, with the ends prepared so.
+    /// Measures the rate of a TCP stream in bit/s over `time`, with the congestion control of `ends`.
     fn stream(&self, direction: &str, ends: Ends<'_>, time: Duration) -> Result<f64> {
         let (server, address, client) = match direction {
             "rx" => (&self.switch.netns, SWITCH, &self.host),
@@ -256,7 +256,7 @@ impl Switch {
             scope.spawn(|| receive(&receiver, &arrived));
             let rate = measure(&arrived, time);
             stop.store(true, Ordering::Release);
-            // Segments on the way are not waited for.
+            // Do not wait for segments that are still under way.
             let _ = sender.shutdown(std::net::Shutdown::Both);
             rate
         });
@@ -265,8 +265,8 @@ impl Switch {
     }
 }
 
-/// Connects a stream with this congestion control. It is chosen before the connection is made: the kernel continues to send a stream
-/// by timers that began with BBR and goes on with CUBIC.
+/// Connects a stream with this congestion control. It is chosen before the connection is made, because the kernel continues to
+/// pace a stream by timers if it began with BBR and is then changed to CUBIC.
 fn connect(to: SocketAddrV4, control: &str) -> Result<TcpStream> {
     let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
     choose(&socket, control)?;

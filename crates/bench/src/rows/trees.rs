@@ -43,7 +43,7 @@ pub struct Args {
     pub outputs: Outputs,
 }
 
-/// The target, as a part of one core.
+/// The processor time that a switch may take, as a part of one core.
 const TARGET: Target = Target::Below(0.03);
 /// The longest the switches may take to agree.
 const SETTLE_LIMIT: Duration = Duration::from_secs(120);
@@ -89,7 +89,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(results.exit_code())
 }
 
-/// Measures the root and the leaf: processor time and the BPDUs counted.
+/// Measures root and leaf: for each, the processor time per round as a part of one core, and a text with its rate of BPDUs.
 fn measure(
     args: &Args,
     mode: &str,
@@ -130,7 +130,7 @@ fn measure(
     Ok(found)
 }
 
-/// Waits until the leaf has the root in every tree, and blocks all ports but one of each tree.
+/// Waits until the leaf has one root port in every tree, which forwards, and blocks all other ports.
 fn settle(switches: &[Lanyard], trees: usize, ports: usize) -> Result<()> {
     let mut last = String::new();
     let settled = wait_until("the trees to settle", SETTLE_LIMIT, || {

@@ -90,7 +90,7 @@ fn trial(turn: &mut Turn, flows: &Flows, load: Load) -> Result<Histogram> {
     Ok(turn.trial_for(flows, load, turn.timing.latency)?.latency())
 }
 
-/// [`STATISTICS`] in ns.
+/// The values of [`STATISTICS`] in ns; `None` without frames.
 fn figures(histogram: &Histogram) -> Option<[f64; STATISTICS.len()]> {
     Some([
         histogram.min()? as f64,

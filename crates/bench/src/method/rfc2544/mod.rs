@@ -67,7 +67,7 @@ pub struct Plan {
     pub latency_trials: u32,
     /// The steps of the frame loss test, as a part of the greatest rate.
     pub loss_step: f64,
-    /// Have every frame's payload checked.
+    /// True if the receiver checks every frame's payload.
     pub verify: bool,
 }
 
@@ -92,8 +92,8 @@ impl Plan {
     }
 }
 
-/// Results of one round that later tests of the round need: throughput by device and frame size, in
-/// frames per second and sending port.
+/// Results of one round that later tests of the round need: the throughput by device and frame size, in frames per second of
+/// each sending port.
 type Throughputs = BTreeMap<(usize, usize), f64>;
 
 /// Measures the plan.

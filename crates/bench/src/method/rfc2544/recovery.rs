@@ -13,7 +13,7 @@ use lanyard_tester::trial::{Offer, RateChange};
 
 /// The overload of 26.5, as a part of the throughput.
 const OVERLOAD: f64 = 1.1;
-/// The load after the overload, as a part of it.
+/// The load after the overload, as a part of the overload.
 const RELIEF: f64 = 0.5;
 
 pub(super) fn recovery(run: &mut Run, plan: &Plan, size: usize, throughputs: &Throughputs) -> Result<()> {

@@ -105,7 +105,7 @@ pub(super) fn learning_rate(run: &mut Run, plan: &Plan, capacities: &[Option<f64
 }
 
 /// Makes a device that knows no address learn `count` addresses at a rate, then sends a frame to each. Returns the rate
-/// at which they were really offered, and how many were known.
+/// at which the addresses were really offered, and how many of them the device knew.
 fn learn(turn: &mut Turn, plan: &Plan, count: u32, rate_pps: Option<u32>) -> Result<(f64, u32)> {
     turn.forgotten();
     if !turn.subject.forget()? {

@@ -168,7 +168,7 @@ pub(super) fn congestion(run: &mut Run, size: usize) -> Result<()> {
         record(results, &what("uncongested port"), turn.name, free);
         record(results, &what("congested port"), turn.name, congested);
         let says = |yes: bool, what: &str| format!("{}: {}{what} at {size} B", turn.name, if yes { "" } else { "no " });
-        // A loss of a part in a thousand is a frame that was still under way.
+        // Up to one frame in a thousand may still have been under way when the trial ended.
         results.note(says(free > 0.001, "head-of-line blocking"));
         results.note(says(congested <= 0.001, "back pressure"));
         turn.rest()

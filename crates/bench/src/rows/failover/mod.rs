@@ -173,8 +173,7 @@ fn run(args: &Args) -> Result<Results> {
     Ok(results)
 }
 
-/// Cuts the wire once and returns the outage of the near host and that of the far host, the worse direction
-/// of each.
+/// Cuts the wire once and returns the outages of the near and the far host, each the longer one of both directions.
 fn cut(ring: &Ring, how: Cut, rest: Duration) -> Result<[Outage; 2]> {
     ring.settle(true)?;
     os::pause(rest)?;

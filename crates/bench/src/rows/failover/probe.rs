@@ -17,7 +17,7 @@ pub const INTERVAL: Duration = Duration::from_micros(500);
 const CALM: usize = 1000;
 /// A path that is not found within this time counts as not found at all.
 const LIMIT: Duration = Duration::from_secs(60);
-/// How many frames may be under way.
+/// How many frames of a stream may be under way: a frame that has not arrived when this many more were sent is lost.
 const UNDER_WAY: usize = 200;
 /// IEEE 802, local experimental EtherType 1.
 const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
@@ -33,8 +33,7 @@ pub struct Host<'a> {
 /// The loss that a host saw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Outage {
-    /// From the first lost frame to the first one after the last lost frame; the worse of both
-    /// directions.
+    /// From the first lost frame to the first one after the last lost frame, in the direction where this takes longer.
     pub time: Duration,
     /// Frames that arrived more than once, which indicates a loop.
     pub twice: u64,
@@ -140,7 +139,7 @@ impl Stream {
         }
     }
 
-    /// The outage among frames from number `from` on.
+    /// The outage, computed from the frames with number `from` or a greater one.
     fn outage(&self, from: usize, sent_at: &[Duration]) -> Outage {
         let twice = self.arrived.iter().map(|count| u64::from(count.saturating_sub(1))).sum();
         let end = self.seen;
@@ -167,7 +166,7 @@ fn frame(from: usize, to: usize, stream: usize, number: usize) -> Vec<u8> {
     bytes
 }
 
-/// The stream and the number of one of our frames.
+/// The stream and the number of a frame of this probe; `None` for another frame.
 fn read(frame: &[u8]) -> Option<(usize, usize)> {
     if frame.get(12..14)? != ETHERTYPE {
         return None;

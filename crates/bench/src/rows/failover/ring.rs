@@ -42,7 +42,8 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Builds it and starts `count` switches with `lines` and priorities that make the first the root.
+    /// Builds the ring and starts `count` switches. Their configuration has `lines`, and priorities that make the first switch
+    /// the root.
     ///
     /// # Errors
     /// Without root or `ip`, or when a switch does not start.
@@ -94,7 +95,7 @@ impl Ring {
     /// Undoes [`Self::cut`].
     ///
     /// # Errors
-    /// When it can't be.
+    /// When the wire cannot be restored.
     pub fn mend(&self, how: Cut) -> Result<()> {
         match how {
             Cut::Gone => self.wire(0),
@@ -125,7 +126,7 @@ impl Ring {
     }
 }
 
-/// The switches with a host.
+/// The numbers of the switches with a host.
 fn places(count: usize) -> [usize; 3] {
     [0, 1, count / 2]
 }

@@ -13,15 +13,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The rate while the generator has the core. The switch's threads have it, too, so the average is less by their time: at least
-/// [`WANTED_PPS`], if the core is fast enough.
+/// The rate of the flood while its generator has the core. The switch's threads run on the same core, which lowers the average:
+/// to no less than [`WANTED_PPS`] if the core is fast enough.
 const RATE_PPS: u32 = 1_200_000;
-/// The same for frames of unknown sources, of which a core receives hardly more than [`WANTED_PPS`] while the FDB fills.
+/// As [`RATE_PPS`], for [`Attack::Sources`]: while the FDB fills, a core hardly receives more than [`WANTED_PPS`].
 const RATE_SOURCES_PPS: u32 = 1_500_000;
 /// The rate for which the rows are named.
 pub const WANTED_PPS: f64 = 1_000_000.0;
-/// The part of a system call in which its speed is found and the measurement has not begun. One call has to cover a measurement,
-/// because the kernel needs tens of milliseconds between calls.
+/// The time of a system call before the measurement begins, in which the generator finds its speed. One call has to cover a whole
+/// measurement, because the kernel needs tens of milliseconds between two calls.
 const LEAD: Duration = Duration::from_millis(500);
 /// The device from which the flood is sent.
 const DEVICE: &str = "rx2";
@@ -40,7 +40,7 @@ pub enum Attack {
 }
 
 impl Attack {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 4] = [Self::Arp, Self::Bpdu, Self::Igmp, Self::Sources];
 
     /// The number of output ports that the bed needs.
@@ -52,7 +52,7 @@ impl Attack {
         }
     }
 
-    /// A name for a row, and one for a device that is flooded.
+    /// The flood's name in the names of rows, and the label of the arm that is flooded.
     #[must_use]
     pub const fn names(self) -> (&'static str, &'static str) {
         match self {
@@ -63,7 +63,7 @@ impl Attack {
         }
     }
 
-    /// Frames of 60 bytes.
+    /// The frames of the flood, 60 bytes each without FCS.
     fn frames(self) -> Vec<Vec<u8>> {
         (0..8).map(|n| self.frame(n)).collect()
     }
@@ -156,7 +156,7 @@ impl Attacker {
     /// A sender behind the second output port of `bed`, on `core`, for measurements of the length `window`.
     ///
     /// # Errors
-    /// Where `core` is the switch's own, `shared`; when the kernel refuses the generator.
+    /// If `core` is `shared`, the core of switch and tester; when the kernel refuses the generator.
     pub(super) fn new(
         bed: &Bed,
         attack: Attack,
@@ -193,7 +193,7 @@ impl Attacker {
             generator.run_while(|_| (!stopped.load(Ordering::Relaxed)).then_some(slice))?;
             Ok(generator)
         });
-        // The first calls are short: the generator finds its speed.
+        // The first system calls are short, because the generator does not know its speed yet.
         wait_until("the flood", Duration::from_secs(10), || Ok(progress.sent()? > before + 200_000))?;
         let sent = progress.sent()?;
         Ok(Flood { stop, thread, progress, sent, begin: Instant::now() })
@@ -202,7 +202,7 @@ impl Attacker {
     /// Ends a flood.
     ///
     /// # Errors
-    /// When it broke.
+    /// When the flood broke.
     pub(super) fn end(&mut self, flood: Flood) -> Result<()> {
         flood.stop.store(true, Ordering::Relaxed);
         self.sent += flood.progress.sent()? - flood.sent;

@@ -44,7 +44,7 @@ pub struct FrameLoad {
     pub stream: Stream,
     /// Where arrivals are counted.
     pub count_at: CountAt,
-    /// Output ports.
+    /// The number of output ports.
     pub outputs: u16,
     /// How Lanyard's output ports are configured.
     pub ports: PortMode,
@@ -61,11 +61,11 @@ pub struct FrameLoad {
 pub enum Sinks {
     /// Before the device comes up.
     Early,
-    /// After the device came up: the device has to notice it.
+    /// After the device came up, so that the device has to notice that the sinks now run NAPI.
     Late,
 }
 
-/// Frames by which a rig sees that a group is limited to its member.
+/// The number of frames sent to find out whether the device sends a group only to the port with its member.
 const SNOOPED_PROBE: u32 = 256;
 
 /// How long a switch may take to forget the groups that hosts have left.
@@ -161,7 +161,7 @@ impl FrameRig {
         Ok(rig)
     }
 
-    /// One frame from each host, in each direction.
+    /// Makes the hosts known to the device: each sends one frame, in both directions of the stream.
     fn learn(&self) -> Result<()> {
         let _core = Pinned::to(self.core)?;
         self.learn_from(&self.bed.sender, "tx0", false)?;
@@ -211,7 +211,7 @@ impl Rig for FrameRig {
         // Only the senders send during a measurement. Let the receivers send too, or the device forgets them
         // in a long run.
         self.learn()?;
-        // On the other cores: this thread's core is the switch's.
+        // Start these threads before `rate` pins this thread to the switch's core: they must run on other cores.
         let joining = self.joiner.as_ref().map(|joiner| joiner.start(self.window));
         let flood = self.attacker.as_mut().map(Attacker::start).transpose()?;
         let rate = self.rate()?;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// The groups that are joined in each measurement, from 239.3.0.0 on.
 const GROUPS: u16 = 10_000;
-/// The groups of a report.
+/// The number of groups in a report.
 const A_REPORT: u16 = 100;
 /// CHANGE_TO_INCLUDE_MODE without sources: leaves.
 const LEAVES: u8 = 3;
@@ -19,7 +19,7 @@ const LEAVES: u8 = 3;
 const JOINS: u8 = 4;
 /// The device that sends the reports.
 const DEVICE: &str = "rx2";
-/// Ethernet, IPv4 with the router alert option.
+/// The length in bytes of the headers: Ethernet, IPv4 with the router alert option.
 const HEADERS: usize = 14 + 24;
 
 /// Sends the reports.
@@ -30,7 +30,7 @@ pub(super) struct Joiner {
 }
 
 impl Joiner {
-    /// Hosts behind the second output port of `bed`.
+    /// Prepares the reports of hosts behind the second output port of `bed`.
     ///
     /// # Errors
     /// Without the right to open packet sockets.
@@ -56,7 +56,7 @@ impl Joiner {
             Ok(())
         })
     }
-    /// Leaves the groups again, and gives the switch `time` for it.
+    /// Leaves the groups, and waits `time` until the switch has forgotten them.
     ///
     /// # Errors
     /// When a report cannot be sent.

@@ -88,7 +88,7 @@ impl HitlessRig {
         Ok(Self { lanyard, startup, receiver, generator, core: settings.other_core, seen, bed })
     }
 
-    /// Frames that were sent and have not arrived since the last call.
+    /// The number of frames lost since the last call: sent after the first `sent_before` frames, and not arrived.
     fn lost(&mut self, sent_before: u64) -> Result<u64> {
         let sent = self.generator.sent()? - sent_before;
         let now = settled(&self.receiver)?;
@@ -159,8 +159,9 @@ fn settled(receiver: &Receiver) -> Result<Arrivals> {
     }
 }
 
-/// From `exec` of `lanyard run` to the first frame out of the last of 48 ports, in milliseconds. The first start on a kernel loads
-/// every program, to learn whether the kernel accepts it; those after it, at every further boot, load what they need.
+/// From `exec` of `lanyard run` to the first frame out of the last of 48 ports, in milliseconds. The first start on a kernel
+/// loads every eBPF program, to learn whether the kernel accepts it; later starts, also after a reboot, load only those they
+/// need.
 pub struct StartRig {
     settings: Settings,
     first: bool,
@@ -177,7 +178,7 @@ impl StartRig {
         let bed = Bed::new(PORTS - 1, Traffic::Frames)?;
         let mut settings = settings.clone();
         if first {
-            // Another instance may have started on this kernel before.
+            // Load every program even if another instance has already started on this kernel.
             settings.lanyard = settings.lanyard.under(&["env".into(), "LANYARD_LOAD_ALL=1".into()]);
         }
         Ok(Self { settings, first, bed, detail: String::new() })

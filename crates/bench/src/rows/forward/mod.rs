@@ -162,7 +162,7 @@ fn measure(plan: &RowPlan, rounds: usize, settings: &Settings, bar: &ProgressBar
     results.push_row(row, arms, caveat);
 }
 
-/// The reason why an arm cannot be measured, or `None`.
+/// The reason why an arm cannot be measured, or `None` if it can.
 fn unavailable(arm: &Arm, settings: &Settings) -> Option<String> {
     match (arm.load, &settings.other) {
         (Load::Against(_), None) => Some("no other build: give --against PATH".into()),

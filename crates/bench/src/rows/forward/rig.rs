@@ -23,7 +23,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The same settings for the other build.
+    /// The settings with the build `other` in place of `lanyard`.
     ///
     /// # Errors
     /// When there is none.

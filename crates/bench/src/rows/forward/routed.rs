@@ -45,8 +45,9 @@ pub struct RoutedLoad {
     pub long: bool,
 }
 
-/// Prefix `n`: a /24 (every sixteenth, or each that is `long`, a /28) or a /48, scattered over the address space by an odd
-/// factor, so that no two are the same. `bpf/generate.bpf.c` sends to addresses in them.
+/// Prefix number `n`. In IPv4 it is a /24, but a /28 if `long` is true and for every sixteenth `n`; in IPv6 it is a /48. An odd
+/// factor scatters the prefixes over the address space, so that no two are the same. `generate.bpf.c` of lanyard-tester sends
+/// to addresses in them.
 fn prefix(ip: Ip, n: u32, long: bool) -> IpNet {
     let scattered = n.wrapping_mul(0x9e37_79b1);
     match ip {
@@ -65,8 +66,7 @@ fn prefix(ip: Ip, n: u32, long: bool) -> IpNet {
 const ROUTER: [u32; 2] = [0xff_fffd, 0xff_fffc];
 const NEIGHBOUR: u32 = 1;
 
-/// The MAC address of a numbered host. The receiver recognises the generator's frames by such a source
-/// address.
+/// The MAC address of a host. The receiver recognises the generator's frames by a source address of this form.
 fn mac(number: u32) -> MacAddr {
     let [_, a, b, c] = number.to_be_bytes();
     MacAddr([0x02, 0x4c, 0, a, b, c])
@@ -182,7 +182,7 @@ struct PlaneRouter {
     _dir: TempDir,
 }
 
-/// Numbers the instances of this process, so that each has its own name.
+/// The number of instances made by this process, from which each gets a name of its own.
 static INSTANCES: AtomicU32 = AtomicU32::new(0);
 
 impl PlaneRouter {

@@ -19,11 +19,11 @@ const SIZES: [usize; 6] = [128, 256, 512, 1024, 1280, 1518];
 pub enum Load {
     /// Frames at the greatest rate.
     Frames(FrameLoad),
-    /// The same, through the build of Lanyard that `--against` names.
+    /// As [`Load::Frames`], through the build of Lanyard that `--against` names.
     Against(FrameLoad),
     /// One TCP stream.
     Tcp {
-        /// Segmentation offload and GRO at the hosts.
+        /// True if segmentation offload and GRO are on at the hosts.
         offload: bool,
     },
     /// ICMP echo round trips.
@@ -34,7 +34,7 @@ pub enum Load {
     Hitless(Startup),
     /// Start-up (Lanyard only): the first start of an instance on this kernel, or one after it.
     Start {
-        /// True for the first start.
+        /// True for the first start on this kernel, false for a later one.
         first: bool,
     },
     /// Resident memory (Lanyard only).
@@ -330,8 +330,8 @@ fn floods() -> Vec<RowPlan> {
                 Target::RatioAtLeast(1.0),
             ));
         }
-        // The same with frames from a packet socket, as hosts make them. docs/performance.md explains why
-        // flooding is slower with frames that take a page each.
+        // The same flood with frames from a packet socket, as hosts make them. docs/performance.md explains why flooding is
+        // slower with frames that take a page each.
         let load = frame_load(stream, CountAt::Tc, outputs, PortMode::Access);
         let load = FrameLoad { source: Source::Socket, ..load };
         rows.push(RowPlan::versus(
@@ -346,7 +346,7 @@ fn floods() -> Vec<RowPlan> {
     rows
 }
 
-/// A stream to a group with one member, on a switch with 16 further ports.
+/// A stream to a group with one member, on a switch with 16 output ports.
 fn snooped() -> Vec<RowPlan> {
     let stream = Stream { cast: Cast::Multicast, ..Stream::new() };
     let row = |id: &str, kind: Kind, count_at| {
@@ -441,7 +441,7 @@ fn against() -> Vec<RowPlan> {
     vec![row("xdp", XDP, CountAt::Xdp), row("tc", PEER, CountAt::Tc)]
 }
 
-/// Random pairs of hosts and a list of 1,000 rules at each port, which decide about them.
+/// Random pairs of hosts, with a list of 1,000 rules at each port: rules all over the list decide about their frames.
 fn filtered() -> Vec<RowPlan> {
     const HOSTS: u32 = 2048;
     let mut rows = Vec::new();

@@ -1,12 +1,12 @@
-//! Routes that arrive as those of a switch do: by `ip -batch`, by FPM, and by the command line's API.
+//! Measures routes that reach a whole switch from outside: by `ip -batch`, by FPM, and by the command line's API.
 //!
 //! ```text
 //!   flows ═ swp1 [switch on a chip] swp2 ═ old next hop, dead from the start
 //!                   ║  asker        swp3 ═ new next hop, which counts the flows
 //! ```
 //!
-//! Everything is real: the daemon, the chip's process, the kernel's routing. *Users* is the time until the asker has its answers, which
-//! the kernel gives to `ip -batch`, the switch to a client of FPM one by one, and to the API for all routes at once.
+//! The daemon, the chip's process and the kernel's routing all run. *Users* is the time until the asker has its answers: the
+//! kernel answers `ip -batch`, the switch answers a client of FPM for each route, and a client of the API for all routes at once.
 
 use super::network::{EVERY, net, watched};
 use crate::rows::chip_switch::ChipSwitch;
@@ -45,7 +45,7 @@ pub enum Asker {
 }
 
 impl Asker {
-    /// The word in options, rows and JSON.
+    /// The asker's name in options, rows and JSON.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::IpBatch => "ip-batch",
@@ -61,13 +61,13 @@ impl std::fmt::Display for Asker {
     }
 }
 
-/// Milliseconds until the asker has its answers, and until the last flow is back.
+/// Milliseconds from the first request until the asker has all answers, and until the last flow arrives by the new next hop.
 pub(super) struct Asked {
     pub(super) users_ms: f64,
     pub(super) outage_ms: f64,
 }
 
-/// Has an asker request routes, and measures.
+/// Starts a switch, has an asker request `routes` routes, and measures. `number` makes the switch's name unique.
 pub(super) fn measure(asker: Asker, routes: u32, number: usize) -> Result<Asked> {
     let (netns, source, hop) = (Netns::new()?, Netns::new()?, Netns::new()?);
     netns.ip(&format!(
@@ -122,7 +122,7 @@ fn inside(netns: &Netns, port: u16) -> Result<UdpSocket> {
 fn send_flows(socket: &UdpSocket, flows: &[u32], done: &AtomicBool) {
     while !done.load(Ordering::Acquire) {
         for flow in flows {
-            // A packet that a queue has no room for is lost, as on a wire.
+            // A packet for which a queue has no room is lost, as on a wire.
             let _ = socket.send_to(&flow.to_be_bytes(), (Ipv4Addr::from(u32::from(net(*flow)) + 1), PORT));
         }
         std::thread::sleep(EVERY);

@@ -1,9 +1,9 @@
-//! The same measurement on the bus's own clock: exact on a machine that is busy with other things.
+//! The measurement of [`super::rig`] on the bus's own clock, which is exact even on a busy machine.
 //!
-//! The chip is in this process, and its clock moves by two things only: the bus's time for a request that the manager waits for,
-//! and the processor time that the resource manager has used, which goes on beside the bus. Neither a scheduler nor a sleep that
-//! ends late is in the figures. The frames are as real as on the other clock: they pass the chip's pipeline, its queues and its
-//! ports.
+//! The chip is simulated in this process, and its clock advances for two reasons only: the bus needs time for a request that the
+//! resource manager waits for, and the resource manager uses processor time, during which the bus goes on working. The figures
+//! contain no delay by the scheduler and no sleep that ends late. As in [`super::rig`], the frames pass the chip's pipeline, its
+//! queues and its ports.
 
 use super::Figures;
 use super::network::{EVERY, PREFETCH, beginning, packet, platform, port, routed, wanted, watched};
@@ -26,7 +26,7 @@ fn processor_ns() -> u64 {
         .map_or(0, |time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
 }
 
-/// The flows: what is sent at each tick, and which of them have arrived at the new next hop.
+/// The flows: the frame of each, which is sent at a fixed interval, and those that have arrived at the new next hop.
 struct Flows {
     frames: Vec<(Vec<u8>, Vec<u8>)>,
     arrived: BTreeSet<Vec<u8>>,
@@ -37,7 +37,7 @@ struct Flows {
 }
 
 impl Flows {
-    /// Sends and receives what is due.
+    /// Sends a frame of each flow that has not arrived, if the interval is over, and takes the frames that leave the chip.
     fn pass(&mut self, chip: &mut Simulated) {
         let (now, now_us) = (chip.now(), chip.now_us());
         if now_us >= self.next_us {
@@ -59,7 +59,7 @@ impl Flows {
     }
 }
 
-/// The cost of this many routes with a strategy.
+/// Measures the cost of `routes` routes with the strategy `method`, on a bus with these latencies in microseconds.
 pub(super) fn measure(method: &str, write_us: u32, query: u32, routes: u32) -> Result<Figures> {
     let platform = platform(write_us, query)?;
     let mut chip = Simulated::new(&platform, SALT);
@@ -108,7 +108,7 @@ pub(super) fn measure(method: &str, write_us: u32, query: u32, routes: u32) -> R
     })
 }
 
-/// Does the manager's work; the clock moves by the processor time that it took, without what simulating the chip took.
+/// Runs `work`, and advances the clock by the processor time that the manager used, without the time for simulating the chip.
 fn working<T>(
     manager: &mut Manager<Simulated>,
     work: impl FnOnce(&mut Manager<Simulated>) -> Result<T, lanyard_offload::Refusal>,

@@ -1,8 +1,8 @@
-//! A full table: twice as many routes are offered as fit, each with a frame, and then they leave.
+//! A full table: twice as many routes are offered as fit, then about half of them are removed. Frames are sent to them meanwhile.
 //!
-//! The chip's tables are made small, so that this takes seconds. Beside the chip runs the software plane: the specification with
-//! the whole configuration. A frame is right when it leaves by the next hop of its longest match: at the chip, or, having come to
-//! the CPU, at the software plane.
+//! The chip's table is made small, so that this takes seconds. The software plane, which is the specification with the whole
+//! configuration, forwards the frames that the chip traps. A frame is right if it leaves by the next hop of its longest match,
+//! out of the chip or out of the software plane.
 
 use super::network::{PREFETCH, beginning, net, packet, platform, port, routed, wanted};
 use anyhow::{Context, Result, anyhow};
@@ -14,11 +14,11 @@ use lanyard_pipeline::route::RouteChange;
 use lanyard_pipeline::{Output, Pipeline, Timestamp};
 use lanyard_types::{PortId, VrfId};
 
-/// Units of prefixes of the small chip.
+/// The size of the small chip's table of prefixes, in units.
 const UNITS: u32 = 2048;
 const SALT: u64 = 1;
 
-/// Its result.
+/// The result of [`measure`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Found {
     /// Routes that were offered.
@@ -29,12 +29,12 @@ pub(super) struct Found {
     pub(super) refused: u32,
     /// Routes that were accepted and are forwarded by the software plane.
     pub(super) hidden: u32,
-    /// Answers that were none of these.
+    /// Routes that were refused for another reason.
     pub(super) unanswered: u32,
-    /// Frames that were sent, and those of them that left by another next hop than that of their longest match, or nowhere.
+    /// Frames that were sent, and those of them that did not leave by the next hop of their longest match.
     pub(super) frames: u64,
     pub(super) wrong: u64,
-    /// After as many routes had left as did not fit: routes that were accepted and are not in the chip, although there is room.
+    /// Routes that are still hidden after as many others were removed as did not fit, so that there is room for them in the chip.
     pub(super) not_recovered: u32,
 }
 
@@ -100,7 +100,7 @@ impl Bed {
         Ok(())
     }
 
-    /// As many routes leave as did not fit; those that were hidden move in by themselves.
+    /// Removes as many routes as did not fit. The manager is expected to write the hidden routes into the chip by itself.
     fn recover(&mut self) -> Result<()> {
         for number in 0..UNITS + 8 {
             let prefix = format!("{}/24", net(number)).parse()?;
@@ -134,16 +134,18 @@ impl Bed {
         Ok(())
     }
 
-    /// Frames to routes about this one, while writes are under way.
+    /// Sends frames to the routes up to number `about`, and to a few others.
     fn frames(&mut self, about: u32) -> Result<()> {
-        // Accepted routes reach the chip in the bus's time; frames until then take the way before, which is the old next hop's.
+        // An accepted route is in the chip only when the bus has carried its write. Until then its frames take the old next hop,
+        // so wait for the writes.
         self.manager.drain();
         (about.saturating_sub(8)..=about)
             .chain([0, UNITS - 1, UNITS])
             .try_for_each(|number| self.frame(number))
     }
 
-    /// One frame: out of the chip, or by way of the CPU out of the software plane.
+    /// Sends one frame to route `number` and counts it as wrong unless it leaves by the right port: out of the chip or, if the
+    /// chip traps it, out of the software plane.
     fn frame(&mut self, number: u32) -> Result<()> {
         let (from, frame) = (port(1)?, packet(number));
         let chip = self.manager.hardware();

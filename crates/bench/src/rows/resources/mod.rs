@@ -7,13 +7,12 @@
 //!               [resource manager] <- 10,000 routes, one request each
 //! ```
 //!
-//! A route to all flows leads to the old next hop. It dies, and 10,000 longer routes by the new one are requested. *Users* is the
-//! time until all requests are answered, *outage* that until the last of the flows arrives at the new next hop. Everything is
-//! measured on two clocks: on the real one ([`rig`]) the chip has a thread and a socket of its own, and the figures are those of
-//! this machine with everything else that it does; on the bus's own clock ([`bus_clock`]) they are exact on a machine that is
-//! busy, too. Wires are datagram sockets, so no right is needed. [`askers`] has routes that reach a whole switch from outside,
-//! which needs root. [`full`] is the full table; [`published`] has the figures that others have found, which docs/offload.md
-//! cites, and the differences.
+//! One route for all flows leads to the old next hop, which is dead. Then 10,000 longer routes by the new next hop are requested.
+//! *Users* is the time until all requests are answered, *outage* the time until the last flow arrives at the new next hop.
+//! Both are measured on two clocks. On the real one ([`rig`]) the chip has a thread and a socket of its own, and other work of
+//! this machine disturbs the figures. On the bus's own clock ([`bus_clock`]) they are exact even on a busy machine. Wires are
+//! datagram sockets, so this needs no rights. [`askers`] measures routes that reach a whole switch from outside, which needs
+//! root. [`full`] measures the full table; [`published`] compares with the figures of others, which docs/offload.md cites.
 
 mod askers;
 mod bus_clock;
@@ -76,7 +75,7 @@ impl Clock {
             Self::Bus => "bus clock",
         }
     }
-    /// The part that distinguishes the names of rows.
+    /// The suffix of the names of rows measured on this clock.
     const fn suffix(self) -> &'static str {
         match self {
             Self::Real => "",
@@ -91,7 +90,7 @@ impl std::fmt::Display for Clock {
     }
 }
 
-/// Microseconds per write.
+/// The bus's time for a write, in microseconds.
 const WRITE_US: u32 = 60;
 
 /// The results of one measurement.
@@ -99,14 +98,14 @@ const WRITE_US: u32 = 60;
 struct Figures {
     /// Milliseconds until the asker has all answers.
     users_ms: f64,
-    /// Milliseconds until the last flow is back.
+    /// Milliseconds until the last flow arrives at the new next hop.
     outage_ms: f64,
     /// Microseconds of one write and of one query that the manager waits for.
     write_us: f64,
     query_us: f64,
 }
 
-/// The costs of one strategy at one latency by one clock, a figure a round.
+/// The costs of one strategy with one latency of queries, measured on one clock: a figure per round.
 #[derive(Debug, Clone)]
 struct Cost {
     method: &'static str,
@@ -201,7 +200,7 @@ fn push_series(results: &mut Results, key: Key, unit: Unit, rounds: Vec<f64>) {
     results.series_mut(key, |key| Series::new(key, "", unit, Better::Lower)).rounds.extend(rounds);
 }
 
-/// The rows of one strategy at one latency, beside the published figures.
+/// Adds the rows of one strategy with one latency of queries, beside the published figures.
 fn figures(results: &mut Results, cost: &Cost, routes: u32) {
     let Cost { method, query_us, clock, .. } = *cost;
     let published = PUBLISHED.iter().find(|row| row.0 == method && row.1 == query_us);
@@ -242,7 +241,7 @@ fn figures(results: &mut Results, cost: &Cost, routes: u32) {
     }
 }
 
-/// The duration of one write and of one query for a caller that waits: the bus's latency and the round trip to the chip.
+/// Adds the duration of one write and of one query for a caller that waits: the bus's latency and the round trip to the chip.
 fn accesses(results: &mut Results, costs: &[Cost]) {
     for cost in costs.iter().filter(|cost| cost.clock == Clock::Real) {
         for (what, figure) in [
@@ -256,7 +255,7 @@ fn accesses(results: &mut Results, costs: &[Cost]) {
     }
 }
 
-/// Strategies beside each other, and one strategy at two latencies, by one clock.
+/// Adds the rows that compare two strategies, or one strategy at two latencies of queries, on one clock.
 fn comparisons(results: &mut Results, costs: &[Cost], clock: Clock) {
     let mut push = |id: &str, title: &str, target, what: &str, arms: [(&str, u32); 2]| {
         let known = |(method, us): &(&str, u32)| {
@@ -300,8 +299,8 @@ fn comparisons(results: &mut Results, costs: &[Cost], clock: Clock) {
     );
 }
 
-/// The rows of routes that reach a switch from outside. Their method is the strategy `hybrid` and the asker, because they
-/// contain everything that the switch and the asker do besides.
+/// Adds the rows of routes that reach a switch from outside. Their figures contain all work of switch and asker, so their
+/// `method` names the asker besides the strategy `hybrid`.
 fn asked(results: &mut Results, args: &Args) -> Result<()> {
     if !nix::unistd::geteuid().is_root() {
         results.note(
@@ -345,7 +344,7 @@ fn asked(results: &mut Results, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The rows of the full table.
+/// Adds the rows of the full table.
 fn full_tables(results: &mut Results, methods: &[&'static str]) -> Result<()> {
     for policy in [Policy::Sync, Policy::Hybrid] {
         let (mut unanswered, mut wrong, mut stuck) = (0, 0, 0);
@@ -353,7 +352,7 @@ fn full_tables(results: &mut Results, methods: &[&'static str]) -> Result<()> {
         for method in methods {
             os::check_interrupted()?;
             last = full::measure(method, policy)?;
-            // Besides the offered routes the chip has the one that they lie in.
+            // Besides the offered routes the chip has the shorter one that contains them all.
             let right = last.offloaded - 1 + last.refused + last.hidden;
             unanswered += last.offered.abs_diff(right).max(last.unanswered);
             wrong += last.wrong;

@@ -1,4 +1,4 @@
-//! The network that is measured: three routed ports, a next hop behind each, routes, and packets that meet them.
+//! The network that is measured: three routed ports, a next hop behind each, routes, and packets that match the routes.
 
 use anyhow::{Context, Result};
 use lanyard_asic::platform::Platform;
@@ -12,14 +12,14 @@ use std::time::Duration;
 
 /// The chip: 64K units of prefixes, in which no two routes collide.
 const PLATFORM: &str = include_str!("../../../../../platforms/spectrum-like.toml");
-/// Flows that are watched; the last route's is one of them.
+/// The number of flows that are watched. One of them matches the last route.
 pub(super) const FLOWS: u32 = 20;
-/// Time between two frames of a flow: how finely an outage is known.
+/// The time between two frames of a flow, which is the resolution of an outage.
 pub(super) const EVERY: Duration = Duration::from_millis(2);
 /// Units that the strategy `prefetch` fetches at a time.
 pub(super) const PREFETCH: u32 = 64;
 
-/// The platform with a bus of this latency.
+/// The platform with a bus of these latencies, in microseconds.
 pub(super) fn platform(write_us: u32, query_us: u32) -> Result<Platform> {
     let mut platform = Platform::parse(PLATFORM)?;
     platform.bus.write_us = write_us;
@@ -27,12 +27,12 @@ pub(super) fn platform(write_us: u32, query_us: u32) -> Result<Platform> {
     Ok(platform)
 }
 
-/// The routes that are watched.
+/// The numbers of the routes whose flows are watched.
 pub(super) fn watched(routes: u32) -> Vec<u32> {
     (1..=FLOWS).map(|flow| routes * flow / FLOWS - 1).collect()
 }
 
-/// The next hops, and the route by the old one that all flows take until longer routes come.
+/// The next hops, and the route by the old one that all flows take until longer routes are in the chip.
 pub(super) fn beginning() -> Result<Vec<Operation>> {
     let mut batch = Vec::new();
     for number in 1..=3 {

@@ -1,11 +1,11 @@
 //! The published figures: beside ours in the plots, and a paragraph on each difference.
 //!
-//! They are those of a switch whose driver was measured with 10,000 routes; how is known in outline only.
+//! They come from a switch whose driver was measured with 10,000 routes. The method of that measurement is known in outline only.
 
 use super::{Clock, Cost, WRITE_US, median, push_series};
 use crate::report::{Axis, Key, Results, Unit};
 
-/// Method, query in microseconds, users' latency and outage in milliseconds.
+/// Strategy, latency of a query in microseconds, *users* and *outage* in milliseconds.
 pub(super) const PUBLISHED: [(&str, u32, f64, f64); 4] = [
     ("lockstep", 35, 600.0, 1100.0),
     ("credit", 35, 480.0, 810.0),
@@ -13,7 +13,7 @@ pub(super) const PUBLISHED: [(&str, u32, f64, f64); 4] = [
     ("credit", 350, 480.0, 840.0),
 ];
 
-/// The published methods, here and there, in plots of their own.
+/// Adds plots of the strategies that have published figures, with these beside ours.
 pub(super) fn beside(results: &mut Results, costs: &[Cost]) {
     for (method, query_us, users, outage) in PUBLISHED {
         for (what, published) in [("users", users), ("outage", outage)] {
@@ -29,7 +29,7 @@ pub(super) fn beside(results: &mut Results, costs: &[Cost]) {
     }
 }
 
-/// A paragraph on each difference between the published figures and ours.
+/// Adds a note on each difference between the published figures and ours.
 pub(super) fn differences(results: &mut Results, costs: &[Cost], routes: u32) {
     let figure = |method: &str, us: u32, clock: Clock, users: bool| {
         let cost =

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// Longest outage that is waited for.
 const LIMIT: Duration = Duration::from_secs(300);
-/// Accesses of which the latency of the bus is measured.
+/// The number of accesses over which the latency of the bus is averaged.
 const ACCESSES: u32 = 200;
 
 /// A chip, its manager, and the far ends of its wires.
@@ -34,7 +34,7 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    /// A chip with this latency, and a manager with this strategy.
+    /// A chip with these latencies in microseconds, and a manager with the strategy `method`.
     pub(super) fn up(method: &str, write_us: u32, query_us: u32) -> Result<Self> {
         let platform = platform(write_us, query_us)?;
         let directory = tempfile::tempdir()?;
@@ -71,7 +71,7 @@ impl Rig {
         Ok(Self { manager, chip: Some((stopper, thread)), flows, new, accesses, _directory: directory })
     }
 
-    /// The cost of this many routes.
+    /// Measures the cost of `routes` routes.
     pub(super) fn measure(mut self, routes: u32) -> Result<Figures> {
         let watched = watched(routes);
         let done = Arc::new(AtomicBool::new(false));

@@ -20,7 +20,7 @@ impl Asker {
         asker.request(&json!({"hello": {"user": "bench", "interactive": false}}))?;
         Ok(asker)
     }
-    /// The text of an answer, and the reason when it was a refusal.
+    /// The text of the answer to a request, and the reason if the switch refused it.
     fn request(&mut self, request: &Value) -> Result<(String, Option<String>)> {
         self.stream.get_mut().write_all(format!("{request}\n").as_bytes())?;
         let (mut text, mut refusal) = (String::new(), None);
@@ -48,16 +48,16 @@ impl Asker {
         let view: Value = serde_json::from_str(&text).with_context(|| text.clone())?;
         Ok(view["entries"][0].clone())
     }
-    /// The reason why the plane refuses a request for this address, or `None`.
+    /// The reason why the switch refuses to show the plane's route of an address, or `None` if it shows it.
     pub fn refusal(&mut self, address: &str) -> Result<Option<String>> {
         let line = format!("show ip cef {address}");
         Ok(self.request(&json!({"exec": {"line": line}}))?.1)
     }
-    /// The action of the plane for an address.
+    /// The plane's action for packets to an address, such as `forward`.
     pub fn action(&mut self, address: &str) -> Result<String> {
         Ok(self.entry(address)?["action"].as_str().unwrap_or_default().to_owned())
     }
-    /// The number of next hops of an address.
+    /// The number of next hops of the plane's route for an address.
     pub fn ways(&mut self, address: &str) -> Result<usize> {
         Ok(self.entry(address)?["nexthops"].as_array().map_or(0, Vec::len))
     }

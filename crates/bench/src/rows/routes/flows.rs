@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 const INTERVAL: Duration = Duration::from_micros(200);
 /// The number of datagrams that must arrive without loss before the cut, and after the last lost one.
 const CALM: usize = 1000;
-/// The number of flows that are examined to find those by the second gateway.
+/// The number of flows that are examined to find those that take the second gateway.
 const FLOWS: usize = 64;
-/// The least number of flows that must go by the second gateway.
+/// The least number of flows that must take the second gateway.
 const FEWEST: usize = 8;
 const LIMIT: Duration = Duration::from_secs(30);
-/// The offset of the number, after Ethernet, IPv4 and UDP.
+/// The offset of a datagram's number in the frame: after Ethernet, IPv4 and UDP.
 const NUMBER_AT: usize = 42;
 const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 0, 30, 1);
 
@@ -35,10 +35,10 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    /// Finds flows from `h3` over the switch's `vlan30` to some of `to` that go by the second gateway.
+    /// Finds flows from `h3` over the switch's `vlan30` to some of `to` that take the second gateway.
     ///
     /// # Errors
-    /// When fewer than [`FEWEST`] go there.
+    /// When fewer than [`FEWEST`] flows take it.
     pub fn find(switch: &Netns, host: &Netns, gateways: &Netns, to: &[Ipv4Addr]) -> Result<Self> {
         let open = |netns: &Netns, device: &str| -> Result<(PacketSocket, [u8; 6])> {
             let _inside = netns.enter()?;
@@ -88,7 +88,7 @@ impl Flows {
     fn talk(&self, go: &AtomicBool, done: &AtomicBool) -> Result<Duration> {
         let (mut sent_at, mut arrived) = (Vec::new(), Vec::new());
         let (start, mut cut_at) = (Instant::now(), None);
-        // All datagrams before this one are known to have arrived or to be lost.
+        // The datagram after the last one that is known to be lost.
         let mut whole_since = 0;
         loop {
             let number = sent_at.len();
@@ -141,8 +141,7 @@ impl Flows {
         Ok(self.sender.send(&frame)?)
     }
 
-    /// Passes the gateway and the number of each datagram that has arrived to `tell`, and returns how many
-    /// there were.
+    /// Passes the gateway and the number of each datagram that has arrived to `each`, and returns how many there were.
     fn hear(&self, each: &mut dyn FnMut(usize, usize)) -> usize {
         let mut count = 0;
         for (gateway, socket) in self.gateways.iter().enumerate() {

@@ -48,7 +48,7 @@ pub struct Args {
 
 /// Routes of the row `batch`.
 const BATCH: u32 = 10_000;
-/// Routes behind the next hop of the row `death`.
+/// Routes of the row `death`, each by both gateways, one of which fails.
 const BEHIND: u32 = 100_000;
 const INSTANCE: &str = "bench-routes";
 const LIMIT: Duration = Duration::from_secs(300);
