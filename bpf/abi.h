@@ -32,38 +32,39 @@
 #define LY_NO_TARGET 0xffffffffU /* ly_journal.target: not looked up */
 #define LY_NOT_FOUND 0xffff      /* ly_journal.target_port: the destination was not found */
 
-/* The forms of a frame on the wire: index of a flood set, and of Tpid in crates/pipeline. */
+/* The forms of a frame on the wire: untagged, or with a tag of this TPID. They index ly_vlan_ports.form, and have the numbers of
+ * Tpid in crates/pipeline. */
 enum ly_form { LY_UNTAGGED = 0, LY_DOT1Q = 1, LY_DOT1AD = 2, LY_FORMS = 4 };
-#define LY_RESTORED 3 /* in the journal only: untagged, and a customer's control frame whose own destination has been
+#define LY_RESTORED 3 /* in the journal only: an untagged control frame of a customer, whose own destination has been
                        * restored */
 
-/* The slots of the journal for bytes: the forms above, received frames copied for monitor sessions as they arrived, and the same
- * without their tag, and the head of a frame that is sampled. From LY_JOURNAL_OWN on: copies that an output policy has marked, one
- * in each slot; those beyond the last slot are not kept. */
+/* The slots of the journal for the bytes of frames: the forms above; received frames that monitor sessions copy, as they arrived,
+ * without their tag, or with one more tag; the head of a sampled frame. Each slot from LY_JOURNAL_OWN on is for one copy that an
+ * output policy has marked; copies beyond the last slot get no slot of their own. */
 enum {
 	LY_MIRRORED = 4,
 	LY_MIRRORED_BARE = 5,
 	LY_SAMPLED = 6,
-	LY_MIRRORED_NAMED = 7, /* as they arrived, behind a tag with their VLAN */
+	LY_MIRRORED_NAMED = 7, /* for ERSPAN: as received, with one more tag, which has the frame's VLAN */
 	LY_JOURNAL_OWN = 16,
 	LY_JOURNAL_FORMS = 64
 };
-#define LY_MIRRORED_REMOTE 0x08 /* of a slot: with the tag of an RSPAN VLAN instead */
-#define LY_MIRRORED_SENT 0x80 /* ly_journal.egress_form: what a monitor session copies of a frame that is sent */
+#define LY_MIRRORED_REMOTE 0x08 /* added to a slot: the copy has the tag of an RSPAN VLAN, or, sent for ERSPAN, of its own VLAN */
+#define LY_MIRRORED_SENT 0x80 /* in ly_journal.egress_form: a monitor session's copy of a frame that a port sends */
 
 /* ly_port.flags. The flag of a single stage is in the stage's header. */
 #define LY_PORT_ENABLED 0x01  /* admin up and link up; clear: dropped as port_down or egress_down */
 #define LY_PORT_ACCESS 0x02   /* access port: selects the drop reason for a frame with a tag of another VLAN */
-#define LY_PORT_ISOLATED 0x04 /* protected */
+#define LY_PORT_ISOLATED 0x04 /* a protected port: no frame is bridged from it to another protected port */
 #define LY_PORT_SVI 0x08      /* the pipeline's side of a VLAN interface's veth */
 #define LY_PORT_PEER 0x10     /* unicast for peer_mac, the far end's address, is delivered by bpf_redirect_peer */
 #define LY_PORT_PEER_ANY 0x200 /* with LY_PORT_PEER: known unicast for other addresses, too */
 #define LY_PORT_PARTIAL 0x20  /* XDP receives frames whose transport checksum may be missing */
 #define LY_PORT_ROUTED 0x80   /* a routed port: in no VLAN */
-#define LY_PORT_SUB 0x100     /* the host's side of a subinterface, with `parent` and, in pvid, its tag */
-#define LY_PORT_TUNNEL_STP 0x800   /* a tunnel port (tpid 0) that carries the customer's BPDUs, IEEE and PVST+, */
-#define LY_PORT_TUNNEL_CDP 0x1000  /* CDP, */
-#define LY_PORT_TUNNEL_LLDP 0x2000 /* LLDP */
+#define LY_PORT_SUB 0x100     /* the host's side of a subinterface; `parent` is its routed port, and `pvid` its tag */
+#define LY_PORT_TUNNEL_STP 0x800   /* a tunnel port (tpid 0) that carries the customer's BPDUs, IEEE and PVST+ */
+#define LY_PORT_TUNNEL_CDP 0x1000  /* a tunnel port that carries the customer's CDP frames */
+#define LY_PORT_TUNNEL_LLDP 0x2000 /* a tunnel port that carries the customer's LLDP frames */
 #define LY_PORT_WHOLE 0x4000  /* XDP receives each frame in one buffer: a veth whose MTU fits one */
 #define LY_PORT_XDP_SG 0x8000 /* accepts frames of several buffers from XDP */
 #define LY_PORT_LEASED 0x10000 /* LY_PORT_XDP_TX and _SG end when the control plane stops confirming them: a veth port */
@@ -83,8 +84,8 @@ struct ly_port {
 	__u16 tpid; /* EtherType of the port's tag; 0: the port recognises no tag */
 	__u8 form;  /* enum ly_form of tagged frames that leave; LY_UNTAGGED when tpid is 0 */
 	__u8 channel; /* the number of the port-channel; 0: none */
-	__u8 private; /* with LY_PORT_PRIVATE. Not 0: a host or promiscuous port, which receives in `pvid` only, a member or not */
-	__u8 qos; /* LY_PORT_QOS_*, bpf/qos.h */
+	__u8 private; /* not 0: a host or promiscuous port. It receives in `pvid` only, and need not be its member */
+	__u8 qos; /* LY_QOS_HAS_*, bpf/qos.h */
 	__u32 max_len; /* longest frame, its own tag not counted: MTU + 18 */
 	__u16 rif;    /* a routed port's own router interface; 0: none */
 	__u16 parent; /* a subinterface's routed port, or a member's port-channel */
@@ -139,7 +140,7 @@ struct ly_port_vlans {
 };
 
 /* shared_vlans[vlan]: for a secondary private VLAN its primary VLAN, under which the FDB and the MDB have its addresses and
- * groups; 0: its own. Only frames of ports with LY_PORT_PRIVATE look here. */
+ * groups; 0: they are under `vlan` itself. The programs read it only for frames of ports with LY_PORT_PRIVATE. */
 
 /* The flood set of a VLAN: enabled and forwarding members, by the form in which frames leave. */
 struct ly_vlan_ports {
@@ -261,8 +262,8 @@ _Static_assert(sizeof(struct ly_usage) == 24, "ly_usage");
 enum ly_family { LY_IPV4 = 0, LY_IPV6 = 1 };
 #define LY_SNOOP_ON 0x01
 #define LY_SNOOP_ROUTERS 0x02 /* frames of unregistered groups go to the ports of routers only */
-#define LY_SNOOP_FLOOD_UNREGISTERED 1 /* flooded[]: for the time being these go to all ports, */
-#define LY_SNOOP_FLOOD_ALL 2          /* or those of every group */
+#define LY_SNOOP_FLOOD_UNREGISTERED 1 /* flooded[]: for the time being, frames of unregistered groups go to all ports */
+#define LY_SNOOP_FLOOD_ALL 2          /* flooded[]: for the time being, frames of every group do */
 
 struct ly_snoop_vlan {
 	__u8 config[2];
@@ -276,19 +277,19 @@ _Static_assert(sizeof(struct ly_snoop_vlan) == 8 + 256, "ly_snoop_vlan");
  * the segment. index[bucket] has words `tag << 16 | row`, 0: free; row[row] is an entry, and row 0 is one without ports.
  *
  * The control plane writes an entry's row before its word. A row whose word it has removed is not used again while a program
- * may still read it. The ports of an entry change in place if they are in one word, otherwise with the row. To double the
- * table it copies the entries that belong to new segments there, then stores mdb_state[0], and later removes the old copies:
- * a program finds one of the two copies, whichever number of segments it has read. */
+ * may still read it. The ports of an entry change in place if only one word of them differs; otherwise the entry gets a new
+ * row. To double the table, the control plane copies the entries that belong to new segments there, then stores mdb_state[0], and
+ * later removes the old copies: a program finds one of the two copies, whichever number of segments it has read. */
 #define LY_MDB_SEGMENTS 16
 #define LY_MDB_SEGMENT 8192 /* entries of a segment */
 #define LY_MDB (LY_MDB_SEGMENTS * LY_MDB_SEGMENT) /* entries */
 #define LY_MDB_ROW_BITS 14
-#define LY_MDB_ROWS (1 << LY_MDB_ROW_BITS) /* as many rows as entries may wait to be used again */
+#define LY_MDB_ROWS (1 << LY_MDB_ROW_BITS) /* twice LY_MDB_SEGMENT: as many rows as entries can be in quarantine */
 #define LY_MDB_BUCKET_BITS 12
 #define LY_MDB_BUCKETS (1 << LY_MDB_BUCKET_BITS)
 #define LY_MDB_WAYS 16
-#define LY_MDB_FAMILY 0x1000 /* ly_mdb_row.place: VLAN, family, */
-#define LY_MDB_SOURCE 0x2000 /* and whether the entry is for one source */
+#define LY_MDB_FAMILY 0x1000 /* in ly_mdb_row.place, above the VLAN: the entry is for IPv6 */
+#define LY_MDB_SOURCE 0x2000 /* in ly_mdb_row.place: the entry is for one source */
 
 struct ly_mdb_bucket {
 	__u32 way[LY_MDB_WAYS];
@@ -303,7 +304,7 @@ struct ly_mdb_row {
 };
 _Static_assert(sizeof(struct ly_mdb_row) == 40 + 8 * LY_PORT_WORDS, "ly_mdb_row");
 
-/* One element of an array; kernels allow 4 MB for it. */
+/* A segment is the only element of an array; kernels allow 4 MB for an element. */
 struct ly_mdb_segment {
 	struct ly_mdb_bucket index[LY_MDB_BUCKETS];
 	struct ly_mdb_row row[LY_MDB_ROWS];
@@ -352,7 +353,7 @@ enum ly_event {
 	LY_EVENT_MOVED = 2,
 	LY_EVENT_AGED = 3,
 	LY_EVENT_FLUSHED = 4,
-	LY_EVENT_VIOLATION = 5 /* of port security: the address has no entry; of `value` only the port is meant */
+	LY_EVENT_VIOLATION = 5 /* of port security: the address has no entry, and only the port in `value` is valid */
 };
 
 struct ly_fdb_event {
@@ -402,7 +403,7 @@ _Static_assert(sizeof(struct ly_rif) == 24 + 8 * LY_VIRTUAL_MACS, "ly_rif");
 
 /* vlan_rifs[vlan]: the router interface of the VLAN and its own address in one word; 0: none */
 #define LY_VLAN_RIF_SHIFT 48
-#define LY_VLAN_RIF_VIRTUAL (1ULL << 63) /* it answers for other addresses, too */
+#define LY_VLAN_RIF_VIRTUAL (1ULL << 63) /* the interface also answers for the addresses in its virtual_mac[] */
 
 /* own_addresses: a bitmap of the hashes of the switch's own addresses, of all VRFs and both families. If the bit of a
  * packet's source is clear, the source is not an own address. If it is set, the FIB decides (stages/route.h). */
@@ -447,9 +448,9 @@ enum ly_target {
  * contents of that bucket. 0: no group */
 #define LY_NH_COUNT_SHIFT 32
 
-/* nh_buckets: words, each of which names an adjacency. Its upper bits are a guess, which the programs write and check
- * each time: the next hop's position in the FDB. By the guess the egress port is known before all the words that lead
- * to it have been read. */
+/* nh_buckets: words, each of which names an adjacency. Its upper bits are a guess of the next hop's position in
+ * the FDB, which the programs write, and check for each frame. The guess gives the egress port before the words that
+ * lead to it have been read. */
 #define LY_NH_ADJACENCY_MASK (LY_BANKS * LY_BANK_ROWS - 1)
 #define LY_NH_GUESS_SHIFT 17 /* the port; 0: no guess */
 #define LY_NH_GUESS_WAY_SHIFT 27
@@ -481,7 +482,7 @@ struct ly_fdb_call {
 	__u64 value; /* set: the entry's value; updated_s is filled in. clock_read: nanoseconds.
 	              * watchdog_set: nanoseconds until the watchdog `port` expires; 0 stops it */
 	__u32 scan;  /* enum ly_scan */
-	__u32 ageing_s; /* sweep, or LY_NO_AGE */
+	__u32 ageing_s; /* sweep: the age in seconds from which dynamic entries are removed, or LY_NO_AGE */
 	__u16 port;     /* flush: only this port; 0: any. watchdog_set: enum ly_watchdog_kind */
 	__u16 pad;
 	__s32 result;   /* 0, or -ENOENT, -EAGAIN, -ENOSPC */
@@ -491,15 +492,16 @@ struct ly_fdb_call {
 };
 _Static_assert(sizeof(struct ly_fdb_call) == 48, "ly_fdb_call");
 
-/* journal[0]: the input and the results of a dry run (BPF_PROG_TEST_RUN of the programs loaded with `dry` set). */
-#define LY_DRY_LEARN 0x01  /* learn, refresh, move */
+/* journal[0]: the input and the results of a dry run (BPF_PROG_TEST_RUN of the programs loaded with `dry` set). LY_DRY_* are the
+ * changes that the run makes to the tables. */
+#define LY_DRY_LEARN 0x01  /* learn, refresh and move addresses */
 #define LY_DRY_COUNT 0x02  /* count frames */
-#define LY_DRY_POLICE 0x04 /* spend tokens, send trapped frames up */
+#define LY_DRY_POLICE 0x04 /* spend tokens, send trapped frames to the control plane */
 
 enum ly_step { LY_STEP_ROUTER, LY_STEP_FLOOD, LY_STEPS }; /* steps[]: the programs to which others jump */
 
 enum ly_verdict { LY_FORWARDED = 1, LY_TRAPPED = 2, LY_DROPPED = 3 };
-enum ly_source { /* what `learn` did or would do */
+enum ly_source { /* what `learn` did or, without LY_DRY_LEARN, would do */
 	LY_SRC_NONE = 0, /* not reached, or learning is off */
 	LY_SRC_NEW = 1,
 	LY_SRC_KNOWN = 2,
@@ -543,7 +545,7 @@ struct ly_journal {
 	__u32 balanced; /* the bucket by which members of port-channels were chosen, plus 1; 0: none was */
 	__u32 member;   /* the member that received the frame, if its port-channel accepted it; 0: none */
 	__u32 sampled_len;  /* the length of a frame that is sampled; 0: it is not */
-	__u32 sampled_port; /* the port at which it is */
+	__u32 sampled_port; /* the port at which the frame is sampled */
 	__u32 marked;       /* not 0: an output policy has marked the frame in its present form */
 	__u32 own_slots;    /* the slots from LY_JOURNAL_OWN on that are in use */
 	struct {

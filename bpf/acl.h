@@ -90,13 +90,13 @@ ROWS(acl_vlans, struct ly_acl_bindings, LY_VLANS);
 ACL_LISTS(acl_small, LY_ACL_SMALL_WORDS);
 ACL_LISTS(acl_large, LY_ACL_LARGE_WORDS);
 
-/* The control plane's record of a frame about which a rule with `log` has decided: the bytes of a record of the ring `traps` with
- * TRAP_ACL_LOG, in place of the frame's own. crates/acl/src/note.rs reads it. */
+/* A note about a frame that a rule with `log` has decided about. It takes the place of the frame's bytes in a record of the ring
+ * `traps` with TRAP_ACL_LOG. crates/acl/src/note.rs reads it. */
 struct ly_acl_note {
 	__u16 list, rule;
 	__u16 half[LY_ACL_HALVES]; /* the key */
 	__u32 absent, unknown;
-	__u8 src[6]; /* 0: an outbound list has decided */
+	__u8 src[6]; /* the frame's source; 0: an outbound list has decided */
 	__u8 pad[2];
 };
 _Static_assert(sizeof(struct ly_acl_note) == 68, "ly_acl_note");
@@ -113,7 +113,7 @@ struct acl_judgement {
 	__u16 type;     /* its EtherType */
 	__u16 vlan;     /* with the class of service in the upper three bits */
 	__u16 any;      /* not 0: there is a list */
-	__u8 tunnelled; /* the frame is for TUNNEL, whether or not it has the outer header at this moment (replicate) */
+	__u8 tunnelled; /* not 0: the destination counts as TUNNEL, also while `replicate` has restored the frame's own */
 	__u16 list[ACL_ASKED]; /* 0: none */
 	__u8 reason[ACL_ASKED]; /* the drop reason if the list denies */
 };
@@ -123,14 +123,14 @@ struct acl_judgement {
 struct acl_work {
 	struct acl_judgement judgement;
 	struct acl_key key;
-	__u32 record[LY_ACL_HALVES]; /* where the blocks of each field's record are listed, in 16-bit units */
-	__u64 all;                   /* of a search: the words that may have a common bit, */
-	__u32 fields, verdicts;      /* at the places that the list's head has, */
-	__u32 from;                  /* the rule before which rules are skipped, */
-	__u32 found;                 /* and the result */
-	__u32 end;                   /* of a dry run: the length of the frame */
+	__u32 record[LY_ACL_HALVES]; /* of a search: where the block numbers of each field's record begin, in 16-bit units */
+	__u64 all;                   /* of a search: a bit for each word that is left and in which a rule may match */
+	__u32 fields, verdicts;      /* of a search: the number of fields, and where the verdicts begin, in 32-bit units */
+	__u32 from;                  /* of a search: the first rule that is not skipped */
+	__u32 found;                 /* of a search: the result (ACL_FOUND_*) */
+	__u32 end;                   /* in a dry run: the length of the frame */
 	__u32 hit[ACL_ASKED];        /* at XDP: the rules that have decided, not counted yet */
-	__u8 src[6] __attribute__((aligned(8))); /* the source of the frame, once a rule with `log` has decided about it as it was received */
+	__u8 src[6] __attribute__((aligned(8))); /* for ly_acl_note.src */
 	__u8 header[40] __attribute__((aligned(8)));
 };
 
@@ -185,8 +185,8 @@ static __always_inline void acl_copy(void *to, void *from, const __u32 len)
 		*(__u16 *)(to + n) = *(__u16 *)(from + n);
 }
 
-/* The frame's bytes at either hook: `xdp` is a constant. XDP reads what is near the start of the frame without a helper, whose
- * calls cost more than the rest of reading the key. */
+/* Reads bytes of the frame at the hook that the constant `xdp` names. XDP reads what is near the start of the frame without a
+ * helper, whose calls cost more than the rest of reading the key. */
 static __always_inline bool acl_bytes(void *ctx, const bool xdp, __u32 at, void *to, const __u32 len)
 {
 	if (!xdp)
@@ -202,7 +202,7 @@ static __always_inline bool acl_bytes(void *ctx, const bool xdp, __u32 at, void 
 	return !bpf_xdp_load_bytes(ctx, at, to, len);
 }
 
-/* Reads bytes of the frame. False when it is shorter; a dry run may have been given zeros behind the frame. */
+/* Reads bytes of the frame. False if the frame is shorter, also in a dry run, in which padding may follow the frame. */
 static __always_inline bool acl_load(struct acl_work *w, void *ctx, const bool xdp, __u32 at, void *to, const __u32 len)
 {
 	if (dry && at + len > w->end)
@@ -250,7 +250,7 @@ static __always_inline void acl_later_fragment(struct acl_key *k, __u16 offset)
 		k->absent = LY_ACL_TRANSPORT;
 }
 
-/* The key's halves are copied as words in the order of the wire. */
+/* Copies an address, of `halves` times 16 bits, from the frame into the key, beginning with half `to`. */
 static __always_inline void acl_addresses(struct acl_key *k, __u32 to, __u8 *from, const __u32 halves)
 {
 #pragma unroll
@@ -324,7 +324,7 @@ static __always_inline bool acl_ipv6(struct acl_work *w, void *ctx, const bool x
 	return true;
 }
 
-/* Reads the key. False: the frame has not the header that its EtherType announces. */
+/* Reads the key. False if the frame lacks the header that its EtherType announces. */
 static __always_inline bool acl_read(struct acl_work *w, void *ctx, const bool xdp)
 {
 	struct acl_judgement *a = &w->judgement;
@@ -349,7 +349,7 @@ static __always_inline bool acl_read(struct acl_work *w, void *ctx, const bool x
 	return true;
 }
 
-/* The result of a search: the rule, or the number of rules; and ACL_FOUND_*. */
+/* The result of a search: the number of the rule that decides, or the number of rules if none does, together with ACL_FOUND_*. */
 #define ACL_FOUND_PERMIT 0x10000
 #define ACL_FOUND_CLASS 0x20000 /* a rule that permits has decided; above ACL_FOUND_CLASS_SHIFT is the class that it names */
 #define ACL_FOUND_CLASS_SHIFT 18
@@ -373,7 +373,8 @@ struct acl_search {
 #define ACL_U32(words, at, mask) (((volatile __u32 *)(words))[ACL_INDEX(at, (mask) * 2 + 1)])
 #define ACL_U16(words, at, mask) (((volatile __u16 *)(words))[ACL_INDEX(at, (mask) * 4 + 3)])
 
-/* Places a field's record and returns its aggregate. */
+/* Finds the record of the class that the key has in a field. Stores in `record` where its block numbers begin; returns its
+ * aggregate. */
 static __always_inline __u64 acl_record(__u64 *words, const __u32 mask, struct acl_key *k, __u32 field, __u32 stride, __u32 *record)
 {
 	__u32 d = (LY_ACL_HEAD_WORDS + field * LY_ACL_FIELD_WORDS) * 2;
@@ -424,7 +425,7 @@ static __always_inline bool acl_word(struct acl_search *search, const __u32 mask
 						      0);
 		return true;
 	}
-	/* Go on with the rule that it names, which may be in this word. */
+	/* Continue with the rule that the verdict names, which may be in this word. */
 	s->from = verdict >> LY_ACL_SKIP_SHIFT;
 	__u32 next = s->from / 64;
 	if (next == w)
@@ -473,8 +474,8 @@ static long acl_step_large(__u32 index, struct acl_search *s)
 
 #define ACL_NO_LIST 0xffffffffU
 
-/* The rule of a list that decides about a frame (ACL_FOUND_PERMIT), or ACL_NO_LIST. Global functions from here on, so that
- * the verifier checks each once. */
+/* Searches a list for the rule that decides about the frame in `w`. Returns ACL_NO_LIST, or the result as ACL_FOUND_* describes
+ * it. From here on the functions are global, so that the verifier checks each once. */
 __noinline __u32 acl_find(struct acl_work *w, __u32 list)
 {
 	__u32 key = 0;
@@ -510,7 +511,7 @@ __noinline __u32 acl_rules(__u32 list)
 	return words ? ACL_U32(words, LY_ACL_RULES, 15) : 0;
 }
 
-/* Counts that `rule` of a list has decided about a frame; the number of rules stands for none. */
+/* Counts that `rule` of a list has decided about a frame; `rule` is the number of rules if none has. */
 static __always_inline void acl_add_one(__u32 list, __u32 rule)
 {
 	__u32 key = 0;
@@ -570,9 +571,9 @@ __noinline int acl_log(struct acl_work *w, __u32 list, __u32 rule, __u32 port)
 	return 0;
 }
 
-/* Asks the lists one after the other. Returns 0, or the drop reason of the first one that denies. XDP may still pass the frame to
- * TC, which judges it again, so it stores the rules that have decided, and acl_count_hits counts them and sends their notes. `port`
- * has received the frame; `inbound` is a constant. */
+/* Judges the frame by one list after the other. Returns 0, or the drop reason of the first list that denies it. XDP may still
+ * pass the frame to TC, which judges it again, so it stores the rules that have decided, and acl_count_hits counts them and sends
+ * their notes. `port` has received the frame; `inbound` is a constant. */
 #define ACL_HIT 0x80000000U
 static __always_inline int acl_judge(void *ctx, const bool xdp, struct acl_work *w, __u32 port, const bool inbound)
 {
@@ -587,12 +588,12 @@ static __always_inline int acl_judge(void *ctx, const bool xdp, struct acl_work 
 #pragma unroll
 	for (__u32 n = 0; n < ACL_ASKED; n++) {
 		__u32 list = a->list[n], reason = a->reason[n];
-		asm volatile("" : "+r"(reason)); /* it is read here, at a constant place */
+		asm volatile("" : "+r"(reason)); /* so that it is read here, where `n` is a constant */
 		__u32 found = list ? acl_find(w, list) : ACL_NO_LIST;
 		if (found == ACL_NO_LIST)
 			continue;
 		if (!valid) {
-			/* No rule matches it: it counts as such, and is denied. */
+			/* Without a valid key no rule decides: the frame is counted as such, and denied. */
 			found = acl_rules(list);
 		}
 		if (found & ACL_FOUND_LOG && (!inbound || !acl_bytes(ctx, xdp, 6, w->src, 6)))
@@ -610,7 +611,7 @@ static __always_inline int acl_judge(void *ctx, const bool xdp, struct acl_work 
 	return 0;
 }
 
-/* Counts what the lists have decided about a frame that XDP has handled, and that `port` has received. */
+/* Counts the rules that have decided about a frame that XDP has handled, and sends their notes. `port` has received the frame. */
 __noinline int acl_count_hits(__u32 port)
 {
 	struct acl_work *w = LOOKUP(acl_works, 0);

@@ -15,7 +15,7 @@ static __always_inline __u64 balance_mix(struct balance_side *s)
 	return flow_mix(flow_mix(fdb_salt ^ s->port, s->high), s->low);
 }
 
-/* Reads bytes of the frame; not 0 when they are not there. */
+/* Reads bytes of the frame; not 0 if the frame is too short. */
 typedef long balance_load(void *ctx, __u32 at, void *to, __u32 len);
 
 /* Reads addresses and ports of the packet whose EtherType is at `at`; `len` is the length of the frame from there on. False
@@ -56,8 +56,8 @@ static __always_inline bool balance_packet(void *ctx, balance_load *load, __u32 
 	return true;
 }
 
-/* The bucket of a frame for `dst`. `at` is the position of the EtherType that the port's own tag is followed by; 0 for a frame
- * that is no packet. */
+/* The bucket of a frame to `dst_mac`. `at` is the offset of the EtherType that follows the addresses, or the port's own tag; 0 if
+ * the frame carries no packet that is examined. */
 static __always_inline __u32 balance_bucket(void *ctx, balance_load *load, __u64 dst_mac, __u32 at, __u32 len)
 {
 	__u32 by = ROW(global, 0)->balance, fields = by & LY_BALANCE_FIELDS;
@@ -89,8 +89,9 @@ static __always_inline long tc_balance_load(void *skb, __u32 at, void *to, __u32
 	return bpf_skb_load_bytes(skb, at, to, len);
 }
 
-/* The bucket of a frame at TC in its present form. A tag that the port does not recognise is payload, also while the kernel
- * keeps it out of band: such a frame is no packet. A global function, so that frames for other ports pay for nothing. */
+/* The bucket of a frame at TC in its present form. A tag that the port does not recognise is payload, also while the kernel keeps
+ * it out of band: such a frame is hashed by its MAC addresses. A global function, so that frames for ports in no port-channel pay
+ * nothing for it. */
 __noinline int tc_balance(struct __sk_buff *skb, __u64 dst, __u32 form, __u32 bare_len)
 {
 	__u32 at = skb->vlan_present ? (form != LY_UNTAGGED ? 12 : 0) : form != LY_UNTAGGED ? 16 : 12;
@@ -115,7 +116,7 @@ __noinline __u32 channel_member(__u32 number, __u32 bucket)
 	return ROW(channels, number)->member[bucket & (LY_CHANNEL_BUCKETS - 1)] & (LY_PORTS - 1);
 }
 
-/* For a dry run: a frame is sent by the member of this bucket. */
+/* Records in the journal of a dry run that a frame is sent by the member of this bucket. */
 static __always_inline void balance_note(__u32 bucket)
 {
 	if (dry) {

@@ -13,7 +13,7 @@
 #define LY_CHECKSUM_XDP_H
 
 #define UDP_VXLAN 4789
-#define UDP_VXLAN_LINUX 8472 /* the kernel's default before IANA's */
+#define UDP_VXLAN_LINUX 8472 /* Linux's default, older than the port that IANA assigned */
 #define UDP_GENEVE 6081
 #define UDP_GTP_U 2152
 
@@ -27,14 +27,15 @@ static __always_inline bool type_encloses(__u16 type)
 	return type == 0x8100 || type == 0x88a8 || type == 0x9100 || type == 0x8847 || type == 0x8848 || type == 0x8864;
 }
 
-/* `port` as in the header. */
+/* True for UDP ports whose datagrams may contain an IP packet. `port` is big-endian, as in the header. */
 static __always_inline bool port_encloses(__u16 port)
 {
 	return port == bpf_htons(UDP_VXLAN) || port == bpf_htons(UDP_VXLAN_LINUX) || port == bpf_htons(UDP_GENEVE) || port == bpf_htons(UDP_GTP_U);
 }
 
-/* True for multiples of 65,535, which are the zeros of one's complement: one multiplication instead of three folds. The factor is the
- * inverse of 65,535 modulo 2^64, which turns exactly the multiples into their quotients (Warren, "Hacker's Delight", 10-17). */
+/* True for multiples of 65,535, which are the zeros of one's complement: one multiplication instead of three folds. The factor is
+ * the inverse of 65,535 modulo 2^64, which turns exactly the multiples into their quotients (Warren, "Hacker's Delight",
+ * 10-17). */
 static __always_inline bool is_zero_sum(__u64 sum)
 {
 	const __u64 inverse = 0 - (1 + (1ULL << 16) + (1ULL << 32) + (1ULL << 48));
@@ -42,8 +43,8 @@ static __always_inline bool is_zero_sum(__u64 sum)
 	return sum * inverse <= ~0ULL / 65535;
 }
 
-/* `sum` is the sum of the addresses and of the payload's length, the latter as in the header: big-endian, like `check`, because a sum of
- * one's complement does not depend on the order of the bytes. */
+/* True if the transport checksum may be missing. `sum` is the sum of the addresses and of the payload's length, all big-endian as
+ * in the header, like `check`: a sum of one's complement does not depend on the order of the bytes. */
 static __always_inline bool transport_missing(void *l4, void *end, __u64 sum, __u8 protocol)
 {
 	__u32 at = protocol == IP_TCP ? 16 : 6;
@@ -58,16 +59,16 @@ static __always_inline bool transport_missing(void *l4, void *end, __u64 sum, __
 	return RARELY(is_zero_sum(sum + bpf_htons(protocol) + 65535 - *check));
 }
 
-/* For a packet whose header is 20 bytes long and within the frame. */
+/* As checksum_missing, for an IPv4 packet whose header has 20 bytes and is within the frame. */
 static __always_inline bool checksum_missing_ipv4(struct ipv4 *ip, void *end)
 {
 	if (RARELY(is_fragment(ip)))
 		return false; /* checksums are complete before a packet is fragmented */
-	/* 65,535 is a zero; without it the difference of the lengths may be negative. */
+	/* 65,535 is a zero of one's complement; without it the difference of the lengths may be negative. */
 	return transport_missing(ip + 1, end, (__u64)ip->src + ip->dst + ip->len + 65535 - bpf_htons(sizeof(*ip)), ip->protocol);
 }
 
-/* `form` is that of the frame's recognised tag. */
+/* True if the frame's transport checksum may be missing: XDP leaves it to TC. `form` is the form of its recognised tag. */
 static __always_inline bool checksum_missing(void *frame, void *end, __u8 form)
 {
 	void *l3 = frame + (form == LY_UNTAGGED ? 14 : 18);

@@ -4,10 +4,11 @@
  * The chip sends and receives frames of its CPU port at a netdev. They carry the CPU header as a tag before the frame's own
  * EtherType, so that the kernel's tag operations add and remove it without a copy of the frame:
  *
- *   0x88A8  bits 0-9 the port that it is for, or where it enters; bit 10 the chip has sent it to other ports as well,
- *           bit 11 towards the chip: through the pipeline, bits 12-15 version 1
+ *   0x88A8  bits 0-9 the port of the interface that the frame is for; towards the chip, the port by which it leaves or, with bit
+ *           11, at which it enters the pipeline; bit 10 the chip has sent the frame to other ports as well; bits 12-15 version 1
  *
- * One tag and not two: the kernel divides a buffer of segments before it sends it with two. So a buffer crosses whole, both ways.
+ * One tag and not two: the kernel divides a buffer of segments before it sends it with two tags. With one tag, a buffer crosses
+ * undivided in both directions.
  *
  * Both programs run at TC ingress: one at the CPU port's netdev, one at the far end of each interface's veth pair. They need
  * no process, so interfaces of the chip stay reachable while the daemon is down.
@@ -26,10 +27,11 @@
 #define VERSION_MASK 0xf000
 #define PORTS 1024
 
-/* Where frames for a port of the chip go: a netdev, which receives them or sends them. */
+/* outlets[port]: the netdev to which frames for a port of the chip go. With BPF_F_INGRESS the netdev receives them, without it
+ * the netdev sends them. */
 struct ly_outlet {
 	__u32 ifindex;
-	__u32 flags; /* of bpf_redirect */
+	__u32 flags; /* of bpf_redirect: 0 or BPF_F_INGRESS */
 };
 
 struct {
@@ -39,7 +41,8 @@ struct {
 	__type(value, struct ly_outlet);
 } outlets SEC(".maps");
 
-/* Which port of the chip stands behind a netdev: its number, and PIPELINE for those of VLAN interfaces and subinterfaces. */
+/* inlets[ifindex]: the port of the chip to which frames belong that a netdev receives, with PIPELINE for the port of a VLAN
+ * interface or subinterface. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 2 * PORTS);
@@ -55,7 +58,7 @@ struct {
 	__type(value, __u32);
 } cpu SEC(".maps");
 
-/* Packets that passed, and those that could not: from the chip, from the kernel. */
+/* Packets that were redirected and packets that were dropped, from the chip and from the kernel. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 4);

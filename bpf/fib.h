@@ -23,7 +23,7 @@
 #define FIB4_DIVIDED 0x80000000U /* in place of a leaf: there are longer routes inside the /24 */
 #define FIB4_WIDE 0x80000001U    /* returned only, never stored: the entries are wide, and the quick look-up does not
                                   * read them */
-#define FIB4_DEPTH 3 /* as FIB_DEPTH, below 24 bits of 32 */
+#define FIB4_DEPTH 3 /* as FIB_DEPTH, for the 8 bits of an IPv4 address after a /24 */
 #define FIB4_LAYOUT 28 /* shift in a block's word: the layout above it, a line below it */
 #define FIB4_BLOCKS 1 /* the line of the first block; line 0 is the header */
 #define FIB4_HASH 1   /* the header's word that locates the hash table of the divided /24s */

@@ -9,8 +9,8 @@
 #define DROP(reason) (reason)
 #define TRAPPED(reason) (-(reason))
 
-/* Drop reasons, numbered as in lanyard_types::DropReason. Here are those for which more than one file drops; a stage's own are in
- * its header. No program drops for an overrun: only the soft plane receives by a ring. */
+/* Drop reasons, numbered as in lanyard_types::DropReason. Here are the reasons that more than one file uses; those of a single
+ * stage are in its header. No program uses `overrun`: only the soft plane receives by a ring. */
 enum {
 	DROP_TRUNCATED = 1,
 	DROP_TRAP_POLICED = 6,
@@ -49,7 +49,7 @@ enum trap_reason {
 	TRAP_NEIGHBOUR,
 	TRAP_LINK_MULTICAST,
 	TRAP_FLOODED,
-	TRAP_ACL_DIVERTED, /* of a chip only */
+	TRAP_ACL_DIVERTED, /* used by chips only */
 };
 /* lanyard_types::TrapGroup */
 enum trap_group {
@@ -73,7 +73,7 @@ enum trap_group {
 	GROUP_FLOODED,
 };
 
-/* For the order of instructions: what happens often follows without a jump. */
+/* Hints for the order of instructions: the usual case follows without a jump. */
 #define OFTEN(condition) __builtin_expect(!!(condition), 1)
 #define RARELY(condition) __builtin_expect(!!(condition), 0)
 
@@ -131,11 +131,11 @@ struct frame {
 	__u8 form;      /* enum ly_form, as recognised */
 	__u8 pv;        /* port_vlans of the ingress port */
 	__u8 out_pv;    /* port_vlans of the egress port */
-	__u8 straight;  /* leaves by out_id regardless of the FDB, tagged with out_vlan unless that is 0 */
-	__u8 routed;    /* from the router: no port received it */
-	__u8 several;   /* XDP: the frame is in several buffers */
+	__u8 straight;  /* not 0: it leaves by out_id regardless of the FDB, tagged with out_vlan unless that is 0 */
+	__u8 routed;    /* not 0: it comes from the router, as if no port had received it */
+	__u8 several;   /* XDP: not 0 if the frame is in several buffers */
 	__u8 up;        /* the trap reason of a frame that goes to the kernel; 0: none */
-	__u16 rif;      /* the interface to which it may be addressed */
+	__u16 rif;      /* the router interface to which it may be addressed; 0: none */
 	__u16 out_vlan; /* the VLAN into which `route` sends it */
 	__u16 shared;   /* the VLAN under which the FDB and the MDB have its addresses: see shared_vlans */
 	__u32 members;  /* the ports to which a group's frame is limited, as stages/snoop.h returns them; 0: all */
@@ -200,7 +200,7 @@ static __always_inline __u64 dry_now_ns(void)
 	return j ? j->now_ns : 0;
 }
 
-/* The number of bytes of the frame that the kernel's test run could not be given. */
+/* In a dry run: the length of the frame minus that of the bytes given to the kernel's test run, modulo 2^32. */
 static __always_inline __u32 dry_extra(void)
 {
 	struct ly_journal *j = dry ? dry_journal() : NULL;
@@ -232,8 +232,8 @@ static __always_inline __u64 now_ns(void)
 }
 
 /* Converts nanoseconds to seconds by a multiplication, because a 64-bit division costs as much as a
- * table look-up. 2^20 ns are 1.048576 ms; 1125900 / 2^30 turns that into seconds, 1e-7 too slow,
- * which is the same for everything compared. */
+ * table look-up. 2^20 ns are 1.048576 ms; 1125900 / 2^30 turns that into seconds, 1e-7 too slow.
+ * All times that are compared have this error. */
 static __always_inline __u32 seconds(__u64 ns)
 {
 	return (__u32)(((ns >> 20) * 1125900) >> 30);
@@ -258,8 +258,8 @@ static __always_inline __u16 port_of_ifindex(__u32 ifindex)
 	return port ? *port & (LY_PORTS - 1) : 0;
 }
 
-/* Whether a frame of this length without tag fits the MTU of a port. The segments of a segmentation buffer are checked where it
- * leaves (segments_tc.h). */
+/* True if a frame of this length without tag fits the MTU of a port, and for a segmentation buffer, whose segments are checked
+ * where it leaves (segments_tc.h). */
 static __always_inline bool egress_fits(__u32 bare_len, __u32 gso, struct ly_port *out)
 {
 	return bare_len <= out->max_len || gso;

@@ -75,7 +75,7 @@ static __always_inline bool tc_open(struct __sk_buff *skb, struct frame *f)
 	return true;
 }
 
-/* The offset of the packet in the skb's bytes, and its EtherType. */
+/* The offset of the packet in the skb's bytes. */
 static __always_inline __u32 tc_l3(struct __sk_buff *skb, struct frame *f)
 {
 	return f->form != LY_UNTAGGED && !skb->vlan_present ? 18 : 14;
@@ -178,9 +178,9 @@ static __always_inline bool tc_head(struct __sk_buff *skb, void *to, __u32 len, 
 /* When a frame of each group last woke the control plane. */
 TABLE(trap_woken, __u64, LY_GROUPS, 0);
 
-/* Whether a record is to wake the control plane: the flags of bpf_ringbuf_submit. With 0, the kernel wakes it only if it has
- * read all earlier records, so the record that takes the turn of its group forces the wake-up: an earlier record of another
- * processor may have been submitted without one because of this turn. A wake-up is an interrupt, which costs a virtual
+/* The flags of bpf_ringbuf_submit, which decide whether a record wakes the control plane. With 0, the kernel wakes it only if it
+ * has read all earlier records. So the record that sets the group's time in trap_woken forces the wake-up: another processor may
+ * have submitted an earlier record without a wake-up because of that time. A wake-up is an interrupt, which costs a virtual
  * machine as much as ten frames. Groups that may have thousands of frames a second therefore wake it once in LY_TRAP_WAKE_NS;
  * after each record it looks at the ring again when that time has passed (crates/daemon/src/protocols). */
 static __always_inline __u64 trap_wake(__u32 group)
@@ -214,7 +214,7 @@ __noinline int tc_trap(struct __sk_buff *skb, __u32 port, __u32 reason, __u32 gr
 	return 0;
 }
 
-/* Records an emission of a dry run: the port and the form, and the bytes of each form once. */
+/* Records in the journal of a dry run that a frame is sent: the port, the form, and the bytes in their slot (abi.h). */
 static __always_inline void tc_journal_emit(struct __sk_buff *skb, __u32 port, __u8 form)
 {
 	struct ly_journal *j = dry_journal();

@@ -17,7 +17,7 @@ enum tag_source {
 	TAGS_OF_DRIVER,
 };
 
-/* Of the kernel: the fields that are read, at the places that its BTF names. */
+/* Structures of the kernel: only the fields that are read, at the offsets that the kernel's BTF gives. */
 struct sk_buff {
 	__u32 vlan_all; /* 0 if there is no tag out of band */
 } __attribute__((preserve_access_index));
@@ -34,9 +34,9 @@ extern int bpf_xdp_metadata_rx_vlan_tag(const struct xdp_md *ctx, __be16 *vlan_p
 extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym __weak;
 extern void *bpf_rdonly_cast(const void *at, __u32 type) __ksym __weak;
 
-/* True for a frame that came to a veth as an skb with an out-of-band tag. The verifier knows the types of the kernel but not those of
- * its modules, such as veth's, so the pointer is read as that of a list of skbs, which begins with a pointer to an skb. Neither call
- * remains in the program: the verifier replaces them by moves. */
+/* True for a frame that came to a veth as an skb with an out-of-band tag. The verifier knows the types of the kernel but not
+ * those of its modules, such as veth's, so the pointer is read as that of a list of skbs, which begins with a pointer to an skb.
+ * Neither call remains in the program: the verifier replaces both by moves. */
 static __always_inline bool veth_hides_tag(struct xdp_md *ctx)
 {
 	void *at = bpf_cast_to_kern_ctx(ctx) + bpf_core_field_offset(struct veth_xdp_buff, skb);

@@ -65,7 +65,7 @@ static __always_inline int tc_bridged(struct __sk_buff *skb, struct frame *f)
 	return tc_unicast(skb, f);
 }
 
-/* The end of processing at TC. */
+/* Ends processing at TC: counts the frame, and returns the program's return code. */
 static __always_inline int tc_end(struct frame *f, int end)
 {
 	stage_count(f, end);
@@ -154,7 +154,7 @@ int lanyard_router(struct __sk_buff *skb)
 	return tc_end(&f, end);
 }
 
-/* Group addresses that the stage `trap` examines; TC handles them. */
+/* True for group addresses that the stage `trap` examines: XDP leaves these frames to TC. */
 static __always_inline bool xdp_leaves(struct frame *f)
 {
 	if (!(f->dst & GROUP_BIT))
@@ -162,7 +162,8 @@ static __always_inline bool xdp_leaves(struct frame *f)
 	return (f->dst & ~SSTP_OR_DISCOVERY) == CISCO_DISCOVERY || (f->dst & 0xf0ffffffffffULL) == RESERVED_BLOCK || f->dst == TUNNEL;
 }
 
-/* Ends a frame that an access list, storm control or a policer of the control plane drops at XDP. `in` is the port that received it. */
+/* Ends a frame that an access list, storm control or the policer of a trap group drops at XDP. `in` is the port that received
+ * it. */
 static __always_inline int xdp_dropped(struct ly_port *in, struct frame *f, int end)
 {
 	xdp_sample_ends(in, f);
@@ -209,7 +210,7 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, enum tag_source tags)
 			return XDP_PASS;
 		if (f.pv & LY_PV_ROUTES)
 			f.rif = vlan_rif(&f);
-		if (f.rif && f.port->flags & LY_PORT_ACL_IN) /* the lists of its new VLAN are asked at TC, so that all are */
+		if (f.rif && f.port->flags & LY_PORT_ACL_IN) /* only TC judges by the lists of its new VLAN, so TC judges by all */
 			return XDP_PASS;
 		if ((end = xdp_acl_ingress(&f, ctx)))
 			return xdp_dropped(in, &f, end);
@@ -273,7 +274,7 @@ int lanyard_xdp_bound(struct xdp_md *ctx)
 }
 
 /* Finishes a copy of a flooded frame before it leaves (see xdp_flood_out). */
-SEC("xdp.frags/devmap") /* of the same kind as those that redirect, or the map accepts neither */
+SEC("xdp.frags/devmap") /* with .frags like the programs that redirect: the map accepts programs of one kind only */
 int lanyard_xdp_copy(struct xdp_md *ctx)
 {
 	return xdp_copy(ctx) ? XDP_PASS : XDP_DROP;

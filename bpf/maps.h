@@ -24,7 +24,7 @@ const volatile __u32 never = 0;
 	} name_ SEC(".maps")
 
 /* A table at an address that the programs know. libbpf makes the section a map, an array of one
- * element (crates/ebpf/src/tables.rs, SECTIONS). A look-up in a TABLE passes its index in memory,
+ * element (crates/ebpf/src/tables.rs, Shape::Section). A look-up in a TABLE passes its index in memory,
  * even where the JIT inlines the look-up, and that takes longer than the table access itself; here
  * it is an addition. Use it for what each frame reads, up to the 4 MB that kernels allow for an
  * element. The number of rows must be a power of two. */
@@ -135,7 +135,7 @@ struct {
 	__type(value, __u32);
 } xdp_ports SEC(".maps");
 
-/* The same ports for floods, each with the program that finishes its copy. */
+/* The ports of xdp_ports below LY_XDP_FLOOD, for floods, each with the program that finishes its copy. */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, LY_XDP_FLOOD);

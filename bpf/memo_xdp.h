@@ -9,7 +9,8 @@
  *
  * The memo holds only known unicast that is bridged between ports in no port-channel and of no private VLAN, that no access list
  * and no first-hop security judges, that no service policy handles, that no monitor session copies and from which no samples are
- * drawn, and that leaves in the form in which it came. Both FDB entries are in the first part of the table. A dry run does not use it.
+ * drawn, and that leaves in the form in which it came. Both FDB entries are in the near part of the table. A dry run does not use
+ * the memo.
  */
 #ifndef LY_MEMO_XDP_H
 #define LY_MEMO_XDP_H
@@ -18,10 +19,10 @@
 #define MEMO_ROW 2
 _Static_assert(__builtin_offsetof(struct ly_port, max_len) == MEMO_ROW * sizeof(__u64), "the fields before max_len");
 
-/* What the frame's first 16 bytes tell about its transport checksum. */
+/* How to find out whether the frame's transport checksum is missing; MEMO_OTHER: by checksum_missing. */
 enum memo_checksum {
-	MEMO_COMPLETE,  /* the port gets no frames that lack it */
-	MEMO_PLAIN_IPV4, /* an untagged IPv4 packet without options */
+	MEMO_COMPLETE,  /* it is not: the port receives no such frames */
+	MEMO_PLAIN_IPV4, /* by checksum_missing_ipv4: an untagged IPv4 packet without options */
 	MEMO_OTHER,
 };
 
@@ -29,16 +30,16 @@ struct memo {
 	__u64 head[2]; /* the frame's first 16 bytes: addresses, EtherType and the two bytes after it */
 	__u64 in[MEMO_ROW], out[MEMO_ROW]; /* the rows of the ports */
 	__u64 src_word, dst_word;          /* the FDB entries */
-	__u64 tick;                        /* the tick in which the memo was made; 0, which has passed: the memo is empty. Its second is that in
-	                                    * which the source was last seen */
+	__u64 tick;                        /* the tick in which the memo was made; the source was last seen in its second.
+	                                    * 0, a tick that has passed: the memo is empty */
 	__u64 masks;                       /* the part of the FDB in use when the memo was made */
-	__u32 src_at, dst_at;              /* where these words are, in bytes: in fdb_near, */
-	__u32 pv_at, out_pv_at;            /* in port_vlans, */
-	__u32 in_at, out_at;               /* and in ports */
+	__u32 src_at, dst_at;              /* offsets in bytes: of the FDB entries in fdb_near */
+	__u32 pv_at, out_pv_at;            /* of `pv` and `out_pv` in port_vlans */
+	__u32 in_at, out_at;               /* of the rows `in` and `out` in ports */
 	__u16 port_id, out_id, vlan;
 	__u8 form, pv, out_pv;
 	__u8 checksum; /* an enum memo_checksum */
-	__u8 more;     /* the bytes by which the egress port takes less than its max_len */
+	__u8 more;     /* the bytes by which a frame for the egress port must be shorter than its max_len (xdp_fits) */
 	__u64 seen[2]; /* the first 16 bytes of the last frame that the memo did not hold */
 };
 
@@ -49,7 +50,7 @@ struct {
 	__type(value, struct memo);
 } memos SEC(".maps");
 
-/* A word of `size` bytes of a table, `at` bytes from its beginning. The mask keeps it in the table, for the verifier. */
+/* The `size` bytes of a table that begin at byte `at`. The mask keeps them inside the table, as the verifier requires. */
 #define PLACE(table, at, size) ((void *)(table) + ((at) & (sizeof(table) - (size))))
 
 static __always_inline void memo_read(__u64 *row, struct ly_port *port)
@@ -60,7 +61,8 @@ static __always_inline void memo_read(__u64 *row, struct ly_port *port)
 	row[1] = word[1];
 }
 
-/* By words: of rows that are passed by value clang loads and joins single bytes. */
+/* True if a port's row, without max_len, is still `was`. It is compared by words, because clang would load a row that is passed
+ * by value as single bytes. */
 static __always_inline bool memo_same(const __u64 *was, struct ly_port *port)
 {
 	volatile __u64 *word = (void *)port;
@@ -184,7 +186,7 @@ static __always_inline void memo_note(struct xdp_md *ctx, struct frame *f)
 	}
 }
 
-/* True when every word of the memo but the frame's own is unchanged. */
+/* True if the tick, and every word of the tables that the memo holds, is unchanged. */
 static __always_inline bool memo_holds(struct memo *m)
 {
 	return OFTEN(bpf_jiffies64() == m->tick) && OFTEN(memo_same(m->in, PLACE(ports, m->in_at, sizeof(struct ly_port)))) &&
@@ -193,9 +195,9 @@ static __always_inline bool memo_holds(struct memo *m)
 	       OFTEN(memo_pv(m->out_pv_at) == m->out_pv);
 }
 
-/* Sends a frame as the memo says. Returns the program's verdict, or -1: the stages have to decide. The branches are marked so that the
- * instructions of a frame that is sent follow each other, and what needs memory comes before the calls: the processor loads it while
- * it waits for their returns. */
+/* Sends a frame as the memo records. Returns the program's verdict, or -1: the stages have to decide. The branches are marked so
+ * that the instructions of a frame that is sent follow each other, and loads from memory come before the calls: the processor
+ * performs them while it waits for the returns of the calls. */
 static __always_inline int memo_sends(struct xdp_md *ctx, enum tag_source tags)
 {
 	void *end = (void *)(long)ctx->data_end;

@@ -31,7 +31,7 @@ int present_tag_out_of_band(struct __sk_buff *skb)
 {
 	struct tag tag = {};
 
-	/* A frame that is too short for its tag has none for reception either. */
+	/* Reception, too, takes no tag out of a frame that is too short for it. */
 	if (!bpf_skb_load_bytes(skb, TYPE_AT, &tag, sizeof(tag)) && skb->len >= TYPE_AT + 6 &&
 	    (tag.proto == bpf_htons(0x8100) || tag.proto == bpf_htons(0x88a8)) && !bpf_skb_vlan_pop(skb))
 		bpf_skb_vlan_push(skb, tag.proto, bpf_ntohs(tag.tci));

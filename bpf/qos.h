@@ -15,7 +15,7 @@
 #define LY_QOS_COST_SHIFT 16
 #define LY_QOS_TIME_SHIFT 6
 #define LY_QOS_QUEUES 64    /* minor numbers of the classes of a port's queueing discipline */
-#define LY_QOS_MAJOR 0x4c59 /* its own number */
+#define LY_QOS_MAJOR 0x4c59 /* major number of that queueing discipline */
 
 enum ly_qos_kind { LY_QOS_FREE = 0, LY_QOS_ONE_BUCKET = 1, LY_QOS_OVERFLOW = 2, LY_QOS_PEAK = 3 };
 
@@ -27,14 +27,15 @@ struct ly_qos_row {
 	__u32 queue;   /* the minor number of the class of the queueing discipline; 0: the discipline chooses */
 	__u32 pad;
 	__u64 byte_cost[2], burst[2];
-	__u64 clock[2]; /* written by the programs: when the first bucket is full; when the second is, or what it lacks */
+	__u64 clock[2]; /* by the programs: when the bucket is full; the second of LY_QOS_OVERFLOW: what it lacks */
 	__u64 frames[LY_QOS_COLOURS], bytes[LY_QOS_COLOURS];
 	__u64 unused[2];
 };
 _Static_assert(sizeof(struct ly_qos_row) == 128, "ly_qos_row");
 TABLE(qos_rows, struct ly_qos_row, LY_QOS_BLOCKS * LY_QOS_CLASSES, BPF_F_MMAPABLE);
 
-/* qos_policies[LY_QOS_POLICY(direction, port)]: the list of each family, the block, the number of classes; 0: no policy */
+/* qos_policies[LY_QOS_POLICY(direction, port)]: a word with the list of each family, the policy's block of rows and the number of
+ * its classes; 0: no policy */
 #define LY_QOS_INPUT 0
 #define LY_QOS_OUTPUT 1
 #define LY_QOS_POLICY(direction, port) ((direction) * LY_PORTS + (port))
@@ -60,7 +61,8 @@ _Static_assert(LY_ACLS <= 1 << LY_QOS_LIST_BITS, "a list's number");
 
 #define QOS_TRIES 8
 
-/* The direction and the port of a policy; QOS_TUNNELLED is ACL_TUNNELLED (stages/acl_egress.h); and what of a segmentation buffer needs room in a bucket: its payload per segment. */
+/* The argument `place` of tc_qos: the direction and the port of a policy, and the payload per segment of a segmentation buffer,
+ * for which its bucket must have room. QOS_TUNNELLED has the meaning of ACL_TUNNELLED (stages/acl_egress.h). */
 #define QOS_TUNNELLED 0x800
 #define QOS_AT(direction, port, gso) ((direction) | (__u32)(port) << 1 | (__u32)((gso) > 0xffff ? 0xffff : (gso)) << 16)
 
@@ -69,7 +71,8 @@ static __always_inline __u64 qos_time(struct ly_qos_row *r, const __u32 bucket, 
 	return (len * r->byte_cost[bucket]) >> (LY_QOS_COST_SHIFT - LY_QOS_TIME_SHIFT);
 }
 
-/* Takes a frame's time from a bucket, if there is room for its longest part. */
+/* Takes the time of a frame, `whole`, from a bucket if the bucket has room for `longest`, the time of the frame or of one segment
+ * of a segmentation buffer. */
 static __always_inline bool qos_take(__u64 *clock, __u64 longest, __u64 whole, __u64 burst, __u64 now)
 {
 	for (int tries = 0; tries < QOS_TRIES; tries++) {
@@ -82,8 +85,8 @@ static __always_inline bool qos_take(__u64 *clock, __u64 longest, __u64 whole, _
 	return false;
 }
 
-/* RFC 2697. The processor that moves the first clock forward credits the second bucket with the time for which the first was
- * full. */
+/* The colour of a frame by RFC 2697, as qos_colour returns it. The processor that moves the first clock forward credits the
+ * second bucket with the time for which the first was full. */
 static __always_inline __u32 qos_overflow(struct ly_qos_row *r, __u32 longest, __u32 whole, __u64 now)
 {
 	for (int tries = 0; tries < QOS_TRIES; tries++) {
@@ -109,7 +112,7 @@ static __always_inline __u32 qos_overflow(struct ly_qos_row *r, __u32 longest, _
 	return 2;
 }
 
-/* The colour of a frame. */
+/* The colour of a frame: 0 it conforms, 1 it exceeds, 2 it violates. */
 static __always_inline __u32 qos_colour(struct ly_qos_row *r, __u32 longest, __u32 whole)
 {
 	__u32 kind = r->kind;
@@ -124,7 +127,8 @@ static __always_inline __u32 qos_colour(struct ly_qos_row *r, __u32 longest, __u
 	return !qos_take(&r->clock[0], qos_time(r, 0, longest), qos_time(r, 0, whole), r->burst[0], now);
 }
 
-/* The class of the packet that `w` has placed, in the policy `word`. `valid`: its key has been read. */
+/* The class, in the policy `word`, of the packet whose key is in `w`. `valid` is false if the key could not be read: then it is
+ * the last class. */
 static __always_inline __u32 qos_class(struct acl_work *w, __u64 word, bool valid)
 {
 	__u32 family = acl_family(w->judgement.type);
@@ -137,14 +141,15 @@ static __always_inline __u32 qos_class(struct acl_work *w, __u64 word, bool vali
 	return found == ACL_NO_LIST || !(found & ACL_FOUND_CLASS) ? last : found >> ACL_FOUND_CLASS_SHIFT & (LY_QOS_CLASSES - 1);
 }
 
-/* Applies the policy of a port in one direction: classifies, polices and counts the frame, and returns what is to be done with it
- * (QOS_*). `where` and `what` are those of access lists. */
+/* Applies the policy of a port in one direction: classifies, polices and counts the frame. Returns the actions as bits (QOS_*).
+ * `where` and `what` are ACL_WHERE and ACL_WHAT, `place` is QOS_AT. */
 __noinline int tc_qos(struct __sk_buff *skb, __u32 where, __u32 what, __u32 len, __u32 place)
 {
 	struct acl_work *w = acl_begin();
 	__u32 slot = LY_QOS_POLICY(place & 1, place >> 1 & (LY_PORTS - 1));
 
-	/* The compiler would leave the mask of ROW out, whose effect the verifier of Linux 6.1 cannot see otherwise. */
+	/* Without this the compiler omits the mask of ROW, and the verifier of Linux 6.1 does not see that the index is in
+	 * range. */
 	asm volatile("" : "+r"(slot));
 	__u64 word = *ROW(qos_policies, slot);
 
@@ -160,7 +165,7 @@ __noinline int tc_qos(struct __sk_buff *skb, __u32 where, __u32 what, __u32 len,
 	struct ly_qos_row *r = LOOKUP(qos_rows, (word >> LY_QOS_BLOCK_SHIFT & (LY_QOS_BLOCKS - 1)) * LY_QOS_CLASSES + class);
 	if (!r)
 		return 0;
-	/* Likewise. */
+	/* The statement keeps the mask of the colour, for the same reason as above. */
 	__u64 colour = qos_colour(r, longest && longest < len ? longest : len, len);
 	asm volatile("" : "+r"(colour));
 	colour &= 3;
@@ -212,13 +217,14 @@ __noinline int tc_mark(struct __sk_buff *skb, __u32 at, __u32 dscp, __u32 ipv6)
 	__u8 tos = (head[1] & 3) | dscp << 2;
 	__u16 check = qos_corrected((__u16)head[10] << 8 | head[11], (__u16)head[0] << 8 | head[1], (__u16)head[0] << 8 | tos);
 	__u8 word[2] = { check >> 8, check };
-	/* The change of the checksum makes up for that of the byte: a sum over the packet that the device has made stays right. */
+	/* The header's checksum changes by as much as the byte, in the other direction. So a sum over the packet that the device
+	 * has made (CHECKSUM_COMPLETE) stays right. */
 	if (bpf_skb_store_bytes(skb, at + 1, &tos, 1, 0))
 		return -1;
 	return bpf_skb_store_bytes(skb, at + 10, word, 2, 0);
 }
 
-/* Where the packet begins in a frame of this form. */
+/* The offset of the packet in a frame of this form. */
 static __always_inline __u32 qos_packet(struct __sk_buff *skb, __u8 form)
 {
 	return form != LY_UNTAGGED && !skb->vlan_present ? 18 : 14;
@@ -230,8 +236,8 @@ static __always_inline void qos_queue(struct __sk_buff *skb, __u32 result)
 	skb->priority = QOS_QUEUE(result) ? (__u32)LY_QOS_MAJOR << 16 | QOS_QUEUE(result) : 0;
 }
 
-/* Carries out a result on a copy of a flood, which has this form and tag; `undo` makes the frame again what it was. Returns 0, or < 0
- * when memory ran out. */
+/* Carries out the marks of a result of tc_qos on a copy of a flood, which has this form and tag. With `undo` it restores the
+ * frame's own marks. Returns 0, or < 0 when memory ran out. */
 __noinline int tc_copy_marks(struct __sk_buff *skb, __u32 result, __u32 form, __u32 tci, __u32 undo)
 {
 	__u32 was = tci >> 13 & 7, cos = QOS_COS(result);
@@ -252,8 +258,8 @@ __noinline int tc_copy_marks(struct __sk_buff *skb, __u32 result, __u32 form, __
 	return 0;
 }
 
-/* Carries out the marks of a result. The class of service becomes that of the tag with which the frame leaves; a tag that it came
- * with is then no longer right, and is replaced (frame_stale). */
+/* Carries out the marks of a result of tc_qos. The tag with which the frame leaves gets the class of service. If it came with
+ * another one, its VID in f->tci becomes 0, which makes its tag stale and has it replaced (frame_stale). */
 static __always_inline int qos_marks(struct __sk_buff *skb, struct frame *f, __u32 result)
 {
 	if (result & QOS_HAS_COS && QOS_COS(result) != f->tci >> 13)

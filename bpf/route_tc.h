@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /* Routing at the TC hook: reading and rewriting an skb, and the stages after `route` for routed frames.
  *
- * A frame that goes to the kernel is unchanged: a frame is rewritten only after its next hop has been found.
+ * A frame that goes to the kernel is unchanged, because a frame is rewritten only after its next hop has been found.
  *
  * This is a program of its own, to which the first one jumps (router_enter, router_begin). A jump does not return; on
  * processors that guard returns, a return costs as much as a table look-up. Also, the kernel copies the head of every
@@ -14,7 +14,7 @@
 #define TC_ACT_UNSPEC (-1)
 #define MAC_BYTES 12
 
-/* The rest of a checksum over a header with options. */
+/* True if a header with options cannot be read, or its checksum is wrong. */
 __noinline int tc_options_fail(struct __sk_buff *skb, __u32 at, __u32 len)
 {
 	__u32 word[15] = {};
@@ -32,8 +32,8 @@ __noinline int tc_options_fail(struct __sk_buff *skb, __u32 at, __u32 len)
 
 /* True when a segment of a GSO buffer other than TCP is too long for the egress interface. After
  * UDP and GRE there may be a tunnel whose inner headers are repeated in each segment; the kernel
- * knows where they end. The netdev asked is the one with the interface's MTU: the host end, or the
- * routed port. A dry run has no netdevs, and takes UDP to carry no tunnel. */
+ * knows where they end. It compares with the MTU of the netdev that has the interface's MTU: the
+ * host's end, or the routed port. A dry run has no netdevs: it assumes that UDP carries no tunnel. */
 __noinline int tc_segments_exceed(struct __sk_buff *skb, __u32 rif)
 {
 	struct ly_rif *out = ROW(rifs, rif);
@@ -141,7 +141,7 @@ static __always_inline int tc_up(struct frame *f, __u32 reason)
 	}
 	if (!trap_admit(up_group(reason), f->port_id, reason))
 		return DROP(DROP_TRAP_POLICED);
-	f->up = reason + unknown_zero(f->len); /* or the verifier checks the stages behind this one for each reason */
+	f->up = reason + unknown_zero(f->len); /* otherwise the verifier checks the following stages once for each reason */
 	f->straight = 1;
 	f->out_vlan = 0;
 	return 0;

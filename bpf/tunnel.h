@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /* Control frames of a customer's network that a dot1q-tunnel port carries through the provider's network (l2protocol-
  * tunnel): `trap` gives them the destination TUNNEL, and `replicate` restores their own destination at the tunnel
- * ports on the other side. Their contents tell the protocol: crates/wire/src/layer2.rs is the same in Rust. */
+ * ports on the other side. The protocol is recognised by the contents: crates/wire/src/layer2.rs does the same in Rust. */
 #ifndef LY_TUNNEL_H
 #define LY_TUNNEL_H
 
@@ -44,7 +44,7 @@ __noinline __u64 tunnel_address(struct __sk_buff *skb, __u32 form)
 	return snap[3] == 0x01 && snap[4] == 0x0b ? SSTP : snap[3] == 0x20 && !snap[4] ? CISCO_DISCOVERY : 0;
 }
 
-/* The flag of ports that carry the protocol that uses an address; 0: there is none. */
+/* The flag of the tunnel ports that carry the protocol which uses this destination; 0: no protocol does. */
 static __always_inline __u32 tunnel_flag(__u64 address)
 {
 	return address == RESERVED_BLOCK || address == SSTP ? LY_PORT_TUNNEL_STP :

@@ -8,16 +8,17 @@
  *
  * Leases: a veth accepts frames from XDP only while its far end runs NAPI, and the owner of the far end may change
  * that. The kernel then drops such frames, after they were counted as sent. The control plane restarts the timer each
- * time it has checked the netdevs. When it expires, frames for veth ports take TC, which delivers them in both cases.
- * Likewise XDP of a NIC sees VLAN tags only while tag parsing is off there, which others may change: frames that it
- * receives take TC then, which sees the tags in both cases.
+ * time it has checked the netdevs. When it expires, TC handles frames for veth ports, which it delivers with and without
+ * NAPI. Likewise XDP of a NIC sees VLAN tags only while the NIC's tag parsing is off, which others may change: then TC
+ * handles the frames that the NIC receives, because it sees the tags in both cases.
  *
  * Snooping: the control plane restarts the timer every few seconds. Without it no host can join a group, so
  * when the timer expires the stage `snoop` limits nothing any more: it reads the phase.
  *
- * Routing: packets that the plane routes pass no packet filter of the kernel, so the control plane follows the kernel's
- * hooks, and restarts the timer each time it has. Without it a new rule would not be noticed: when the timer expires, the
- * interfaces that depend on it route no more, and the kernel gets their packets.
+ * Routing: packets that the plane routes pass no packet filter of the kernel, so the control plane follows the hooks of
+ * the kernel's filters, and restarts the timer each time it has done so. Without the control plane a new filter would
+ * not be noticed. So when the timer expires, the interfaces that depend on this stop routing, and the kernel gets their
+ * packets.
  *
  * Invariants: nothing here runs per frame; blocking changes bits that the stages read anyway. The timer lives as long
  * as its map is pinned, so it outlives every process. A pair is blocked in port_vlans before the flood sets lose the
@@ -113,7 +114,8 @@ static __always_inline void watchdog_done(struct ly_watchdog *dog, __u64 now, __
 	__sync_lock_test_and_set(&dog->phase, LY_WATCHDOG_EXPIRED);
 }
 
-/* Expires, unless the timer has been restarted meanwhile: `end` ends what is wrong in each of the rows without the control plane. */
+/* Handles the expiry of a timer, unless it has been restarted meanwhile: calls `end` for each row, to remove the state that is
+ * wrong without the control plane. */
 static __always_inline int watchdog_expire(__u32 kind, __u32 rows, long (*end)(__u32, struct watchdog_walk *))
 {
 	struct ly_watchdog *dog = ROW(watchdog, kind);
@@ -150,8 +152,8 @@ static int watchdog_expire_snooping(void *map, __u32 *key, struct ly_watchdog_ti
 	return 0;
 }
 
-/* The bits of the families in the word of a row that ends with its flags. The control plane writes the row before it reads the
- * phase, so either this function sees the row, or the control plane clears the bits itself. */
+/* LY_RIF_IPV4 and LY_RIF_IPV6 in the 32-bit word of a row of `rifs` whose last byte is `flags`. The control plane writes the row
+ * before it reads the phase, so either this function sees the row, or the control plane clears the bits itself. */
 #define WATCHDOG_FAMILIES ((__u32)(LY_RIF_IPV4 | LY_RIF_IPV6) << 24)
 _Static_assert(__builtin_offsetof(struct ly_rif, flags) == __builtin_offsetof(struct ly_rif, up) + 3, "the word with the flags");
 

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Finds out whether a netdev takes frames that XDP redirects to it (crates/ebpf/src/xdp_probe.rs): a test run of `probe_sends` sends
- * one, and `probe_hears` notes what became of it.
- */
+/* Tests whether a netdev takes frames that XDP redirects to it (crates/ebpf/src/xdp_probe.rs): a test run of `probe_sends` sends
+ * a frame to it, and `probe_hears` records whether the driver has taken the frame. */
 #include <linux/bpf.h>
 #include <linux/types.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
-struct net_device { /* of the kernel: the field that is read, at the place that its BTF names */
+struct net_device { /* of the kernel: only the field that is read, at the offset that the kernel's BTF gives */
 	int ifindex;
 } __attribute__((preserve_access_index));
 
 struct probe {
-	__u32 ifindex; /* the netdev that is asked */
-	__u32 heard;   /* 1: the driver has answered */
-	__u32 taken;   /* 1: it has taken a frame */
+	__u32 ifindex; /* the netdev that is tested */
+	__u32 heard;   /* 1: a frame was handed to the driver */
+	__u32 taken;   /* 1: the driver has taken a frame */
 };
 
 struct {
@@ -41,7 +40,8 @@ int probe_sends(struct xdp_md *ctx)
 	return p ? bpf_redirect(p->ifindex, 0) : XDP_DROP;
 }
 
-/* The kernel has handed frames to the driver of `to`; any frames count, because the driver treats all alike. */
+/* Runs when the kernel has handed frames to the driver of `to`. Any frames count, not only that of `probe_sends`, because the
+ * driver treats all alike. */
 SEC("tp_btf/xdp_devmap_xmit")
 int BPF_PROG(probe_hears, const struct net_device *from, const struct net_device *to, int sent, int drops, int err)
 {

@@ -14,11 +14,12 @@ enum {
 #define LY_PORT_ACL_OUT 0x2000000 /* ly_port.flags: has a list */
 #endif
 
-/* How a frame leaves: routed into a VLAN whose lists have not judged it yet; for TUNNEL, whether or not it has the outer header. */
+/* The argument `how` of tc_acl_out. ACL_ROUTED: the frame is routed into a VLAN whose lists have not judged it yet.
+ * ACL_TUNNELLED: see acl_judgement.tunnelled. */
 #define ACL_ROUTED 1
 #define ACL_TUNNELLED 2
-#define ACL_DENIED 4 /* of floods: a list of the VLAN denied it */
-#define ACL_FROM_SHIFT 16 /* above it in the argument of tc_acl_out is the port that received the frame */
+#define ACL_DENIED 4 /* in floods only: a list of the VLAN has denied the frame */
+#define ACL_FROM_SHIFT 16 /* from this bit of `how` on: the port that received the frame */
 
 static __always_inline void acl_outbound(struct acl_judgement *a, __u32 what, __u32 how)
 {

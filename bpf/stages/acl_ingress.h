@@ -3,7 +3,7 @@
  * interface if the frame is for the router. A frame from the host's stack is judged by the outbound list of its VLAN
  * interface: that is the inbound list of the interface's end at the pipeline.
  *
- * A port has the flag if it has a list, or if any VLAN or VLAN interface of the switch has one; other ports pay only for the
+ * A port has LY_PORT_ACL_IN if it has a list, or if any VLAN or VLAN interface of the switch has one; other ports pay only for the
  * branch. */
 enum {
 	DROP_ACL_PORT_IN = 34,
@@ -17,12 +17,12 @@ enum {
 #define LY_PORT_ACL_IN 0x1000000 /* ly_port.flags */
 #endif
 
-/* Arguments of the functions that judge, packed because a global function takes five: the outer EtherType and the frame's
- * form when it arrived and now; the port, the VLAN and the class of service. */
+/* Arguments of the functions that judge a frame, packed because a global function takes at most five. ACL_WHERE: the outer
+ * EtherType, and the frame's form when it arrived and now. ACL_WHAT: the port, the VLAN and the class of service. */
 #define ACL_WHERE(outer, came, is) ((__u32)(outer) | (__u32)(came) << 16 | (__u32)(is) << 20)
 #define ACL_WHAT(port, vlan, tci) ((__u32)(port) | (__u32)(vlan) << 16 | (__u32)((tci) >> 13) << 29)
 
-/* Places the packet and reads its EtherType. False: the frame ends before it. */
+/* Finds the offset and the EtherType of the packet. The EtherType is 0 if the frame ends before it. */
 static __always_inline void acl_place(void *ctx, const bool xdp, struct acl_judgement *a, __u32 where, __u32 what)
 {
 	__u8 type[2] __attribute__((aligned(2))) = {};
@@ -58,7 +58,7 @@ __noinline int tc_acl_in(struct __sk_buff *skb, __u32 where, __u32 what, __u32 r
 	return acl_judge(skb, false, w, what & (LY_PORTS - 1), true);
 }
 
-/* The same at XDP, of a frame that is not for a VLAN interface. */
+/* As tc_acl_in, at XDP, for a frame that is not for a VLAN interface. */
 __noinline int xdp_acl_in(struct xdp_md *ctx, __u32 where, __u32 what)
 {
 	struct acl_work *w = acl_begin();

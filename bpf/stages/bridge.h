@@ -26,8 +26,8 @@ static __always_inline __u16 guessed(struct frame *f, __u64 key)
 }
 
 /* The port of the next hop `key`, or -1. Its location in the FDB becomes the guess of `word`, which
- * is at `at`. A group is replaced as a whole, because half of a word might stay the same when it
- * becomes another. A global function, because it is seldom called. */
+ * is at `at`. A row of nh_groups is replaced by one 64-bit compare-and-swap, because one half
+ * of it may stay the same when the group changes. A global function, because it is seldom called. */
 __noinline int next_hop_find(__u64 key, __u64 word, __u32 at)
 {
 	struct fdb_hit hit = fdb_find(fdb_masks(), key);

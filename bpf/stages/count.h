@@ -36,7 +36,8 @@ static __always_inline void count_rx(__u32 port, __u32 len, int end)
 	}
 }
 
-/* A frame of a member of a port-channel is counted at both; a global function, so that other frames pay for the branch only. */
+/* Counts a frame of a member of a port-channel at the member; stage_count counts it at the port-channel. A global function, so
+ * that other frames pay for the branch only. */
 __noinline int count_member(__u32 port, __u32 len, int end)
 {
 	count_rx(port, len, end);

@@ -3,8 +3,8 @@
  * source guard, RA guard (RFC 6105, RFC 7113), DHCPv6 guard (RFC 7610), ND inspection and IPv6 source guard (RFC 6620), the lock
  * of 802.1X. crates/pipeline/src/stages/guard.rs documents the checks.
  *
- * A packet whose headers cannot be read as far as a check needs them does not pass the check. The key of access lists reads
- * the headers (acl.h). A port has the flag if it has a check of its own, or is a member of a VLAN that has one; XDP passes its
+ * A packet whose headers cannot be read as far as a check needs them does not pass the check. The functions for access lists read
+ * the headers (acl.h). A port has LY_PORT_GUARD if it has a check of its own, or is a member of a VLAN that has one; XDP passes its
  * frames to TC, and other ports pay only for the branch. Settings and bindings of a secondary private VLAN are those of its primary
  * VLAN. */
 enum {
@@ -23,14 +23,14 @@ enum {
 /* ly_guard.flags, in the row of LY_GUARD_ARP */
 #define LY_GUARD_DHCP_TRUST 0x01
 #define LY_GUARD_ARP_TRUST 0x02
-#define LY_GUARD_VERIFY 0x04     /* the source of IPv4 packets, */
-#define LY_GUARD_VERIFY_MAC 0x08 /* and that of their frames */
+#define LY_GUARD_VERIFY 0x04     /* IP source guard: checks the source address of IPv4 packets */
+#define LY_GUARD_VERIFY_MAC 0x08 /* IP source guard also checks the source address of their frames */
 #define LY_GUARD_NO_ROUTERS 0x10
-#define LY_GUARD_NO_SERVERS 0x20 /* of DHCPv6 */
-#define LY_GUARD_HOSTS 0x40      /* 802.1X: the port is open for the hosts of its entries of the control plane in the FDB, */
-#define LY_GUARD_CLOSED 0x80     /* or for nobody */
+#define LY_GUARD_NO_SERVERS 0x20 /* accepts no messages of DHCPv6 servers */
+#define LY_GUARD_HOSTS 0x40      /* 802.1X: the port is open only for hosts that have a control-plane entry in the FDB at it */
+#define LY_GUARD_CLOSED 0x80     /* 802.1X: the port is open for no host */
 #define LY_GUARD_ND_TRUST 0x100
-#define LY_GUARD_VERIFY6 0x200 /* the source of IPv6 packets and of their frames */
+#define LY_GUARD_VERIFY6 0x200 /* IPv6 source guard: checks the source addresses of IPv6 packets and of their frames */
 
 /* guard[LY_GUARD(rate, port)]: a rate as a clock (see ly_trap_group), and the settings of the port. */
 enum ly_guard_rate { LY_GUARD_ARP = 0, LY_GUARD_DHCP = 1, LY_GUARD_RATES = 2 };
@@ -48,10 +48,10 @@ TABLE(guard, struct ly_guard, LY_GUARD_RATES * LY_PORTS, BPF_F_MMAPABLE);
 /* guard_vlans[vlan] */
 #define LY_GUARD_VLAN_DHCP 0x01
 #define LY_GUARD_VLAN_ARP 0x02
-#define LY_GUARD_VLAN_SRC_MAC 0x04 /* ARP inspection also compares the frame's source with the sender's address, */
-#define LY_GUARD_VLAN_DST_MAC 0x08 /* that of a reply's destination with the target's, */
-#define LY_GUARD_VLAN_IP 0x10      /* and refuses addresses that no host has, */
-#define LY_GUARD_VLAN_ZEROS 0x20   /* but for a sender without an address */
+#define LY_GUARD_VLAN_SRC_MAC 0x04 /* ARP inspection compares the frame's source with the sender's MAC address */
+#define LY_GUARD_VLAN_DST_MAC 0x08 /* ARP inspection compares the destination of a reply's frame with the target's MAC address */
+#define LY_GUARD_VLAN_IP 0x10      /* ARP inspection refuses IP addresses that no host has */
+#define LY_GUARD_VLAN_ZEROS 0x20   /* with LY_GUARD_VLAN_IP: the sender's address may be 0.0.0.0 */
 #define LY_GUARD_VLAN_ND 0x40
 ROWS(guard_vlans, __u64, LY_VLANS);
 
@@ -66,7 +66,7 @@ struct {
 	__type(value, __u64);
 } bindings SEC(".maps");
 
-/* bindings6: the same for IPv6 */
+/* bindings6: the bindings of IPv6 addresses, with this key -> raw MAC address */
 struct ly_binding6 {
 	__u64 address[2]; /* as it is in a packet */
 	__u32 place;      /* port << 16 | VLAN */
@@ -80,7 +80,7 @@ struct {
 	__type(value, __u64);
 } bindings6 SEC(".maps");
 
-/* In what the functions below are given of a frame (ACL_WHAT), in the place of the class of service: spanning tree lets the port
+/* Added to the argument `what` of the functions below (ACL_WHAT), in place of the class of service: spanning tree lets the port
  * forward. */
 #define GUARD_FORWARDS (1 << 29)
 
@@ -95,7 +95,7 @@ struct {
 #define ND_HOP_LIMIT 255 /* RFC 4861, 3.1: hosts accept no other */
 #define IPV6_HEADER 40
 
-/* A global function, so that the verifier checks it once. */
+/* True if a frame is within the rate of this row of `guard`. A global function, so that the verifier checks it once. */
 __noinline int guard_admits(__u32 row)
 {
 	struct ly_guard *g = LOOKUP(guard, row);
@@ -105,7 +105,7 @@ __noinline int guard_admits(__u32 row)
 	return trap_take(&g->arrival_ns, g->interval_ns, g->tolerance_ns, now_ns());
 }
 
-/* The MAC address that belongs to an address; 0: none. */
+/* The MAC address in the binding of an IPv4 address at this port and VLAN; 0: there is no binding. */
 static __always_inline __u64 guard_bound(__u32 address, __u32 port, __u32 vlan)
 {
 	__u64 key = LY_BINDING(address, port, vlan);
@@ -130,8 +130,8 @@ static __always_inline bool guard_odd(__u32 address)
 	return address == 0 || address == 0xffffffff || address >> 28 == 0xe;
 }
 
-/* The facts about a frame for the functions below: the per-processor memory with its packet's place and key, the VLAN's and the
- * port's settings, and what names its binding. */
+/* Inspects an ARP packet, at a port that is not trusted. `what`: ACL_WHAT; `on`: the settings of the VLAN; `src` and `dst`: the
+ * frame's addresses. Returns 0 or a drop reason. */
 static __always_inline int guard_arp(struct acl_work *w, struct __sk_buff *skb, __u32 what, __u32 on, __u64 src, __u64 dst)
 {
 	__u8 *arp = w->header;
@@ -221,8 +221,8 @@ static __always_inline bool nd_explains(struct ly_binding6 *key, __u64 src)
 	return mac && *mac == src;
 }
 
-/* A message of neighbour discovery in an inspected VLAN, at a port that is not trusted. `key`: its source. Returns 0, a drop
- * reason, or minus a trap reason. */
+/* A message of neighbour discovery in an inspected VLAN, at a port that is not trusted. `key` is the key of a binding for
+ * the packet's source address. Returns 0, a drop reason, or minus a trap reason. */
 static __always_inline int nd_message(struct acl_work *w, struct __sk_buff *skb, __u32 at, __u8 type, __u32 length, struct ly_binding6 *key, __u64 src)
 {
 	__u64 *target = (void *)(w->header + 8);
@@ -255,8 +255,8 @@ static __always_inline int nd_message(struct acl_work *w, struct __sk_buff *skb,
 	return nd_explains(key, src) ? 0 : TRAPPED(TRAP_ND);
 }
 
-/* ND inspection and IPv6 source guard for an IPv6 packet at `at` in an inspected VLAN. `what` as below. A global function, so that
- * the verifier checks it once. */
+/* ND inspection and IPv6 source guard for an IPv6 packet at `at` in an inspected VLAN. `what`: ACL_WHAT with GUARD_FORWARDS;
+ * `flags`: ly_guard.flags. A global function, so that the verifier checks it once. */
 __noinline int tc_guard_nd(struct __sk_buff *skb, __u32 at, __u32 what, __u32 flags, __u64 src)
 {
 	struct acl_work *w = LOOKUP(acl_works, 0);
@@ -303,7 +303,7 @@ static __always_inline bool guard_locked(__u32 flags, __u32 what, __u64 src)
 	return !word || fdb_kind(word) == LY_FDB_DYNAMIC || fdb_port(word) != (what & (LY_PORTS - 1));
 }
 
-/* Judges a frame. */
+/* Makes the checks of the port and of its VLAN. Returns 0, a drop reason, or minus a trap reason. */
 __noinline int tc_guard(struct __sk_buff *skb, __u32 where, __u32 what, __u64 src, __u64 dst)
 {
 	struct acl_work *w = acl_begin();
@@ -343,7 +343,8 @@ static __always_inline int stage_guard(struct frame *f, struct __sk_buff *skb)
 
 	if (end < 0)
 		return trap_frame(f, skb, -end, end == TRAPPED(TRAP_ND) ? GROUP_ND : GROUP_DHCP);
-	/* The control plane gets some of what is dropped, but not what is over a rate. */
+	/* The control plane gets copies of dropped frames, at a limited rate; but no frame that was dropped because it exceeded a
+	 * rate. */
 	__u32 why = end == DROP_UNAUTHORIZED ? TRAP_UNAUTHORIZED : TRAP_GUARDED;
 	if (end > 0 && end != DROP_ARP_RATE && end != DROP_DHCP_RATE && leaves_marks(LY_DRY_POLICE) &&
 	    trap_admit(GROUP_GUARDED, f->port_id, why))

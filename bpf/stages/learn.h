@@ -3,7 +3,8 @@
  *
  * When the table, or the limit of the port or the VLAN, is full, the address is not learned, the refusal is counted,
  * and the frame continues. Control-plane entries never move, nor do addresses that were learned at a port with port
- * security. Such a port drops frames whose source has no entry there and gets none; it reports some of them. */
+ * security. Such a port drops frames whose source has no entry at the port and for which none can be made; it reports some of
+ * them. */
 enum {
 	DROP_STP_LEARNING = 14,
 	DROP_SOURCE_BLACKHOLE = 15,
@@ -81,9 +82,9 @@ __noinline int learn_violation(__u64 key, __u32 port)
 	return 0;
 }
 
-/* Handles every source that is not simply known: `value` is the FDB's new value, `learn` whether it
- * may be stored. Returns true if the address has an entry at the port now. A global function, so that the verifier
- * checks it once. */
+/* Handles every source that is neither known (learn_is_known) nor refused (learn_is_refused). `value` is the entry to be stored;
+ * `learn` is 0 if no entry may be stored. Returns true if the address has an entry at the port now. A global function, so that
+ * the verifier checks it once. */
 __noinline int learn_slow(__u64 key, __u64 value, __u32 learn)
 {
 	struct fdb_hit hit = fdb_find(fdb_masks(), key);

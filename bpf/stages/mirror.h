@@ -2,7 +2,8 @@
 /* mirror: copies received frames for monitor sessions (SPAN), and drops frames that the destination port of a session
  * receives. `replicate` calls tc_mirror for the frames that a port sends.
  *
- * XDP passes all frames of such ports to TC. Other ports pay for a branch on their flags. */
+ * XDP leaves to TC the frames that are copied and those that a destination receives. Other ports pay for a branch on their
+ * flags. */
 enum { DROP_MIRROR_DESTINATION = 44 };
 /* ly_port.flags: received frames are copied, sent frames are copied, the port is a destination */
 #define LY_PORT_MIRROR_RX 0x4000000
@@ -19,12 +20,12 @@ enum { DROP_MIRROR_DESTINATION = 44 };
 #define LY_MIRROR_RX 0x01
 #define LY_MIRROR_TX 0x02
 #define LY_MIRROR_KEEP_TAG 0x04
-#define LY_MIRROR_ALL 0x08 /* frames of every VLAN, and of none */
-#define LY_MIRROR_NAME_VLAN 0x10 /* ERSPAN: before their own tag they have another one, with the frame's VLAN or 0 */
+#define LY_MIRROR_ALL 0x08 /* copies frames of every VLAN, and frames without a VLAN */
+#define LY_MIRROR_NAME_VLAN 0x10 /* ERSPAN: the copies have one more tag before their own, with the frame's VLAN or 0 */
 
 struct ly_mirror {
 	__u16 to; /* the port that sends the copies */
-	__u16 remote; /* not 0: the RSPAN VLAN whose tag they have in place of their own */
+	__u16 remote; /* not 0: the RSPAN VLAN whose tag the copies have in place of their own */
 	__u32 how; /* 0: no copy */
 	__u64 vlans[LY_VLANS / 64]; /* without LY_MIRROR_ALL: the VLANs whose frames are copied */
 };
@@ -36,14 +37,15 @@ static __always_inline __u8 mirror_slot(__u32 direction, __u32 form, bool strip,
 {
 	if (name_vlan && direction == LY_MIRROR_RX)
 		return LY_MIRRORED_NAMED;
-	if (name_vlan) /* frames that are sent without a tag, in either form, share the other slots with RSPAN */
+	if (name_vlan) /* 0x06 for a frame without a tag, in either form: otherwise it would share the slot of an RSPAN copy */
 		return (form == LY_UNTAGGED || form == LY_RESTORED ? 0x06 | (form & 1) : form) | LY_MIRRORED_REMOTE | LY_MIRRORED_SENT;
 	if (direction == LY_MIRROR_RX)
 		return strip ? LY_MIRRORED_BARE : LY_MIRRORED;
 	return (strip ? LY_UNTAGGED : form) | LY_MIRRORED_SENT;
 }
 
-/* Sends a copy of the frame, which is in the form `form` and has `bare_len` bytes without its tag. */
+/* Sends a copy of the frame, in its present form, out of port `id`. The frame has `bare_len` bytes without its tags, which have
+ * `tag_len` bytes. `slot`: see mirror_slot. */
 static __always_inline void mirror_send(struct __sk_buff *skb, __u32 id, __u32 bare_len, __u32 tag_len, __u8 slot)
 {
 	bool sent = true;
@@ -70,9 +72,9 @@ __noinline int mirror_tagged(struct __sk_buff *skb, __u32 id, __u32 len, __u32 v
 	return bpf_skb_vlan_pop(skb);
 }
 
-/* Sends the copy for one session, if it has this frame: `session` is the index of its row, and `how` is the direction and, above it, the
- * frame's form. Returns < 0 when memory ran out while the frame's own tag was put back. A global function, so that the kernel verifies
- * it once and not for each session. */
+/* Sends the copy for one session, if the session copies this frame: `session` is the index of its row, and `how` is the direction
+ * and, above it, the frame's form. Returns < 0 when memory ran out while the frame's own tag was put back. A global function, so
+ * that the kernel verifies it once and not for each session. */
 __noinline int mirror_copy(struct __sk_buff *skb, __u32 session, __u32 how, __u32 tag, __u32 bare_len)
 {
 	__u32 direction = how & (LY_MIRROR_RX | LY_MIRROR_TX), form = how >> MIRROR_FORM_SHIFT;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /* port: checks that the ingress netdev is a port, and that the port is up. Maps a member of a port-channel to the
- * port-channel, which alone the later stages know. */
+ * port-channel: for the later stages the port-channel is the ingress port. */
 enum {
 	DROP_PORT_DOWN = 7,
 	DROP_NOT_COLLECTING = 42,

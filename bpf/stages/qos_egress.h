@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* qos_egress: applies the output policy of each port by which a frame leaves: here for unicast; `replicate` asks it for each port
- * of a flood. XDP passes frames for ports with a policy to TC. */
+/* qos_egress: applies the output policy of each port by which a frame leaves: here for unicast; `replicate` applies it for each
+ * port of a flood. XDP passes frames for ports with a policy to TC. */
 enum { DROP_POLICED_OUT = 59 };
 
 static __always_inline int stage_qos_egress(struct frame *f, struct __sk_buff *skb)

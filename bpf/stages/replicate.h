@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /* replicate: sends the frame with as few copies as possible. N ports cost N-1 clones, which share the data. Ports
  * that need the frame as it arrived come first; then the tag is changed once for each other form. The frame itself
- * goes to the last port. Behind each copy, monitor sessions take theirs of it. */
+ * goes to the last port. After each copy, the copies of it for monitor sessions are sent. */
 
 /* The order in which forms are emitted, four bits each: the received form first. A stale tag
  * matches no form. */
@@ -21,8 +21,8 @@ static __always_inline __u32 form_order(struct frame *f, __u8 own)
 struct flood {
 	struct __sk_buff *skb;
 	struct ly_vlan_ports *sets;
-	struct ly_mdb_row *members;  /* if `limited`: the ports of the group's members, */
-	struct ly_snoop_vlan *snoop; /* and those of routers */
+	struct ly_mdb_row *members;  /* if `limited`: has the ports of the group's members */
+	struct ly_snoop_vlan *snoop; /* if `limited`: has the ports of multicast routers */
 	__u64 bits;     /* ports left in this word */
 	__u32 order;    /* forms left, four bits each; the lowest is the current one */
 	__u32 word;     /* next word of this form */
@@ -30,33 +30,33 @@ struct flood {
 	__u32 bare_len;
 	__u32 gso;
 	__u16 pending;  /* the port held back until it is known whether it is the last; 0: none */
-	__u16 pending_channel; /* the port-channel for which it sends; 0: none */
-	__u16 port_id;  /* the ingress port, */
-	__u8 isolated;  /* and whether it is protected */
-	__u8 limited;   /* a group's frame, which only some ports get */
-	__u8 family;    /* of a group's frame */
+	__u16 pending_channel; /* the port-channel for which `pending` sends; 0: none */
+	__u16 port_id;  /* the ingress port; 0 for a routed frame */
+	__u8 isolated;  /* not 0: the ingress port is protected */
+	__u8 limited;   /* not 0: a group's frame, which only some ports get */
+	__u8 family;    /* enum ly_family of a group's frame */
 	__u16 tci;
-	__u8 unicast, multicast; /* leave out ports that block unknown unicast, or multicast */
+	__u8 unicast, multicast; /* not 0: leave out ports that block unknown unicast, or multicast */
 	__u8 have;      /* the frame's current form */
-	__u8 stale;     /* a priority tag, not yet rewritten */
+	__u8 stale;     /* not 0: the frame's tag has another VLAN (frame_stale), and is not yet rewritten */
 	__u8 sent;      /* sent to at least one port */
 	__u8 too_long;  /* too long for at least one port */
 	__u8 down;      /* no member of at least one port-channel can send */
 	__u8 failed;
-	__u64 address;  /* a frame for TUNNEL: the destination that its protocol uses, */
-	__u32 carries;  /* the flag of the tunnel ports that carry it, */
-	__u8 tunnelled; /* whether it is such a frame, */
-	__u8 restored;  /* and whether its destination now is its protocol's */
-	__u8 denied;    /* the drop reason of a list that denied it at a port */
+	__u64 address;  /* of a frame for TUNNEL: the destination that its protocol uses */
+	__u32 carries;  /* of a frame for TUNNEL: the flag of the tunnel ports that carry it */
+	__u8 tunnelled; /* not 0: a frame for TUNNEL */
+	__u8 restored;  /* not 0: its destination is `address` at present, not TUNNEL */
+	__u8 denied;    /* the drop reason of a list that denied it at a port; 0: none did */
 	__u8 acl;       /* ACL_ROUTED: the lists of its VLAN are to judge it; ACL_DENIED: one of them denied it; ACL_TUNNELLED */
 	__u16 type;     /* for access lists: the packet's EtherType */
-	__u8 policed;   /* the policies of all ports that were left have dropped it */
-	__u8 host;      /* the trap reason of its copy for a VLAN interface; 0: that copy is not policed, */
-	__u8 refused;   /* and whether it was refused */
+	__u8 policed;   /* the output policy of at least one port has dropped it */
+	__u8 host;      /* the trap reason of its copy for a VLAN interface; 0: that copy is not policed */
+	__u8 refused;   /* that copy was refused by the policer */
 	__u32 pending_qos; /* the result of the output policy of the port held back; 0: it has none */
-	__u8 bucket;    /* by which members of port-channels are chosen */
+	__u8 bucket;    /* the bucket by which members of port-channels are chosen */
 	__u16 from;     /* for access lists: the ingress port, also of a routed frame */
-	__u32 zero;     /* 0, which the verifier does not know */
+	__u32 zero;     /* 0, but the verifier does not know that */
 };
 
 static __always_inline __u64 flood_word(struct flood *s)
@@ -127,7 +127,8 @@ static __always_inline bool flood_retag(struct flood *s, __u8 want)
 	return true;
 }
 
-/* A customer's control frame has its own destination at the tunnel ports that carry it, and TUNNEL elsewhere. */
+/* Gives a customer's control frame its own destination, for tunnel ports that carry it (`restore`), or TUNNEL, for other ports.
+ * False if the frame cannot be written. */
 static __always_inline bool flood_readdress(struct flood *s, __u8 restore)
 {
 	if (restore == s->restored)
@@ -138,7 +139,7 @@ static __always_inline bool flood_readdress(struct flood *s, __u8 restore)
 	return true;
 }
 
-/* The form for a dry run's journal. */
+/* The frame's present form, for the journal of a dry run. */
 static __always_inline __u8 flood_form(struct flood *s)
 {
 	return s->restored ? LY_RESTORED : s->have;
@@ -150,7 +151,8 @@ static __always_inline __u32 flood_len(struct flood *s)
 	return s->bare_len + (s->have != LY_UNTAGGED ? 4 : 0);
 }
 
-/* The EtherType of the packet, before the tag is changed: when the kernel removes a tag, it moves the next one out of band. */
+/* The EtherType of the packet. Only valid before the tag is changed: when the kernel removes a tag, it moves the next one out of
+ * band. */
 __noinline __u32 flood_type(struct __sk_buff *skb, __u32 form, __u32 outer)
 {
 	__u16 *type = (void *)(long)skb->data + (skb->vlan_present ? 12 : 16);
@@ -160,8 +162,8 @@ __noinline __u32 flood_type(struct __sk_buff *skb, __u32 form, __u32 outer)
 	return (void *)(type + 1) <= (void *)(long)skb->data_end ? bpf_ntohs(*type) : 0;
 }
 
-/* Asks the lists that judge the frame where it leaves by `id`. True if it may not leave there. A list of its VLAN denies it for
- * all ports. */
+/* Judges the frame by the lists for its egress port `id`. True if it may not leave there. A list of its VLAN denies it for all
+ * ports. */
 static __always_inline bool flood_denied(struct flood *s, __u32 id, __u32 flags)
 {
 	if (!(flags & LY_PORT_ACL_OUT) && !(s->acl & (ACL_ROUTED | ACL_DENIED)))
@@ -174,7 +176,7 @@ static __always_inline bool flood_denied(struct flood *s, __u32 id, __u32 flags)
 	if (!end)
 		return false;
 	if (end == DROP_ACL_VLAN_OUT || end == DROP_ACL_ROUTER_OUT) {
-		s->acl = ACL_DENIED + s->zero; /* the other ports are examined, because they count what they lack */
+		s->acl = ACL_DENIED + s->zero; /* other ports still count a frame that is too long or finds no member */
 		s->denied = end + s->zero;
 	} else if (!s->denied || end == DROP_ACL_PORT_OUT) {
 		s->denied = end + s->zero;
@@ -336,7 +338,7 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 		s.carries = tunnel_flag(s.address) + zero;
 	}
 	int host = tc_host_reason(skb, f->dst, s.type, tc_l3(skb, f));
-	if (host == TRAP_NEIGHBOUR || !f->members) /* a host has asked for a group whose frames are limited */
+	if (host == TRAP_NEIGHBOUR || !f->members) /* policed, unless the host has joined the group */
 		s.host = (host ? host : TRAP_FLOODED) + zero;
 	if (ROW(global, 0)->balance & LY_BALANCE_USED)
 		s.bucket = tc_balance(skb, f->dst, f->form, f->bare_len);
@@ -400,7 +402,7 @@ static __always_inline bool peer_takes(struct __sk_buff *skb, struct frame *f, _
 	return skb->pkt_type == type || !bpf_skb_change_type(skb, type);
 }
 
-/* ARP or neighbour discovery. */
+/* True for ARP and neighbour discovery. */
 static __always_inline bool tc_is_neighbour(struct __sk_buff *skb, struct frame *f)
 {
 	__u32 type = flood_type(skb, f->form, f->outer);
@@ -451,7 +453,7 @@ static __always_inline int tc_unicast(struct __sk_buff *skb, struct frame *f)
 		return DROP(DROP_TRANSMIT_FAILED);
 	if (dry)
 		return 0;
-	/* A queue of the port is asked only where the frame passes the port's own netdev. */
+	/* With an output policy the frame has to pass the port's own netdev, whose queueing discipline has the queues. */
 	if (flags & LY_PORT_PEER && !(f->out->qos & LY_QOS_HAS_OUTPUT) && peer_takes(skb, f, flags, peer_mac)) {
 		f->action = bpf_redirect_peer(ifindex, 0);
 	} else {
@@ -515,8 +517,8 @@ static __always_inline bool xdp_unicast(struct xdp_md *ctx, struct frame *f)
 }
 
 /* Floods from XDP. The kernel's broadcast sends a copy of the frame to every device of `xdp_flood`.
- * A program that runs once for each copy before it leaves drops copies that their port does not
- * want, and changes the tag. So the tables are read when a copy leaves, as on TC, and no list of
+ * A program that runs once for each copy before it leaves drops the copies for ports outside the
+ * flood set, and changes the tag. So the tables are read when a copy leaves, as on TC, and no list of
  * members is needed. */
 struct flood_note { /* in front of the frame, from lanyard_xdp to lanyard_xdp_copy */
 	__u16 vlan;
@@ -534,7 +536,7 @@ static __always_inline __u32 count_bits(__u64 bits)
 
 /* False: TC has to handle the frame. XDP floods frames of one buffer when every port in the flood
  * set accepts frames from XDP and has room for this one, and when at least half of the devices that
- * get a copy want it. */
+ * get a copy are in the flood set. */
 static __always_inline bool xdp_flood_out(struct xdp_md *ctx, struct frame *f)
 {
 	struct ly_vlan_ports *sets = LOOKUP(vlan_ports, f->vlan);
@@ -567,7 +569,7 @@ static __always_inline bool xdp_flood_out(struct xdp_md *ctx, struct frame *f)
 	return true;
 }
 
-/* Handles a copy that is about to leave through one port. False when the port does not want it. */
+/* Handles a copy that is about to leave by one port. False if the port is not in the flood set, or the copy cannot be changed. */
 static __always_inline bool xdp_copy(struct xdp_md *ctx)
 {
 	struct flood_note *place = (void *)(long)ctx->data_meta;

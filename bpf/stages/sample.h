@@ -10,8 +10,8 @@
 #define LY_PORT_SAMPLE 0x800000 /* ly_port.flags: its frames are sampled */
 
 #define LY_SAMPLE_BYTES 128 /* the longest head of a frame in a record */
-#define LY_SAMPLE_INTERVAL_NS 250000 /* a processor sends 4000 samples a second, */
-#define LY_SAMPLE_BURST 1000 /* and this many at once after a quiet time */
+#define LY_SAMPLE_INTERVAL_NS 250000 /* a processor sends 4000 samples a second */
+#define LY_SAMPLE_BURST 1000 /* after a quiet time a processor sends this many samples at once */
 
 /* sample[port] */
 struct ly_sample {
@@ -130,7 +130,8 @@ static __always_inline void sample_ends(struct sample_work *w, __u32 port, bool 
 	if (bytes > LY_SAMPLE_BYTES)                                                \
 		return 0;
 
-/* Considers a frame at TC. A global function, as the others here: it is called only for ports that are sampled. */
+/* Counts a frame at TC, and samples it if it is drawn. A global function, as the others here: it is called only for ports that
+ * are sampled. */
 __noinline int tc_sample(struct __sk_buff *skb, __u32 port)
 {
 	struct sample_work *w = LOOKUP(sample_works, 0);
@@ -180,7 +181,7 @@ __noinline int xdp_sample_take(struct xdp_md *ctx, __u32 port, __u32 len)
 	return 0;
 }
 
-/* Sends what xdp_sample_take has kept, of a frame that XDP has handled. */
+/* Counts a frame that XDP has handled, and sends its sample if xdp_sample_take has kept its head. */
 __noinline int xdp_sample_send(__u32 port)
 {
 	struct sample_work *w = LOOKUP(sample_works, 0);

@@ -11,10 +11,11 @@
 #define IP_PIM 103
 #define IP_ICMPV6_NEXT 58
 #define PIM_HELLO 0x20 /* version 2, type 0 */
-#define SNOOP_BYTES 49 /* of a packet: an IPv6 header, a hop-by-hop header, and a type of ICMPv6 */
+#define SNOOP_BYTES 49 /* read of a packet: an IPv6 header, a hop-by-hop header, and the type of ICMPv6 */
 
-/* The limit of a frame: 0: none; below SNOOPED_NOBODY: one port; else an entry of the MDB and the routers' ports.
- * Negative: minus the reason for which it is trapped. */
+/* The ports to which snooping limits a frame. 0: no limit; below SNOOPED_NOBODY: one port; SNOOPED_NOBODY: no port; with
+ * SNOOPED_SET: the ports of an entry of the MDB (SNOOPED_ENTRY) and those of routers. Negative: minus the reason for which the
+ * frame is trapped. */
 #define SNOOPED_NOBODY LY_PORTS
 #define SNOOPED_SET 0x200000
 #define SNOOPED_IPV6 0x100000
@@ -92,8 +93,8 @@ __noinline __u32 mdb_find(struct snoop_key *k)
 	return 0;
 }
 
-/* Reads an IPv4 packet. Returns 1 for a group's and fills in the key, 0 for one that goes to all ports, minus the reason
- * for one that is trapped. */
+/* Reads an IPv4 packet. Returns 1 and fills in the key for a packet to a group, 0 for a packet that goes to all ports, or minus
+ * the reason for which the packet is trapped. */
 static __always_inline int snoop_ipv4(struct snoop_key *k, struct ipv4 *ip, void *end)
 {
 	__u8 *next = (void *)(ip + 1);
@@ -135,8 +136,9 @@ static __always_inline int snoop_ipv6(struct snoop_key *k, struct ipv6 *ip, void
 	return 1;
 }
 
-/* The limits of a frame that an entry of the MDB (0: none) has: the one port, where the ports of the switch are in one word
- * and the frame fits (`len`: without its tag). */
+/* The limit (SNOOPED_*) of a frame whose group has this entry of the MDB; 0: the entry without ports. It is a single port only
+ * where all ports of the switch are in one word of a port set and the frame fits that port. `len`: the frame's length without its
+ * tag. */
 static __always_inline int snoop_ports(__u32 entry, __u32 family, __u32 port, __u32 vlan, __u32 len)
 {
 	struct ly_global *g = ROW(global, 0);
@@ -230,7 +232,7 @@ static __always_inline int stage_snoop(struct frame *f, struct __sk_buff *skb)
 	if (!(f->port->flags & LY_PORT_SNOOP) || !(f->dst & GROUP_BIT))
 		return 0;
 	__u32 at = tc_l3(skb, f), type = tc_l3_type(skb, f, at);
-	/* The programs of the flood divide a buffer of many frames: they count those that are too long. */
+	/* A segmentation buffer is left to the flood, which checks the length of its segments: ~0U fits no single port. */
 	int to = tc_snoop(skb, f->dst, SNOOP_FROM(f->port_id, f->shared), at | type << 16, f->gso ? ~0U : f->bare_len);
 
 	if (to < 0)

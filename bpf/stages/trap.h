@@ -63,8 +63,9 @@ static __always_inline bool tc_discovers(struct __sk_buff *skb, __u32 at)
 	       type >= 133 && type <= 137;
 }
 
-/* The reason with which a frame for the kernel's stack is counted if it is no ordinary traffic of the switch's own addresses. The
- * packet begins at `at`. 0: it has none. */
+/* The trap reason under which a frame for the kernel's stack is policed and counted if it is not ordinary traffic of the switch's
+ * own addresses: ARP or neighbour discovery, link-local multicast, or broadcast; 0 for other frames. The packet begins at
+ * `at`. */
 __noinline int tc_host_reason(struct __sk_buff *skb, __u64 dst, __u32 type, __u32 at)
 {
 	if (type == ETH_ARP || (type == ETH_IPV6 && tc_discovers(skb, at)))
@@ -139,7 +140,7 @@ static __always_inline int stage_trap(struct frame *f, struct __sk_buff *skb)
 {
 	__u32 group;
 
-	/* One comparison for most frames: all addresses that trap begin with 01. */
+	/* One comparison for most frames: all addresses that are trapped are group addresses. */
 	if (!(f->dst & GROUP_BIT))
 		return 0;
 	if (is_tunnel(f->port)) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /* vlan_ingress: classification (IEEE 802.1Q-2018, 6.9), membership (8.6.2), spanning-tree state (8.6.1).
  *
- * A host or promiscuous port of private VLANs receives in its PVID, a member or not, and sends in others.
+ * A host or promiscuous port of private VLANs receives in its PVID only, of which it need not be a member, and sends in other
+ * VLANs.
  *
  * A frame on a port in the learning state continues up to `learn`, which drops it. */
 enum {

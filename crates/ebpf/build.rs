@@ -50,7 +50,7 @@ fn compile(name: &str) -> Result<(), String> {
     let object = out.join(format!("{name}.bpf.o"));
     command.arg("-o").arg(&object);
     run(&mut command, "clang", "clang", name)?;
-    // DWARF goes; what the verifier and its messages use, BTF, stays.
+    // Remove DWARF; keep BTF, which the verifier and its messages use.
     let strip = env::var("LLVM_STRIP").unwrap_or_else(|_| "llvm-strip".to_owned());
     run(Command::new(strip).arg("-g").arg(&object), "llvm-strip", "llvm", name)?;
     compress(&object).map_err(|error| format!("{}: {error}", object.display()))

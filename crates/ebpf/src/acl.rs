@@ -24,7 +24,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The flags of a port. `vlan_lists`: see [`vlan_lists`].
+/// The flags of a port that follow from access lists. `vlan_lists`: the result of [`vlan_lists`].
 pub(crate) fn flags(port: &PortState, vlan_lists: bool) -> u32 {
     let bound = |lists: &AclBindings| lists.iter().any(Option::is_some);
     let flag = |on: bool, bit: u32| if on { bit } else { 0 };
@@ -94,7 +94,7 @@ impl Acls {
         self.0.insert(id, array);
         Ok(())
     }
-    /// Takes over the list that an earlier daemon has left, if its size is that of `list`, so that its counts continue.
+    /// Takes over the list that an earlier daemon has left, if it has as many rules as `list`, so that its counts continue.
     pub(crate) fn adopt(&mut self, tables: &Tables, id: AclId, list: &Arc<PlaneList>) {
         if self.0.contains_key(&id) {
             return;
@@ -115,8 +115,8 @@ impl Acls {
             self.0.insert(id, Array { kind, map, words, counters, list: list.clone() });
         }
     }
-    /// Removes every list that `state` does not have. With `unknown` also those that an earlier daemon has left; finding these
-    /// takes long on older kernels (`slots`).
+    /// Removes every list that `state` does not have. With `unknown`, also the lists that an earlier daemon has left; finding
+    /// them takes long on older kernels (`slots`).
     pub(crate) fn retain(&mut self, tables: &Tables, state: &PlaneState, unknown: bool) {
         let all = || (1..=AclId::MAX.get()).filter_map(AclId::new).collect();
         let ids: Vec<AclId> = if unknown { all() } else { self.0.keys().copied().collect() };
@@ -125,7 +125,7 @@ impl Acls {
             KINDS.iter().for_each(|kind| tables.clear_slot(kind, id.get().into()));
         }
     }
-    /// How often each rule of a list has decided, and last no rule.
+    /// How often each rule of a list has decided about a frame; the last number is how often no rule has.
     pub(crate) fn matches(&self, id: AclId) -> Vec<u64> {
         self.0.get(&id).map(Array::matches).unwrap_or_default()
     }

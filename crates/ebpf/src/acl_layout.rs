@@ -73,7 +73,7 @@ structures! {
     }
 }
 
-// `Note::read` has these places.
+// `Note::read` in crates/acl reads the fields at these offsets.
 const _: () = {
     use std::mem::offset_of;
     assert!(size_of::<NoteRow>() == Note::LEN && offset_of!(NoteRow, half) == 4);

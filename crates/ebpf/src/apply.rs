@@ -221,7 +221,7 @@ impl EbpfPlane {
         Ok(())
     }
 
-    /// Writes every table from `next`, whatever it holds, and attaches the ports.
+    /// Writes every table from `next`, regardless of its present contents, and attaches the ports.
     pub(crate) fn rewrite(&mut self, next: &PlaneState) -> Result<()> {
         for (id, port) in &next.ports {
             self.hook(*id, port, true)?;
@@ -229,7 +229,8 @@ impl EbpfPlane {
         self.write_all(next, true)
     }
 
-    /// `unknown`: the tables may contain what no state has, because a daemon has died while it wrote them.
+    /// Writes every table from `next`. `unknown`: the tables may contain entries that no state has, because a daemon has died
+    /// while it wrote them.
     fn write_all(&mut self, next: &PlaneState, unknown: bool) -> Result<()> {
         let gone: Vec<PortId> =
             self.state.ports.keys().copied().filter(|id| !next.ports.contains_key(id)).collect();
@@ -356,7 +357,7 @@ impl EbpfPlane {
         Err(system(doing(), "frames kept changing it"))
     }
 
-    /// The index that stands for a port in the tables; 0 when it has no netdev.
+    /// The ifindex of a port as the tables contain it; 0 if the port has no netdev.
     pub(crate) fn ifindex(&self, id: PortId, port: &PortState) -> u32 {
         self.pairs.ifindex(id, port)
     }
@@ -367,7 +368,7 @@ impl EbpfPlane {
         let facts_s = self.tables.global.u32(0, offset_of!(abi::Global, facts_s)).load(Relaxed);
         let row = abi::Global { xdp_flood, xdp_flood_len, facts_s, ..lower::global(&self.state) };
         self.tables.global.set(0, &row);
-        // Leases may have ended meanwhile.
+        // Leases may have ended since `xdp_flood` was called.
         self.write_xdp_flood();
         if !all {
             return;
@@ -401,12 +402,12 @@ impl EbpfPlane {
         }
     }
 
-    /// The ports that XDP floods to, and the longest frame that fits them all.
+    /// The ports that XDP floods to, one bit each, and the length in bytes of the longest frame without tag that fits them all.
     fn xdp_flood(&self) -> (u64, u32) {
         let ended = watchdog::leases_ended(&self.tables);
         let takes =
             |id: &PortId| self.facts.get(id).is_some_and(|facts| facts.xdp_tx && !(facts.leased && ended));
-        // XDP floods without asking access lists and policies, and makes no copies for monitor sessions.
+        // When XDP floods, it applies no access lists and policies of ports, and makes no copies for monitor sessions.
         let plain = |port: &PortState| {
             port.acl_out.iter().all(Option::is_none)
                 && port.qos.output.is_none()
@@ -449,7 +450,7 @@ impl EbpfPlane {
             if flood { self.write_device("xdp_flood", id, wanted, copy.as_bytes()) } else { Ok(()) }
         });
         if taken.is_err() {
-            // The netdev was removed meanwhile; TC handles that.
+            // The netdev was removed meanwhile; TC handles frames for the port.
             self.facts.insert(id, PortFacts { xdp_tx: false, ..facts });
         }
         self.write_xdp_flood();
@@ -462,7 +463,7 @@ impl EbpfPlane {
         global.u32(0, offset_of!(abi::Global, xdp_flood_len)).store(longest, Relaxed);
         global.u64(0, offset_of!(abi::Global, xdp_flood)).store(set, SeqCst);
         if !ended && watchdog::leases_ended(&self.tables) {
-            // They ended meanwhile.
+            // The leases have ended since `xdp_flood` was called.
             global.u64(0, offset_of!(abi::Global, xdp_flood)).store(self.xdp_flood().0, SeqCst);
         }
     }
@@ -485,15 +486,15 @@ impl EbpfPlane {
         }
     }
 
-    /// Enters the netdev of a port, so that its frames come from this port.
+    /// Enters the netdev of a port in the tables of ifindexes, so that frames of the netdev count as received by this port.
     fn enter_ifindex(&self, id: PortId, old: Option<&PortState>, new: &PortState) -> Result<()> {
         let ifindex = self.ifindex(id, new);
         if ifindex == 0 {
             return Ok(());
         }
         if old.is_some_and(|old| self.ifindex(id, old) != ifindex) {
-            // Frames of the new netdev must not pass by the rows of the old one, which were written for another configuration.
-            // `write_row` sets the flag again.
+            // Frames of the new netdev must not be handled by the rows of the old one, which were written for another
+            // configuration. `write_row` sets the flag again.
             let flags = self.tables.ports.u32(id.index(), offset_of!(abi::Port, flags));
             flags.fetch_and(!abi::PORT_ENABLED, SeqCst);
         }

@@ -58,7 +58,7 @@ pub(crate) struct Attaching<'a> {
 }
 
 impl Hooks {
-    /// Creates an empty set of hooks. `tcx` says whether the kernel has TCX.
+    /// Creates an empty set of hooks. `tcx` is true if the kernel has TCX.
     pub(crate) fn new(pins: Pins, tcx: bool) -> Self {
         Self {
             pins,
@@ -128,8 +128,7 @@ impl Hooks {
         pins.links().iter().any(alive)
     }
 
-    /// Assumes hooks on these netdevs, because there is no way to list filters as there is for
-    /// links.
+    /// Without TCX: assumes that these netdevs have the hook, because filters cannot be listed as links can.
     pub(crate) fn presume(&mut self, ifindexes: impl Iterator<Item = u32>) {
         if !self.tcx {
             ifindexes.for_each(|ifindex| self.held.entry(ifindex).or_default().tc = true);
@@ -153,7 +152,7 @@ impl Hooks {
             let Ok(link) = object::pinned(&pins.link(&name)) else { return false };
             let here = attached_here(&link, ifindex);
             if !here {
-                // If that fails, the program goes when the next daemon adopts the pins.
+                // If that fails, the next daemon detaches the program when it adopts the pins.
                 let _ = detach_pinned(pins, &name);
             }
             here
@@ -408,7 +407,7 @@ impl Hooks {
             (Some(false), None) if netdev.set_features(&link.name, &[(GRO, true)]).is_ok() => {
                 self.gro.insert(link.ifindex, true);
             }
-            // An administrator has switched it on again, as it would be without that choice.
+            // An administrator has switched it on again, so the earlier choice no longer counts.
             (Some(true), Some(false)) => drop(self.gro.insert(link.ifindex, true)),
             _ => {}
         }

@@ -30,7 +30,7 @@ const MAPS: [&str; 2] = ["bindings", "bindings6"];
 #[derive(Debug)]
 pub(crate) struct Bindings {
     tables: Arc<Tables>,
-    /// By family.
+    /// The keys of all bindings, by family.
     held: [BTreeSet<BindingKey>; 2],
 }
 
@@ -91,12 +91,12 @@ impl Bindings {
     }
 }
 
-/// The place of a family's counts in the row [`Meta`].
+/// The offset in bytes of a family's counts in the row [`Meta`].
 const fn counts(family: usize) -> usize {
     offset_of!(Meta, bindings) + family * size_of::<BindingCounts>()
 }
 
-/// The use of the tables.
+/// The occupancy of the tables of bindings, by family.
 pub(crate) fn usage(tables: &Tables) -> [TableUsage; 2] {
     let maps = [[MAPS[0], "guard_vlans"].as_slice(), &MAPS[1..]];
     let counts = tables.meta.get(0).bindings;
@@ -136,7 +136,7 @@ fn key_of(bytes: &[u8]) -> Option<BindingKey> {
     Some(BindingKey { port, vlan, address })
 }
 
-/// Writes what is checked in a VLAN.
+/// Writes the settings of first-hop security in a VLAN: `guard_vlans[vlan]`.
 pub(crate) fn write_vlan(tables: &Tables, vlan: VlanId, state: Option<&VlanState>) {
     let guard = state.map(|state| state.guard).unwrap_or_default();
     let ArpValidation { src_mac, dst_mac, ip, allow_zeros } = guard.validate;

@@ -1,9 +1,9 @@
-//! The nftables chains at netdevs (family `netdev`, and `inet` at an ingress) in the switch's namespace, for messages: frames that
-//! the plane forwards do not pass them.
+//! The nftables chains at netdevs (family `netdev`, and `inet` at an ingress) in the switch's namespace. Frames that the plane
+//! forwards do not pass these chains, so messages to the operator name them.
 //!
 //! Read nft(8) on the family `netdev`, and `lanyard_netdev::FilterWatch`. TC and XDP run before a chain at an ingress, and the
-//! kernel lets frames that TC or XDP redirects pass no chain at an egress (`nf_skip_egress`). Invariant: an announced chain counts
-//! at once, and a removed one until a listing no longer contains it.
+//! kernel lets frames that TC or XDP redirects pass no chain at an egress (`nf_skip_egress`). Invariant: a chain is
+//! known from its announcement on, and a removed chain until a listing no longer contains it.
 
 use crate::error::Result;
 use crate::events::Events;
@@ -13,13 +13,13 @@ use std::collections::BTreeSet;
 /// The chains, and the subscription to their changes.
 #[derive(Debug)]
 pub(crate) struct Chains {
-    /// `None` if the kernel gives no socket.
+    /// The subscription; `None` if its socket could not be opened.
     watch: Option<FilterWatch>,
-    /// Few, as a rule none.
+    /// The known chains: few, and usually none.
     hooks: BTreeSet<Hook>,
-    /// Something has changed since the last listing.
+    /// True if a change was announced since the last successful listing.
     stale: bool,
-    /// They have been listed since the last turn of the timer.
+    /// True if the chains have been listed since the timer last expired.
     listed: bool,
 }
 
@@ -37,8 +37,8 @@ impl Chains {
         self.watch.iter().flat_map(FilterWatch::fds).try_for_each(|fd| events.watch(fd))
     }
 
-    /// Reads what was announced. `due` is true once a turn of the timer; between two turns the chains are listed at most once.
-    /// Returns true when they have changed.
+    /// Reads the announcements. `due` is true when the timer has expired; between two expiries the chains are listed at most
+    /// once. Returns true if the known chains have changed.
     pub(crate) fn follow(&mut self, due: bool) -> bool {
         let Some(watch) = &mut self.watch else { return false };
         let before = self.hooks.clone();
@@ -52,7 +52,7 @@ impl Chains {
         before != self.hooks
     }
 
-    /// A listing that the kernel refuses is tried again.
+    /// Lists the chains. If the kernel refuses, the listing is tried again after the timer's next expiry.
     fn list(&mut self) {
         let Some(watch) = &mut self.watch else { return };
         if let Ok(hooks) = watch.list() {
@@ -73,7 +73,7 @@ impl Chains {
     }
 }
 
-/// The netdevs of a hook that is at netdevs.
+/// The names of the netdevs at which a hook is; `None` for a hook that is not at netdevs.
 fn netdevs(hook: &Hook) -> Option<&[String]> {
     match &hook.point {
         HookPoint::Ingress(names) | HookPoint::Egress(names) => Some(names),

@@ -1,8 +1,8 @@
 //! [`CpuPort`]: the CPU port of a switch chip inside the kernel, between the netdev where the chip sends and receives its frames
-//! and the interfaces that they are for.
+//! and the interfaces that these frames are for.
 //!
 //! Read first: `bpf/cpuport.bpf.c`. Invariant: programs and tables stay with the netdevs when this process ends; a later
-//! process replaces them without a moment in between.
+//! process replaces them without interruption.
 
 use crate::embedded::CPUPORT;
 use crate::error::{Doing, Result};
@@ -16,34 +16,34 @@ const PIPELINE: u32 = 1 << 11;
 /// `BPF_F_INGRESS`: the netdev receives the frame.
 const RECEIVES: u32 = 1;
 
-/// How the kernel is reached behind a port of the chip.
+/// The interface of the kernel that belongs to a port of the chip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Behind {
-    /// A port of the front panel: what is for it, `swpN` receives.
+    /// A port of the front panel: `swpN` receives the frames for it.
     Front {
-        /// `swpN`.
+        /// The ifindex of `swpN`.
         netdev: u32,
-        /// The other end of its veth pair, where what it sends comes out.
+        /// The ifindex of the other end of its veth pair, which receives the frames that `swpN` sends.
         far: u32,
     },
-    /// A VLAN interface or a subinterface: what is for it leaves at this end of its veth pair.
+    /// A VLAN interface or a subinterface: frames for it are sent out of the end of its veth pair with this ifindex.
     Made(u32),
 }
 
-/// Frames that have passed and that could not.
+/// The numbers of frames that were passed on, and of frames that were dropped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Passed {
     /// From the chip to interfaces.
     pub from_chip: u64,
-    /// From the chip, for no interface.
+    /// Dropped frames from the chip: without a valid header, or for a port without an interface.
     pub from_chip_dropped: u64,
     /// From interfaces to the chip.
     pub from_kernel: u64,
-    /// From interfaces, for no port, or sent by the chip already.
+    /// Dropped frames from interfaces: without a port of the chip, or sent to other ports by the chip already.
     pub from_kernel_dropped: u64,
 }
 
-/// See the module.
+/// The programs and tables; see the module comment.
 #[derive(Debug)]
 pub struct CpuPort {
     to_netdev: OwnedFd,
@@ -72,16 +72,16 @@ impl CpuPort {
         })
     }
 
-    /// Says where frames of interfaces go before any comes.
+    /// Sets the netdev of the CPU port, to which frames of interfaces go. To be called before [`Self::set`].
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// When the kernel refuses the entry of the map.
     pub fn prepare(&self, ifindex: u32) -> Result<()> {
         let (key, value) = (0_u32.to_ne_bytes(), ifindex.to_ne_bytes());
         self.cpu.update(&key, &value, MapFlags::ANY).doing(|| "preparing the CPU port".into())
     }
 
-    /// Puts the kernel behind a port of the chip; `None` takes it away.
+    /// Connects a port of the chip to an interface of the kernel; `None` disconnects it.
     ///
     /// # Errors
     /// When a netdev is gone, or the kernel refuses the program there.
@@ -102,10 +102,10 @@ impl CpuPort {
         self.outlets.update(&key, &value, MapFlags::ANY).doing(doing)
     }
 
-    /// Has frames of the CPU port come at this netdev. To be called when the ports are set.
+    /// Attaches to the CPU port's netdev the program that passes its frames on to interfaces. To be called after [`Self::set`].
     ///
     /// # Errors
-    /// When it is gone, or the kernel refuses the program there.
+    /// When the netdev is gone, or the kernel refuses the program there.
     pub fn open(&self, ifindex: u32) -> Result<()> {
         attach(&self.to_netdev, ifindex).doing(|| "opening the CPU port".into())
     }

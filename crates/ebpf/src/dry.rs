@@ -25,7 +25,7 @@ const XDP_PASS: u32 = 2;
 /// EtherType but no IP header. A longer frame is truncated and a shorter one padded, and the programs get the
 /// difference in length. They read nothing after the headers.
 const LONGEST_RUN: usize = 2048;
-/// At XDP it accepts longer frames, in several buffers as from a driver.
+/// At XDP the kernel's test run accepts longer frames, in several buffers as from a driver.
 const LONGEST_XDP_RUN: usize = 16_384;
 
 /// The part of `frame` that the test run of a hook accepts.
@@ -34,14 +34,14 @@ fn taken(hook: Hook, frame: &[u8]) -> &[u8] {
     frame.get(..longest).unwrap_or(frame)
 }
 
-/// The changes that a dry run makes to the tables.
+/// The changes that a dry run makes to the tables, and the form in which the programs receive the frame.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DryMode {
-    /// Learn, refresh and move addresses.
+    /// True to learn, refresh and move addresses.
     pub learn: bool,
-    /// Count frames.
+    /// True to count frames.
     pub count: bool,
-    /// Spend the tokens of trap groups, and pass trapped frames to the control plane.
+    /// True to spend the tokens of trap groups, and to pass trapped frames to the control plane.
     pub police: bool,
     /// If not 0, the frame is a GSO buffer whose segments have this many bytes of payload; TC only.
     pub gso_size: u32,
@@ -60,7 +60,7 @@ const SKB_GSO_SIZE: usize = 44;
 pub struct DryRun {
     /// How processing ended; `None` when XDP passed the frame to TC, not counted and not changed.
     pub verdict: Option<Verdict>,
-    /// The VLAN into which it was accepted.
+    /// The VLAN into which the frame was accepted; `None` if it was accepted into none.
     pub vlan: Option<VlanId>,
     /// The frames that would be sent, in emission order, tags in line.
     pub emitted: Vec<(PortId, EmissionKind, Vec<u8>)>,
@@ -77,14 +77,14 @@ pub struct DryRun {
 pub enum EmissionKind {
     /// A copy that the pipeline forwards.
     Copy,
-    /// The received frame, for a monitor session.
+    /// A monitor session's copy of the received frame.
     MirroredReceived,
-    /// A monitor session's copy of the copy before it.
+    /// A monitor session's copy of the copy that was sent before it.
     MirroredSent,
 }
 
 impl DryRun {
-    /// The frames that the pipeline forwards, or (`true`) the copies for monitor sessions.
+    /// The frames that the pipeline forwards, or, if `mirrored`, the copies for monitor sessions, in emission order.
     #[must_use]
     pub fn sent(&self, mirrored: bool) -> Vec<(PortId, Vec<u8>)> {
         let chosen = self.emitted.iter().filter(|(_, kind, _)| (*kind != EmissionKind::Copy) == mirrored);

@@ -47,7 +47,7 @@ pub(crate) struct Events {
     lost: u64,
 }
 
-/// A ring as a finite table.
+/// The occupancy of a ring as a finite table: sizes in records, and `bytes` of memory.
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub name: &'static str,

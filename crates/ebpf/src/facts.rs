@@ -35,7 +35,8 @@ pub(crate) const MERGING: &str = "rx-lro";
 pub(crate) enum XdpForm {
     /// The common program, for a device that keeps no tag out of band.
     Plain,
-    /// The program for veths, which finds out-of-band tags itself, or one as for [`Bound`](Self::Bound) where the kernel refuses it.
+    /// The program for veths, which finds out-of-band tags itself. Where the kernel refuses it, a program as for
+    /// [`Bound`](Self::Bound).
     Veth,
     /// A program loaded for this device, which asks its driver for out-of-band tags.
     Bound,
@@ -114,9 +115,9 @@ pub(crate) struct Far {
     pub netnsid: i32,
     pub ifindex: u32,
     pub mac: MacAddr,
-    /// It forwards packets, or passes its frames to a device that may.
+    /// True if it forwards packets, or passes its frames to a device that may.
     pub forwards: bool,
-    /// It runs an XDP program, which bpf_redirect_peer would bypass.
+    /// True if it runs an XDP program, which bpf_redirect_peer would bypass.
     pub runs_xdp: bool,
 }
 
@@ -181,7 +182,7 @@ pub(crate) fn look(netdev: &Netdev, port: &PortState, link: &Link) -> Seen {
     }
     let far = look_at_far_end(netdev, link);
     let gro = gro_pays(kind, &far).then(|| netdev.feature(&link.name, GRO).ok().flatten()).flatten();
-    // Nobody asks where frames leave through the device in any case.
+    // Only direct delivery and XDP bypass the egress; otherwise frames leave through the device in any case.
     let bypassed = far.is_ok() || xdp.is_some_and(|xdp| xdp.features.has(XdpFeatures::NDO_XMIT));
     let egress = bypassed.then(|| at_egress(netdev, link)).flatten();
     Seen { kind, mtu: link.mtu, xdp, tags, may_parse, merges, gro, egress, far }
@@ -321,8 +322,8 @@ pub(crate) struct Peer {
 }
 
 impl Seen {
-    /// Corrects the kernel's report for a veth that does not take frames from XDP. While the far end is down, nobody can tell, and
-    /// nothing is sent there. The interfaces of the switch itself are not asked.
+    /// Corrects the kernel's report for a veth that a test shows not to take frames from XDP. While the far end is down the veth
+    /// cannot be tested, but no frames are sent there. The interfaces of the switch itself are not tested.
     pub(crate) fn ask(&mut self, link: &Link, probe: &mut XdpProbe) {
         let Some(xdp) = self.xdp.as_mut().filter(|xdp| xdp.features.has(XdpFeatures::NDO_XMIT)) else {
             return;
@@ -351,8 +352,8 @@ pub(crate) fn peer(delivery: Delivery, seen: &Seen) -> Result<Peer, String> {
     }
 }
 
-/// Why XDP must not redirect frames to a port that could take them; `None` if it may. `delivery peer` allows it, as it allows the
-/// direct delivery, whatever that bypasses.
+/// Why XDP must not redirect frames to a port that could take them; `None` if it may. With [`Delivery::Peer`] XDP may bypass what
+/// is at the egress, as direct delivery may.
 pub(crate) fn no_redirect(delivery: Delivery, seen: &Seen) -> Option<String> {
     seen.egress.as_ref().filter(|_| delivery != Delivery::Peer).map(ToString::to_string)
 }

@@ -62,8 +62,8 @@ impl Follower {
         events.watch(timer.as_fd())?;
         Ok(Self { watch, timer, last: None })
     }
-    /// The ports whose netdev, or whose far end, may have changed; and true if the audit was due, when it also confirms the facts to
-    /// the programs.
+    /// The ports whose netdev, or whose far end, may have changed; and true if the audit was due. Then it also
+    /// confirms the facts to the programs.
     pub(crate) fn dirty(
         &mut self,
         tables: &Tables,

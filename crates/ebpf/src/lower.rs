@@ -29,24 +29,24 @@ const ONE_BUFFER_MTU: u32 = 3000;
 pub(crate) struct PortFacts {
     /// The frames that are delivered by `bpf_redirect_peer`, or why none are.
     pub peer: Result<Peer, String>,
-    /// The far end: the id of its namespace, and its index there.
+    /// The far end: the id of its namespace (netnsid), and its ifindex there.
     pub far: Option<(i32, u32)>,
-    /// True if XDP may redirect frames to it.
+    /// True if XDP may redirect frames to the port.
     pub xdp_tx: bool,
-    /// Why it may not, although the port could take them.
+    /// Why XDP may not redirect frames to the port, although the port could take them.
     pub no_redirect: Option<String>,
-    /// An nftables chain at the netdev, which forwarded frames do not pass.
+    /// The description of an nftables chain at the netdev, which forwarded frames do not pass; `None` if there is none.
     pub unfiltered: Option<String>,
-    /// True if it accepts frames of several buffers that XDP redirects.
+    /// True if the port accepts frames of several buffers that XDP redirects.
     pub xdp_sg: bool,
-    /// True if it accepts frames that XDP redirects only as long as its far end, which others own,
+    /// True if the port accepts frames that XDP redirects only as long as its far end, which others own,
     /// runs NAPI.
     pub leased: bool,
-    /// True if its XDP sees VLAN tags only while tag parsing (`rxvlan`) is off, which any administrator can change.
+    /// True if XDP at the port sees VLAN tags only while tag parsing (`rxvlan`) is off, which any administrator can change.
     pub leased_tags: bool,
-    /// True if XDP receives each of its frames in one buffer.
+    /// True if XDP receives each frame of the port in one buffer.
     pub whole: bool,
-    /// XDP receives frames that may lack their transport checksum.
+    /// True if XDP receives frames that may lack their transport checksum.
     pub partial: bool,
 }
 
@@ -188,13 +188,13 @@ pub(crate) fn channel_of(row: &abi::Channel) -> Option<ChannelMembers> {
     let collects = |port: &PortId| row.collecting[port.index() / 64] >> (port.index() % 64) & 1 == 1;
     let collecting = PortId::all().filter(collects).collect();
     let buckets: Vec<PortId> = row.member.iter().filter_map(|port| PortId::new(*port)).collect();
-    // A row that was being written: the protocols set it anew.
+    // If a bucket has no member, a daemon ended while it wrote the row: the protocols set it anew.
     let whole = if buckets.len() == CHANNEL_BUCKETS { buckets } else { Vec::new() };
     let members = ChannelMembers { collecting, buckets: whole };
     (members != ChannelMembers::default()).then_some(members)
 }
 
-/// A port's spanning-tree states, by instance, and in which trees the watchdog may block it.
+/// By instance: a port's spanning-tree state, and whether the watchdog may block the port.
 pub(crate) struct StpStates([StpState; InstanceId::MAX], [bool; InstanceId::MAX]);
 
 impl StpStates {
@@ -213,7 +213,8 @@ impl StpStates {
     }
 }
 
-/// The VLANs by number, for the loops over all of them, and those with a router interface.
+/// By number of a VLAN: whether it learns, and its instance, or `None` if it does not exist; in an array, for loops over all
+/// VLANs. And the VLANs whose frames reach a router interface.
 pub(crate) struct VlanView(Vec<Option<(bool, InstanceId)>>, VlanSet);
 
 impl VlanView {
@@ -223,7 +224,7 @@ impl VlanView {
         state.vlans.iter().for_each(|(id, vlan)| slots[id.index()] = Some((vlan.learning, vlan.instance)));
         Self(slots, routed_vlans(state))
     }
-    /// `vlan` alone.
+    /// Only `vlan` of `state`.
     pub(crate) fn one(state: &PlaneState, vlan: VlanId) -> Self {
         let mut slots = vec![None; vlan.index() + 1];
         slots[vlan.index()] = state.vlans.get(&vlan).map(|vlan| (vlan.learning, vlan.instance));
@@ -254,14 +255,14 @@ impl VlanView {
     }
 }
 
-/// The VLANs on which the flags of the ports in them depend. One value serves all ports, because it reads every VLAN.
+/// The VLANs whose settings set flags at the ports in them. One value is made for all ports, because making it reads every VLAN.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct VlanSets {
-    /// Those whose groups are snooped. A secondary private VLAN has the groups of its primary VLAN, and is snooped with it.
+    /// The VLANs whose groups are snooped. A secondary private VLAN has the groups of its primary VLAN, and is snooped with it.
     snooped: VlanSet,
-    /// Those with first-hop security. A secondary private VLAN has that of its primary VLAN.
+    /// The VLANs with first-hop security. A secondary private VLAN has the settings of its primary VLAN.
     guarded: VlanSet,
-    /// Those that share the addresses of another.
+    /// The secondary private VLANs, which share the addresses of their primary VLAN.
     secondary: VlanSet,
 }
 

@@ -25,17 +25,17 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
-/// How long a row rests: no program runs that long (the kernel reports one that occupies a processor for 21 s as a fault, and
-/// one frame takes microseconds).
+/// How long a freed row is quarantined: no program runs that long (the kernel reports one that occupies a processor for 21 s as a
+/// fault, and one frame takes microseconds).
 const REST: Duration = Duration::from_secs(1);
 
 /// The segments of an empty table.
 const FIRST_SEGMENTS: usize = 2;
 
-/// How long the table is not enlarged after that has failed.
+/// The time between a failed enlargement and the next attempt.
 const GROW_AGAIN: Duration = Duration::from_secs(10);
 
-/// An entry's name.
+/// The key of an entry: VLAN, group, and source (`None`: any source).
 type Key = (VlanId, IpAddr, Option<IpAddr>);
 
 /// A row: its segment, and its number there.
@@ -45,7 +45,7 @@ struct Row {
     row: u16,
 }
 
-/// Where the word of an entry belongs.
+/// The place of an entry's word in the index, and the tag that the word has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
     segment: usize,
@@ -58,9 +58,9 @@ struct Place {
 enum Growth {
     /// None is under way.
     Idle,
-    /// A thread makes this many segments, and then reports.
+    /// A thread creates the missing ones of this many segments, and then sends the result.
     Making(usize, Receiver<Result<()>>),
-    /// The last one failed at that time.
+    /// The last enlargement failed at this time, with this error.
     Failed(Instant, PlaneError),
 }
 
@@ -73,9 +73,9 @@ pub(crate) struct Mdb {
     sources: BTreeMap<(VlanId, IpAddr), u32>,
     /// The free rows of each segment in use.
     free: Vec<Vec<u16>>,
-    /// Rows that rest, and since when.
+    /// The quarantined rows, and since when.
     resting: VecDeque<(Instant, Row)>,
-    /// Copies of entries that have moved to other segments: since when, bucket and row.
+    /// Old copies of entries that have moved to other segments: since when, bucket and row.
     moved: VecDeque<(Instant, usize, Row)>,
     growth: Growth,
 }
@@ -315,12 +315,12 @@ impl Mdb {
         Some(copy)
     }
 
-    /// A row of a segment that no program reads; `None` when all are in use or rest.
+    /// A row of a segment that no program reads; `None` if all are in use or quarantined.
     fn take_row(&mut self, segment: usize) -> Option<Row> {
         Some(Row { segment, row: self.free.get_mut(segment)?.pop()? })
     }
 
-    /// Removes old copies of entries that have moved, and frees rows, that have rested long enough.
+    /// Removes old copies of moved entries and frees quarantined rows, after [`REST`].
     fn reclaim(&mut self) {
         while self.moved.front().is_some_and(|(since, ..)| since.elapsed() >= REST) {
             let Some((_, bucket, row)) = self.moved.pop_front() else { break };
@@ -358,7 +358,7 @@ impl Mdb {
             segment.rows.u32(row.row.into(), offset_of!(MdbRow, sources)).store(count, Relaxed);
         }
     }
-    /// The way of a bucket that names a row, or is free.
+    /// The way of a bucket that names `row`; for `None`, a free way.
     fn way(&self, place: Place, row: Option<Row>) -> Option<usize> {
         let segment = self.tables.mdb.get(place.segment)?;
         let held = |way: &usize| segment.index.u32(place.bucket, way * 4).load(Relaxed);
@@ -401,7 +401,7 @@ fn make(tables: Arc<Tables>, segments: usize) -> Growth {
     let (done, made) = channel();
     let work = move || {
         let outcome = tables.mdb.create(tables.map(MDB), segments);
-        // The writer may have ended.
+        // Sending fails if the writer has been dropped.
         let _ = done.send(outcome);
     };
     match std::thread::Builder::new().name("mdb".into()).spawn(work) {
@@ -490,7 +490,7 @@ fn row_value(tables: &Tables, row: Row) -> Option<MdbRow> {
     (usize::from(row.row) < abi::MDB_ROWS).then(|| rows.get(row.row.into()))
 }
 
-/// The part of its key that a row has.
+/// An entry's key, in the form in which a row contains it.
 struct Words {
     group: [u64; 2],
     source: [u64; 2],

@@ -45,12 +45,12 @@ impl Segment {
 pub(crate) struct Segments([OnceLock<Segment>; abi::MDB_SEGMENTS]);
 
 impl Segments {
-    /// None yet.
+    /// No segments yet.
     pub(crate) fn empty() -> Self {
         Self(std::array::from_fn(|_| OnceLock::new()))
     }
 
-    /// Those that the array of arrays has.
+    /// The segments that the array of arrays contains.
     pub(crate) fn open(outer: &MapHandle) -> Result<Self> {
         let segments = Self::empty();
         for (number, place) in (0_u32..).zip(&segments.0) {
@@ -63,7 +63,7 @@ impl Segments {
         Ok(segments)
     }
 
-    /// Creates those of the first `count` segments that do not exist. Waits for a grace period for each.
+    /// Creates the missing ones of the first `count` segments. Waits for a grace period for each.
     pub(crate) fn create(&self, outer: &MapHandle, count: usize) -> Result<()> {
         for (number, place) in (0_u32..).zip(&self.0).take(count) {
             if place.get().is_some() {

@@ -54,7 +54,7 @@ pub(crate) enum Deferred {
 
 impl Deferred {
     pub(crate) const ALL: [Self; 3] = [Self::Router, Self::Xdp, Self::XdpVeth];
-    /// Those that every kernel accepts on which the plane runs.
+    /// The deferred programs that every kernel accepts on which the plane runs.
     pub(crate) const EVERYWHERE: [Self; 2] = [Self::Router, Self::Xdp];
 
     /// The program's name in `bpf/`.
@@ -74,7 +74,7 @@ type Named = (&'static str, OwnedFd);
 #[derive(Debug)]
 pub(crate) struct Programs {
     pub tc: OwnedFd,
-    /// An entry of the map `steps` refers to it.
+    /// Floods at TC: an entry of the map `steps` refers to it.
     pub flood: OwnedFd,
     /// Finishes the copies of a flood from XDP: entries of the map `xdp_flood` refer to it.
     pub xdp_copy: OwnedFd,
@@ -84,11 +84,11 @@ pub(crate) struct Programs {
     pub fdb_migrate: OwnedFd,
     /// Reads the programs' clock.
     pub clock_read: OwnedFd,
-    /// Starts and stops the watchdog.
+    /// Starts and stops a watchdog.
     pub watchdog_set: OwnedFd,
     /// Those of [`Deferred::ALL`] that have been loaded.
     deferred: [OnceLock<OwnedFd>; Deferred::ALL.len()],
-    /// Set when the kernel has refused [`Deferred::XdpVeth`], so that it is not asked for each port.
+    /// Set when the kernel has refused [`Deferred::XdpVeth`], so that loading it is not tried again for each port.
     veth_refused: OnceLock<()>,
 }
 
@@ -176,7 +176,7 @@ impl Programs {
         let _ = self.veth_refused.set(());
     }
 
-    /// Name and descriptor of each that has been loaded.
+    /// The name and descriptor of each program that has been loaded.
     pub(crate) fn each(&self) -> impl Iterator<Item = (&'static str, &OwnedFd)> {
         let programs = [
             &self.clock_read,
@@ -219,7 +219,7 @@ const LOADS: [&[&str]; 3] = {
     [std::slice::from_ref(clock), std::slice::from_ref(tc), others]
 };
 
-/// Creates the maps and loads [`PROGRAMS`]. With `whole` it also loads those of [`Deferred::EVERYWHERE`], which shows that the kernel
+/// Creates the maps and loads [`PROGRAMS`]. With `whole` it also loads [`Deferred::EVERYWHERE`], which shows that the kernel
 /// accepts every program.
 pub(crate) fn create(buckets: u32, salt: u64, whole: bool) -> Result<(Tables, Programs)> {
     let constants = Constants { buckets, salt, dry: false };
@@ -266,7 +266,7 @@ fn load_beside(
             }
         }
     });
-    // libbpf's messages about several loads are mixed. So a group that was refused is loaded once more by itself, for the reason.
+    // libbpf's messages about several loads are mixed. So a group that was refused is loaded again by itself, to get the reason.
     for names in refused {
         loaded.extend(load_group(names)?);
     }

@@ -301,7 +301,7 @@ fn has_ports(options: &Options) -> bool {
 
 enum Adopted {
     Yes(Box<Found>),
-    /// There was nothing to adopt, or it cannot be adopted for this reason.
+    /// The pins cannot be adopted for this reason; `None` if there are no pins.
     No(Option<String>),
 }
 
@@ -347,7 +347,7 @@ fn adopt(pins: &Pins, file: &StateFile, netns: u64) -> Result<Adopted> {
         deferred.into_iter().for_each(|(which, program)| programs.put(which, program));
         (programs, false)
     } else {
-        // The one for veths is loaded again when its first port is adopted, because the kernel may refuse this version's.
+        // The program for veths is loaded when the first veth port is adopted, because the kernel may refuse this version's.
         let everywhere = |which: &Deferred| Deferred::EVERYWHERE.contains(which);
         let loaded: Vec<_> = deferred.into_iter().map(|(which, _)| which).filter(everywhere).collect();
         let programs = object::load_programs(&tables, &loaded)?;

@@ -81,7 +81,7 @@ impl Pairs {
     fn phase(&self) -> &AtomicU64 {
         self.tables.watchdog.u64(0, offset_of!(Watchdog, phase))
     }
-    /// The index that stands for a port in the tables; 0 when it has no netdev.
+    /// The ifindex of a port as the tables contain it; 0 if the port has no netdev. A private plane has numbers of its own.
     pub(crate) fn ifindex(&self, id: PortId, port: &PortState) -> u32 {
         if self.private { PRIVATE_IFINDEX + u32::from(id.get()) } else { port.ifindex }
     }

@@ -1,9 +1,9 @@
 //! The rows of ports, whose flags depend on the VLANs that the ports are in.
 //!
-//! Invariant: while a VLAN has snooping, first-hop security or a primary VLAN, the ports in it have the flags for it, without
-//! which the programs do not look at the VLAN's settings. A flag for a VLAN without them only costs a look-up. So a transaction
-//! sets the flags of all its VLANs before it opens the first and clears the others behind the last, and writes the row of each
-//! port at most twice for them, however many VLANs change.
+//! Invariant: while a VLAN has snooping, first-hop security or a primary VLAN, the ports in it have the flags for these settings,
+//! because the programs read a VLAN's settings only at ports with the flags. A flag that no VLAN needs costs only a look-up. So a
+//! transaction sets the flags for the VLANs of the old and of the new state before its first change, and clears those that are
+//! not needed after its last one. It writes the row of each port at most twice for this, however many VLANs change.
 
 use crate::acl;
 use crate::error::Result;

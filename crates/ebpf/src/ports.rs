@@ -1,4 +1,4 @@
-//! The netdevs of the ports: hooks are attached, facts are read, and both follow the changes that [`crate::follow`] finds.
+//! The netdevs of the ports: attaches hooks, reads facts, and updates both after the changes that [`crate::follow`] finds.
 //!
 //! Invariant: the rows of a port are written after the facts about its netdev on which they depend.
 
@@ -55,7 +55,7 @@ impl EbpfPlane {
             facts.xdp_tx = false;
             facts.no_redirect = Some("a packet capture runs".into());
         }
-        // Where a chain is at a router interface, the kernel routes.
+        // Not at router interfaces: where one has a chain, the kernel routes, and packets pass the chain.
         let switched = port.kind == PortKind::Netdev;
         facts.unfiltered = chains.at(&link.name).filter(|_| switched).map(str::to_owned);
         self.facts.insert(id, facts);
@@ -148,8 +148,8 @@ impl EbpfPlane {
             }
         }
         if due {
-            // After the ports that have changed: leases that had ended begin again with what holds now. Where the kernel sets
-            // no timer they stay ended, and TC forwards.
+            // Only after the changed ports were updated above, because leases that had ended begin again here with the present
+            // facts. If the kernel sets no timer they stay ended, and TC forwards.
             let _ = self.renew_leases();
         }
         if let Some(Kept { hooks, .. }) = &mut self.kept {

@@ -180,7 +180,8 @@ impl ProtocolPlane for EbpfProtocols {
     }
 }
 
-/// The netdev by which a frame that is made here leaves a port: for a port-channel, that of one of its members.
+/// The ifindex of the netdev by which a frame of the control plane leaves a port: for a port-channel, that of one of its members.
+/// `None` if the port does not exist.
 fn sender(state: &PlaneState, port: PortId) -> Option<u32> {
     let of = state.ports.get(&port)?;
     let members = of.aggregation.channel().and_then(|channel| state.channels.get(&channel));

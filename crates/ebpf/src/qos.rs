@@ -23,13 +23,13 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::IntoBytes;
 
-/// The words of a row that are its settings.
+/// The number of 64-bit words at the beginning of a row that are its settings.
 const SETTINGS: usize = offset_of!(Row, clock) / 8;
 
-/// The service policies that there may be at once; one block more is needed while a policy is replaced.
+/// The most service policies at once: one block more is needed while a policy is replaced.
 pub(crate) const MAX_POLICIES: usize = QOS_BLOCKS - 1;
 
-/// `ly_port.qos`.
+/// The value of `ly_port.qos`.
 pub(crate) fn bits(port: &PortState) -> u8 {
     let bit = |on: bool, bit: u8| if on { bit } else { 0 };
     bit(port.qos.input.is_some(), QOS_HAS_INPUT) | bit(port.qos.output.is_some(), QOS_HAS_OUTPUT)

@@ -1,7 +1,7 @@
 //! Reads a state back from the tables when the state file is lost.
 //!
 //! The parts of a state that the tables do not contain (spanning-tree instances, the user's choice of a hook) are not
-//! recovered. The result serves to keep port numbers and to know the existing ports; the next state is written
+//! recovered. The result is used to keep port numbers and to identify the existing ports; the next state is written
 //! completely.
 
 use crate::abi;
@@ -98,8 +98,8 @@ pub(crate) fn channels(tables: &Tables, state: &mut PlaneState) {
 }
 
 /// Reads the states of ports in trees back: those of the tables, which a daemon that runs spanning
-/// tree writes without writing the state file. A daemon that was killed while it wrote has left the
-/// VLANs of a tree in two states: the one that holds back more counts.
+/// tree writes without writing the state file. A daemon that was killed while it wrote may have
+/// left the VLANs of a tree in different states: the most restrictive of them is taken.
 pub(crate) fn trees(tables: &Tables, state: &mut PlaneState) {
     state.stp.clear();
     state.watched.clear();

@@ -47,7 +47,8 @@ impl EbpfPlane {
         watchdog::end_routing_again(&self.tables, id);
     }
 
-    /// Starts the watchdog of routing again; interfaces at which it had ended route again. Returns their number.
+    /// Restarts the watchdog of routing, which expires after `hold`. Interfaces whose routing had ended route again; returns
+    /// their number.
     pub(crate) fn confirm_routing(&mut self, hold: Duration) -> Result<u64> {
         watchdog::set(&self.programs.watchdog_set, abi::WATCHDOG_ROUTING, Some(hold))?;
         let phase = watchdog::routing_phase(&self.tables);
@@ -58,12 +59,12 @@ impl EbpfPlane {
         }
         let depend = self.state.rifs.iter().filter(|(_, rif)| rif.while_confirmed);
         depend.for_each(|(id, rif)| self.write_rif(*id, Some(rif)));
-        // The timer may have expired since it was started above, and be the expiry that has just been acknowledged.
+        // The expiry that was just acknowledged may be that of the timer that was started above.
         watchdog::set(&self.programs.watchdog_set, abi::WATCHDOG_ROUTING, Some(hold))?;
         Ok(ended)
     }
 
-    /// Sends frames to the router interface of this attachment, or stops sending them.
+    /// Makes frames at the attachment of `rif` reach the router interface that the state has there, if any.
     fn lead(&self, rif: &RifState) -> Result<()> {
         match rif.attachment {
             RifAttachment::Vlan { vlan, .. } => {

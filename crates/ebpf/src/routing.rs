@@ -334,7 +334,7 @@ impl Routing {
 }
 
 impl Vrf {
-    /// Puts a table again where it already is, which takes a grace period; `None` without a table.
+    /// Puts a table into the slot in which it already is, which waits for a grace period; `None` if the VRF has no table.
     fn put_again(&self, tables: &Tables) -> Option<Result<()>> {
         let four = self.ipv4.as_ref().map(|table| table.put(tables));
         four.or_else(|| self.ipv6.as_ref().map(|table| table.put(tables)))

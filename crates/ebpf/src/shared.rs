@@ -27,7 +27,7 @@ const PART: usize = 1 << 16;
 /// The most parts of a table: one bit of a word for each.
 const PARTS: usize = u64::BITS as usize;
 
-/// The access to an array.
+/// The protection of a mapping (mmap(2)).
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
 /// An array of `T`, each in a slot of `stride` bytes.
@@ -35,7 +35,7 @@ const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 pub(crate) struct Shared<T> {
     base: NonNull<u8>,
     entries: usize,
-    /// The array, unless the table is one part, and the byte at which the table begins in it.
+    /// The array, from which parts are mapped; `None` if the table is one part. The table begins at its byte `offset`.
     array: Option<OwnedFd>,
     offset: usize,
     /// The size of a part in bytes, as a power of two. The last part may be smaller.

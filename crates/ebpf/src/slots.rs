@@ -12,12 +12,12 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) struct Slots(Option<Mutex<BTreeSet<(&'static str, u32)>>>);
 
 impl Slots {
-    /// The slots of new maps, or of such as an earlier process has left.
+    /// `new` is true if this process has made the maps, so that every slot is empty, and false if an earlier process has.
     pub(crate) fn new(new: bool) -> Self {
         Self(new.then(Mutex::default))
     }
 
-    /// Remembers that an array is put there.
+    /// Records that an array is put into a slot.
     pub(crate) fn put(&self, kind: &'static str, slot: u32) {
         if let Some(slots) = &self.0 {
             slots.lock().unwrap_or_else(PoisonError::into_inner).insert((kind, slot));

@@ -72,7 +72,7 @@ pub(crate) struct Meta {
     pub mdb_used: u64,
     pub mdb_high_water: u64,
     pub mdb_refused: u64,
-    /// The same of the bindings, of each family.
+    /// The same numbers for the bindings of each family.
     pub bindings: [BindingCounts; 2],
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct BindingCounts {
 /// The shape of a map, checked so that a pin of another make is refused before it is mapped.
 #[derive(Debug, Clone, Copy)]
 enum Shape {
-    /// Elements of this size. Their number is this, or is decided when the programs are loaded.
+    /// Elements of this size in bytes, and their number; `None` if it is decided when the programs are loaded.
     Elements(usize, Option<usize>),
     /// A section of the object: one element of this size, which has all rows (`ROWS` in `bpf/maps.h`).
     Section(usize),
@@ -241,7 +241,7 @@ impl Tables {
         let at = names().position(|n| n == name).unwrap_or(0);
         &self.maps[at]
     }
-    /// Name and map of each.
+    /// Each map, with its name.
     pub(crate) fn maps(&self) -> impl Iterator<Item = (&'static str, &MapHandle)> {
         names().zip(&self.maps)
     }

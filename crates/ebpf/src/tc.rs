@@ -38,7 +38,7 @@ pub(crate) fn has_ingress_link(ifindex: u32, link: u32) -> io::Result<bool> {
     Ok(links.contains(&link))
 }
 
-/// True when the kernel has TCX (Linux 6.6): any query but one of an unknown kind is understood.
+/// True if the kernel has TCX (Linux 6.6): older kernels refuse the query, because they do not know its kind.
 pub(crate) fn has_tcx() -> bool {
     // Interface 1 is every namespace's loopback.
     egress_programs(1).is_ok()

@@ -83,7 +83,7 @@ struct Describer<'a> {
     state: &'a PlaneState,
     /// The port that received the frame.
     received: Option<&'a PortState>,
-    /// The same, or its port-channel once the frame has been found to belong to it.
+    /// The port that received the frame, or its port-channel if that has accepted the frame.
     port: PortId,
     ingress: Option<&'a PortState>,
     frame: Frame<'a>,
@@ -102,7 +102,7 @@ impl Describer<'_> {
     /// The facts of a stage, without the reason of a drop.
     fn facts(&self, stage: Stage) -> Vec<Fact> {
         match stage {
-            // A frame that parse ends is not described.
+            // A frame that ends at `parse` is not described.
             Stage::Parse if self.end == Stage::Parse => Vec::new(),
             Stage::Parse => vec![self.parse()],
             Stage::Mirror => self.emissions(|kind| kind == EmissionKind::MirroredReceived),
@@ -339,13 +339,13 @@ impl Describer<'_> {
     fn destination(&self) -> MacAddr {
         if self.journal.rewritten != 0 { abi::mac_of(self.journal.next) } else { self.frame.dst() }
     }
-    /// The VLAN in which it leaves.
+    /// The VLAN in which the frame leaves.
     fn leaves_in(&self) -> u16 {
         let routed = self.journal.rewritten != 0 || self.journal.straight != 0;
         if routed { self.journal.out_vlan } else { self.journal.vlan }
     }
 
-    /// The group and the source of a packet to which snooping limits a frame, with the ports that get it.
+    /// The group and the source of a frame that snooping limits, with the ports that get it; `None` if it is not limited.
     fn members(&self) -> Option<(IpAddr, IpAddr, PortSet)> {
         let (_, vlan) = self.vlans()?;
         match self.packet()? {

@@ -1,13 +1,14 @@
-//! Whether a veth takes the frames that XDP redirects to it.
+//! Tests whether a veth takes the frames that XDP redirects to it.
 //!
 //! A veth takes them only while its other end runs NAPI: with GRO, or with an XDP program. The kernel reports that as
-//! [`XdpFeatures::NDO_XMIT`](lanyard_netdev::XdpFeatures), but the report is wrong after GRO was changed while the other end was down,
-//! and the frames are lost (`veth_set_features` and `veth_xdp_xmit` in the kernel's drivers/net/veth.c). So a frame is sent as XDP sends
-//! frames, and the driver's answer is noted. It is a configuration test frame (EtherType 0x9000) from the port's address to itself,
-//! which hosts ignore; IOS sends such frames as keepalives.
+//! [`XdpFeatures::NDO_XMIT`](lanyard_netdev::XdpFeatures), but the report is wrong after GRO was changed while the other end was
+//! down, and the frames are lost (`veth_set_features` and `veth_xdp_xmit` in the kernel's drivers/net/veth.c). So this module
+//! sends a frame as XDP sends frames, and records whether the driver takes it: a configuration test frame (EtherType
+//! 0x9000) from the port's address to itself, which hosts ignore; IOS sends such frames as keepalives.
 //!
-//! Invariants: a port that takes frames gets one for each change that may change the answer, a port that refuses them whenever its
-//! facts are read, because nothing tells that it has begun to take them; without an answer the kernel's report is believed.
+//! Invariants: a port that takes frames is tested again after each change that may change this; a port that refuses frames is
+//! tested each time its facts are read, because no notification reports that it has begun to take them. Without a result of the
+//! test, the kernel's report is used.
 
 use crate::embedded::XDP_PROBE;
 use crate::error::{Doing, Result, check, system};
@@ -33,7 +34,8 @@ struct Answer {
     taken: u32,
 }
 
-/// What an answer depends on: the kernel's report, and the number of changes of the carrier, which follows the other end.
+/// What the result of a test depends on: the XDP features that the kernel reports, and the number of changes of the carrier,
+/// which follows the other end.
 pub(crate) type Circumstances = (u64, u32);
 
 /// The loaded programs.
@@ -42,21 +44,22 @@ struct Programs {
     sends: OwnedFd,
     hears: OwnedFd,
     answer: MapHandle,
-    /// The attachment of `hears` while netdevs are asked. Otherwise there is none: it costs time for all frames that XDP sends.
+    /// The attachment of `hears` while netdevs are tested. It is `None` otherwise, because the attached program costs time for
+    /// every frame that XDP sends.
     attached: Option<OwnedFd>,
 }
 
-/// Asks netdevs whether they take frames from XDP, and remembers which ones do.
+/// Tests whether netdevs take frames from XDP, and remembers which ones do.
 #[derive(Debug, Default)]
 pub(crate) struct XdpProbe {
-    /// Loaded when a netdev is asked first; `Some(None)` if the kernel refuses them.
+    /// `None` until the first test; `Some(None)` if the kernel refuses the programs.
     programs: Option<Option<Programs>>,
     /// The netdevs that have taken a frame, and the circumstances under which they did.
     taken: BTreeMap<u32, Circumstances>,
 }
 
 impl XdpProbe {
-    /// True if the netdev is known to refuse frames from XDP, whatever the kernel reports.
+    /// True if a test has shown that the netdev refuses frames from XDP, whatever the kernel reports.
     pub(crate) fn refuses(&mut self, link: &Link, now: Circumstances) -> bool {
         if self.taken.get(&link.ifindex) == Some(&now) {
             return false;
@@ -69,7 +72,7 @@ impl XdpProbe {
         answer.heard != 0 && answer.taken == 0
     }
 
-    /// Detaches the program at the trace point until the next netdev is asked.
+    /// Detaches the program at the trace point until the next test.
     pub(crate) fn detach(&mut self) {
         if let Some(Some(programs)) = &mut self.programs {
             programs.attached = None;
@@ -91,7 +94,7 @@ impl Programs {
         Ok(Self { sends, hears, answer, attached: None })
     }
 
-    /// Sends a frame to the netdev.
+    /// Sends a test frame to the netdev, and returns what the driver did with it.
     fn ask(&mut self, link: &Link) -> Result<Answer> {
         let doing = || format!("testing whether {} takes frames from XDP", link.name);
         if self.attached.is_none() {

@@ -39,7 +39,7 @@ struct AtXdp {
     /// Samples, and those of them that XDP took.
     sampled: u64,
     sampled_there: u64,
-    /// Frames that access lists denied there, and those that they permitted and that XDP forwarded.
+    /// Frames that access lists denied at XDP, and frames that they permitted and that XDP forwarded.
     denied: u64,
     judged: u64,
     /// Notes of access lists, and those of them that XDP sent.
@@ -123,7 +123,7 @@ fn what_once_differed() {
     }
 }
 
-/// Rates that frames reach: both planes let in the same ones.
+/// With frames above the rates of ports, both planes let the same frames pass.
 #[test]
 fn rates_agree() {
     let Some(mut plane) = plane() else { return };
@@ -350,14 +350,14 @@ fn forget(plane: &mut EbpfPlane, pipeline: &Pipeline) {
     }
 }
 
-/// Makes the same changes to both. Both must accept them, or both refuse them.
+/// Makes the same changes to the routes of both planes. Both must accept them, or both refuse them.
 fn route(plane: &mut EbpfPlane, pipeline: &mut Pipeline, changes: &[RouteChange], seed: u64) {
     let refused: Vec<usize> = plane.route(changes).into_iter().map(|(at, _)| at).collect();
     let wanted = (0..changes.len()).filter(|at| pipeline.route(&changes[*at]).is_err()).collect::<Vec<_>>();
     assert_eq!(refused, wanted, "seed {seed}: {changes:?}");
 }
 
-/// Runs one frame through both.
+/// Runs one frame through both planes and compares the results.
 #[allow(clippy::too_many_arguments)]
 fn frames_agree(
     plane: &mut EbpfPlane,

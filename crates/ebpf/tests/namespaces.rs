@@ -15,7 +15,7 @@ fn ip(line: &str) {
     assert!(output.status.success(), "ip {line}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A namespace with a netdev that was a port: `sw1`, with an address of its own.
+/// Moves `sw1`, which was a port, into the namespace of `other`, and gives it an address. Returns a socket with that address.
 fn stranger(other: &Host) -> UdpSocket {
     other.take("sw1");
     other.run("ip", &["addr", "add", "10.0.0.101/24", "dev", "sw1"]);

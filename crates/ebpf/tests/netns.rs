@@ -97,7 +97,7 @@ fn a_port_that_leaves_is_left_as_it_was() {
         assert!(arrives(&at_a, &at_near, "delivered", PATIENCE), "the hook is still there");
         assert_eq!(fdb(guarded.plane()), ["0200.0000.0002 10 2 dynamic"], "its entries went with it");
         assert_eq!(guarded.plane().port_hook(port(1)), Hook::None);
-        // Once more with everything.
+        // Both ports again.
         guarded.plane().apply(&both).expect("back");
         assert!(arrives(&at_a, &at_b, "switched again", PATIENCE));
         let options = options_of(&guarded);

@@ -89,7 +89,7 @@ impl World {
     fn routes(&self) -> Vec<RouteChange> {
         self.routes_of(32)
     }
-    /// The same with routes of this length.
+    /// The routes, as `routes`, with prefixes of this length.
     fn routes_of(&self, len: u8) -> Vec<RouteChange> {
         let mut changes = Vec::new();
         for (n, host) in (1..).zip(&self.hosts) {

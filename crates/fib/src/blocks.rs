@@ -35,7 +35,8 @@ const ENTRIES: u32 = 1 << (24 - BITS);
 
 /// The position of the layout in word 0.
 pub(crate) const LAYOUT_SHIFT: u32 = 28;
-/// Layouts: no entries; the narrowest and the widest with leaves in the block's own line; with a run of leaves; without.
+/// The layouts. WHOLE has no entries; SINGLE and NIBBLES are the narrowest and the widest with the leaves in the block's own
+/// line; BYTES has the leaves in the run of its entries; in WORDS each entry is a leaf.
 pub(crate) const WHOLE: u32 = 0;
 pub(crate) const SINGLE: u32 = 1;
 pub(crate) const NIBBLES: u32 = 3;
@@ -56,7 +57,7 @@ struct Number {
     quarantined: bool,
 }
 
-/// The writer's side.
+/// The writer's side of all blocks.
 #[derive(Debug)]
 pub(crate) struct Blocks {
     /// The first word of block 0's line.
@@ -65,7 +66,7 @@ pub(crate) struct Blocks {
     numbers: Vec<Vec<Number>>,
     /// Indices whose leaf has gone and that a reader may still hold: block and index.
     quarantine: Vec<(u32, usize)>,
-    /// True if the last refusal was for want of indices, most of which are quarantined.
+    /// True if the last refusal was because no index was free, while most indices were quarantined.
     starved: bool,
 }
 
@@ -168,7 +169,7 @@ impl Blocks {
     pub(crate) fn waiting(&self) -> u32 {
         self.quarantine.len() as u32
     }
-    /// True if the last refusal was for want of indices that [`Blocks::settle`] frees.
+    /// True if the last refusal was because no index was free, although [`Blocks::settle`] would free some.
     pub(crate) fn starved(&self) -> bool {
         self.starved
     }
@@ -324,7 +325,7 @@ impl Blocks {
         }
     }
 
-    /// Counts one such route less.
+    /// Counts one route less with this leaf that touches the block. Quarantines the leaf's index after the last one.
     pub(crate) fn let_go(&mut self, words: &(impl Words + ?Sized), block: u32, leaf: u32) {
         if matches!(self.entries(words, block).layout, WHOLE | WORDS) {
             return;

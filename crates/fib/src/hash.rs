@@ -59,11 +59,11 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// 24 bits.
+    /// Keys of 24 bits.
     pub(crate) const SHORT: Self = Self { slots: 7, bits: 0 };
-    /// 48.
+    /// Keys of 48 bits.
     pub(crate) const MIDDLE: Self = Self { slots: 6, bits: 16 };
-    /// 64.
+    /// Keys of 64 bits.
     pub(crate) const LONG: Self = Self { slots: 5, bits: 32 };
 
     /// The word of a line that has the entry of slot 0.

@@ -207,7 +207,7 @@ impl Writer {
         }
     }
 
-    /// A route inside one /24.
+    /// Changes a route longer than /24, which is inside one /24.
     fn set_long(
         &mut self,
         words: &(impl Words + ?Sized),

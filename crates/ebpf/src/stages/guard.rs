@@ -54,14 +54,14 @@ pub(super) const ROWS: usize = GUARD_RATES * abi::PORTS;
 /// No limit and no setting.
 pub(super) const IDLE: Row = Row { interval_ns: 1, tolerance_ns: 0, arrival_ns: 0, flags: 0, pad: 0 };
 
-/// The checks of a port itself; those of its VLANs are in [`crate::lower::port_row`].
+/// The flag for the checks of a port itself; [`crate::lower::port_row`] sets it for the checks of its VLANs.
 pub(super) fn flags(port: &PortState) -> u32 {
     let PortGuard { no_routers, no_dhcpv6_servers, lock, .. } = port.stages.guard;
     let checks = no_routers || no_dhcpv6_servers || lock != PortLock::Open;
     if port.kind == PortKind::Netdev && checks { PORT_GUARD } else { 0 }
 }
 
-/// A bucket whose rate changes is filled.
+/// The rows of a port: the rate of ARP with the settings, and the rate of DHCP. A bucket whose rate changes begins full.
 pub(super) fn rows(id: PortId, port: Option<&PortState>) -> impl Iterator<Item = (usize, Row)> {
     let guard = port.map(of_port);
     let at = |rate: usize| rate * abi::PORTS + id.index();

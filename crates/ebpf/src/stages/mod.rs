@@ -1,14 +1,14 @@
-//! Tables of single stages: for each a file that is called after it, with the mirror of the stage's header
-//! (`bpf/stages/NAME.h`) and the way from a port's settings to rows. `stages!` lists them; the rest of the crate names none.
+//! Tables of single stages: the file with a stage's name contains the mirror of the stage's header (`bpf/stages/NAME.h`), and
+//! converts a port's settings to rows. `stages!` lists these stages; the rest of the crate names none of them.
 //!
 //! A file has:
 //!
 //! * `Row` and `ROWS`: the element and the number of elements of the table, which has the stage's name and is a mapped array;
-//! * `IDLE`: a row of a port at which the stage is not configured. The programs do not read it, but for the moment in which
-//!   the port's flags change;
-//! * `flags`: the flags of [`abi::Port`](crate::abi::Port) that a port's settings mean;
+//! * `IDLE`: a row of a port at which the stage is not configured. The programs read it only for a moment,
+//!   while the port's flags change;
+//! * `flags`: the flags of [`abi::Port`](crate::abi::Port) that follow from a port's settings;
 //! * `rows`: the rows of a port, as index and contents;
-//! * `same`: true when what the programs write into a row may stay, because its settings have not changed;
+//! * `same`: true if a row has the same settings as a new one, so that the state that the programs have written into it may stay;
 //! * `CONSTANTS` and `STRUCTURES`: the header, for the test that compares them.
 
 pub(crate) mod guard;
@@ -51,11 +51,11 @@ macro_rules! stages {
         }
 
         impl StageTables {
-            /// Opens the tables; `map` finds the map of a name, and this process has made them if they are `new`.
+            /// Opens the tables. `map` finds the map with a name; `new` is true if this process has made the maps.
             pub(crate) fn open<'a>(map: &dyn Fn(&str) -> Result<&'a MapHandle>, new: bool) -> Result<Self> {
                 Ok(Self { $($stage: Shared::of(stringify!($stage), map(stringify!($stage))?, new)?,)* })
             }
-            /// Writes the rows of a port; `None`: of one that is not configured.
+            /// Writes the rows of a port; `None`: the rows of a port that the state does not have.
             pub(crate) fn write(&self, id: PortId, port: Option<&PortState>) {
                 $(for (at, row) in $stage::rows(id, port) {
                     let blank = self.$stage.is_blank(at) && is_zero(&row);
@@ -77,7 +77,7 @@ macro_rules! stages {
             }
         }
 
-        /// The flags that the stages' settings mean for a port.
+        /// The flags of a port that follow from its settings of the stages.
         pub(crate) fn flags(port: &PortState) -> u32 {
             [$($stage::flags(port)),*].into_iter().fold(0, |all, flags| all | flags)
         }

@@ -37,10 +37,11 @@ pub(super) fn flags(port: &PortState) -> u32 {
     if port.stages.storm.iter().any(Option::is_some) { PORT_STORM } else { 0 }
 }
 
-/// The most that a byte may cost, so that the programs' product with the length of any buffer fits into 64 bits.
+/// The most that a byte may cost, in units of 2^-16 ns, so that the programs' product with the length of any buffer fits into 64
+/// bits.
 const MAX_BYTE_COST: u64 = u64::MAX >> 20;
 
-/// A bucket holds what one second lets in. One whose rate changes is filled.
+/// The rows of a port. A bucket holds the frames or bits of one second. A bucket whose rate changes begins full.
 pub(super) fn rows(id: PortId, port: Option<&PortState>) -> impl Iterator<Item = (usize, Row)> {
     let levels = port.map(|port| port.stages.storm).unwrap_or_default();
     StormKind::ALL.iter().map(move |kind| {
@@ -62,7 +63,7 @@ fn row(level: StormLevel) -> Row {
             // A frame passes while the bucket is not empty.
             Row { tolerance_ns: (1_000_000_000 << STORM_TIME_SHIFT) - 1, byte_cost, ..IDLE }
         }
-        // `at_speed` has replaced it.
+        // `at_speed` has converted percentages.
         StormLevel::Percent(_) => IDLE,
     }
 }

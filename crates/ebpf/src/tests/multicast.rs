@@ -23,7 +23,7 @@ fn group(n: usize) -> Ipv4Addr {
     Ipv4Addr::from(0xef01_0000 + n as u32)
 }
 
-/// Group `n`, and whether it has an entry, for port 2.
+/// The change that gives group `n` an entry with port 2, if it `has` one, or else removes its entry.
 fn entry(n: usize, has: bool) -> MdbChange {
     let ports = has.then(|| Box::new(PortSet::from_iter([port(2)])));
     MdbChange::Entry { vlan: VlanId::DEFAULT, group: group(n).into(), source: None, ports }
@@ -51,7 +51,7 @@ fn snooped() -> PlaneState {
     state
 }
 
-/// Makes a change, when the table has room for it.
+/// Makes a change; waits while the table is being enlarged for it.
 fn change(mdb: &mut Mdb, wanted: &MdbChange) {
     loop {
         match mdb.change(wanted) {

@@ -235,7 +235,7 @@ fn a_daemon_that_dies_while_it_writes() {
         assert_same(&dump(&plane), &right, "put right");
         assert_eq!(plane.tables.meta.get(0).writing, 0);
         drop(plane);
-        // The same once more, with a crash between writing the file and writing the generation.
+        // Now a crash between writing the file and writing the generation.
         let plane = EbpfPlane::open(options).expect("adopted");
         let generation = plane.tables.meta.get(0).generation;
         plane.tables.meta.u64(0, offset_of!(Meta, generation)).store(generation - 1, Relaxed);

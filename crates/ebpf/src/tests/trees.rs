@@ -220,8 +220,8 @@ fn leases_end_that_are_not_confirmed() {
     }
 }
 
-/// While routing is confirmed nothing changes. When it has not been in time, interfaces that depend on it route nothing, whatever
-/// is written, until it is confirmed again. Other interfaces go on.
+/// While routing is confirmed nothing changes. When it is not confirmed in time, interfaces that depend on the confirmation route
+/// nothing, whatever is written, until it is confirmed again. Other interfaces go on routing.
 #[test]
 fn routing_ends_that_is_not_confirmed() {
     let Some(mut plane) = private() else { return };
