@@ -1,4 +1,4 @@
-//! Bridging and routing by the chip, and what the switch says about it.
+//! Bridging and routing by the chip, and what the switch reports about it.
 
 use crate::harness::wait_for;
 use crate::rig::Rig;
@@ -31,10 +31,10 @@ fn two_hosts_talk_through_the_chip() {
         let port = &rows(&view, "interfaces")[0];
         assert_eq!((&port["hook"], &port["mac"]), (&"asic".into(), &"02:08:00:00:00:01".into()), "{port}");
         assert!(port["rx"]["frames"].as_u64().is_some_and(|frames| frames > 0), "{port}");
-        // Eight ports and two uplinks, whether configured or not.
+        // The netdevs of all eight ports and two uplinks exist, whether configured or not.
         let names = rig.net.links();
         assert_eq!(names.iter().filter(|name| name.starts_with("swp") && !name.contains('-')).count(), 10);
-        // Chips have ports of their own only.
+        // With a chip only its front-panel ports can be ports of the switch.
         rig.net.ip("link add eth7 type veth peer name eth8");
         let refused = rig.configure("interface eth7\nswitchport").expect_err("it is not on the front panel");
         assert!(refused.contains("eth7, which is not on the front panel"), "{refused}");

@@ -54,12 +54,12 @@ fn wait_bundled(rig: &Rig, wanted: &[&str]) {
     let done = wait_until(3 * DEADLINE, || (bundled(rig) == wanted).then_some(()));
     assert!(done.is_some(), "in vain: {wanted:?}; {}", rig.exec(&["show etherchannel detail"]));
 }
-/// The frames that have left by a port.
+/// The number of frames that have left by a port.
 fn sent(rig: &Rig, port: &str) -> u64 {
     let view = rig.show(&format!("show interfaces {port}"));
     view["interfaces"][0]["tx"]["frames"].as_u64().unwrap_or_else(|| panic!("{view}"))
 }
-/// The use of a table.
+/// The number of entries in use of a table.
 fn used(rig: &Rig, table: &str) -> Value {
     let view = rig.show("show platform resources");
     let rows = view["tables"].as_array().expect("tables");
@@ -67,7 +67,8 @@ fn used(rig: &Rig, table: &str) -> Value {
     row["used"].clone()
 }
 
-/// LACP by both paths of control frames: the partner's LACPDUs name the member, and the switch's own leave by it.
+/// LACP over both paths of control frames: the switch knows by which member an LACPDU of the partner has arrived, and sends its
+/// own LACPDUs by that member.
 #[test]
 fn a_port_channel_with_a_partner_forwards_by_both_members() {
     crate::check(|| {
@@ -150,7 +151,7 @@ fn the_kernels_bond_is_a_partner() {
 fn the_chip_replaces_a_lost_member_by_itself() {
     crate::check(|| {
         let mut rig = rig(&bundle("on"));
-        // ARP has no IP header, so all of it would take one member.
+        // ARP packets have no IP header, so all of them would use one member: static neighbour entries replace ARP.
         let (near, far) = ("02:00:00:00:03:03", "02:00:00:00:01:01");
         rig.hosts[0]
             .ip(&format!("link add br0 type bridge\nlink set br0 address {far}\nlink set eth0 master br0"));
@@ -161,7 +162,8 @@ fn the_chip_replaces_a_lost_member_by_itself() {
         (1..=FLOWS).for_each(|n| rig.hosts[1].ip(&known(n)));
         wait_bundled(&rig, &["swp1", "swp2"]);
         rig.kill_daemon();
-        // The partner takes frames at its first link only, so the flows of the other member arrive once that is lost.
+        // The partner takes frames at its first link only, so the flows of the other member arrive once that member's link is
+        // lost.
         let arrives = |n: u8| {
             let ping = format!("ping -n -c 1 -W 1 10.0.0.{}", 100 + n);
             rig.on_host(2, &ping).status.success()
@@ -176,7 +178,7 @@ fn the_chip_replaces_a_lost_member_by_itself() {
     });
 }
 
-/// LACP goes on where the last daemon was: the partner loses no member, and no frame is lost.
+/// A new daemon continues LACP from the state of the previous one: the partner loses no member, and no frame is lost.
 #[test]
 fn a_restart_of_the_daemon_loses_no_frame() {
     crate::check(|| {
@@ -214,7 +216,7 @@ fn the_software_plane_has_the_port_channels_when_the_chip_is_killed() {
         rig.kill_chip();
         all_flows_reach(&rig);
         wait_bundled(&rig, &["swp1", "swp2"]);
-        // A change meanwhile is not lost either way.
+        // A link is lost while the software plane forwards: the chip that starts afterwards does not use it.
         rig.hosts[0].ip("link set eth1 down");
         wait_bundled(&rig, &["swp1"]);
         all_flows_reach(&rig);

@@ -52,7 +52,7 @@ fn routes_that_do_not_fit_are_forwarded_by_the_kernel() {
         wait_for("the alarm", || {
             rig.printed().contains("%RESOURCE-4-THRESHOLD: table tcam/routes").then_some(())
         });
-        // A host in a route of each place.
+        // A host answers behind a route that is in the chip, and behind a hidden route.
         for list in [&inside, &outside] {
             let prefix = list.iter().find(|prefix| prefix.starts_with("10.10")).unwrap();
             let address = prefix.replace(".0/24", ".7");
@@ -62,7 +62,7 @@ fn routes_that_do_not_fit_are_forwarded_by_the_kernel() {
         }
         let hidden = || rig.show("show platform")["chip"]["hidden_routes"].as_u64().unwrap();
         assert_eq!(hidden() as usize, ours(&outside));
-        // As routes leave, those in software take their places, by themselves.
+        // When routes of the chip are removed, hidden routes move into the chip by themselves.
         let leave: String = inside
             .iter()
             .filter(|prefix| prefix.starts_with("10.10"))
@@ -77,7 +77,7 @@ fn routes_that_do_not_fit_are_forwarded_by_the_kernel() {
     });
 }
 
-/// The labs of the repository show what they say.
+/// The lab `black-hole.clab.yml`: without feedback about the chip packets are lost; with it the kernel forwards them.
 #[test]
 fn the_black_hole_is_there_without_feedback_and_gone_with_it() {
     crate::check(|| {
@@ -123,7 +123,7 @@ fn the_black_hole_is_there_without_feedback_and_gone_with_it() {
             )
         };
         assert!(ping().is_err(), "{:?}", routes());
-        // The kernel of r1 has the route, and no message reports that the chip has not.
+        // The kernel of r1 has the route, and no message reports that the chip does not have it.
         assert!(
             routes().is_ok_and(|text| text.contains("203.0.113.0/24") && text.contains("offloaded")),
             "{:?}",
@@ -186,7 +186,7 @@ fn sizes_and_thresholds_of_tables_are_configured() {
             rig.exec(&["show platform resources"]);
             rig.printed().contains("%RESOURCE-4-THRESHOLD: table tcam/routes").then_some(())
         });
-        // Never below what is in use, and a refused size changes nothing.
+        // A size below the number of entries in use is refused, and a refused size changes nothing.
         let refused = rig.configure("platform resource tcam/routes size 512").expect_err("900 are in use");
         assert!(refused.contains("tcam/routes"), "{refused}");
         let refused = rig.configure("platform resource tcam/routes size 2048").expect_err("no room");
@@ -233,7 +233,7 @@ fn with_policy_sync_the_command_is_refused() {
         assert!(!running.contains(&format!("10.9.{n}.0")) && running.contains("10.9.0.0"), "{running}");
         let kernel = rig.show("show ip route");
         assert!(!kernel.to_string().contains(&format!("10.9.{n}.0/24")), "{kernel}");
-        // Room for one: the same command is taken.
+        // The removal of one route makes room: the command that was refused is now accepted.
         rig.configure(&format!("no {}", route(0))).expect("taken");
         rig.configure(&route(n)).expect("there is room");
     });

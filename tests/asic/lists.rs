@@ -5,7 +5,7 @@ use crate::bridging::BRIDGE;
 use crate::harness::wait_for;
 use crate::rig::Rig;
 
-/// Denies what host 1 asks of 10.0.0.2, and nothing else.
+/// Denies ICMP packets that `swp1` receives for 10.0.0.2, and nothing else.
 const DENY: &str = "ip access-list extended web\n 10 deny icmp any host 10.0.0.2\n 20 permit ip any any\n\
     interface swp1\n ip access-group web in";
 
@@ -29,7 +29,7 @@ fn a_list_judges_frames_in_the_chip() {
         assert!(matches(&rig) >= 2, "{}", rig.exec(&["show access-lists"]));
         let drops = rig.show("show interfaces counters drops").to_string();
         assert!(drops.contains("acl_port_in"), "{drops}");
-        // The list is the chip's: it judges while no daemon runs, and after a warm boot.
+        // The chip itself holds the list: it judges while no daemon runs, and after a warm boot.
         rig.kill_daemon();
         assert!(!pings(&rig), "without the daemon");
         rig.start();
@@ -38,7 +38,7 @@ fn a_list_judges_frames_in_the_chip() {
         assert!(!pings(&rig) && matches(&rig) >= before + 2, "its counts go on");
         rig.exec(&["clear access-list counters"]);
         assert_eq!(matches(&rig), 0);
-        // The software plane has it, too.
+        // The software plane has the list as well.
         rig.kill_chip();
         wait_for("the list in the software plane", || (!pings(&rig) && matches(&rig) > 0).then_some(()));
         rig.configure("interface swp1\nno ip access-group web in").expect("taken");
@@ -57,7 +57,7 @@ fn a_list_that_does_not_fit_is_refused_whole() {
             tables.iter().find(|row| row["name"] == "tcam/rules").unwrap()["used"].as_u64().unwrap()
         };
         wait_for("the list's entries", || (used() == 3).then_some(()));
-        // Two pairs of ranges, 900 entries each, in a table of 1,024 slots.
+        // Two rules with a pair of port ranges each take 900 entries each, in a table of 1,024 slots.
         let rule =
             |n: u32, protocol: &str| format!("{n} permit {protocol} any range 1 65534 any range 1 65534");
         let list = format!("ip access-list extended web\n{}\n{}", rule(5, "tcp"), rule(6, "udp"));
@@ -77,7 +77,7 @@ fn a_list_that_does_not_fit_is_refused_whole() {
 #[test]
 fn a_list_that_does_not_fit_judges_in_software() {
     crate::check(|| {
-        // Two pairs of ranges, 900 entries each, in a table of 1,024 slots.
+        // Two rules with a pair of port ranges each take 900 entries each, in a table of 1,024 slots.
         let rule =
             |n: u32, protocol: &str| format!(" {n} permit {protocol} any range 1 65534 any range 1 65534");
         let long = format!("ip access-list extended web\n{}\n{}", rule(5, "tcp"), rule(6, "udp"));
@@ -96,7 +96,7 @@ fn a_list_that_does_not_fit_judges_in_software() {
         let tables = view["tables"].as_array().unwrap();
         let row = tables.iter().find(|row| row["name"] == "tcam/rules").unwrap();
         assert_eq!((&row["used"], &row["policy"]), (&serde_json::json!(0), &serde_json::json!("hybrid")));
-        // The list judges what its port receives, and nothing else is touched; its counts go on.
+        // The list judges the frames that its port receives, and no others; its counts continue.
         let before = matches(&rig);
         assert!(!pings(&rig), "the list denies it");
         assert!(matches(&rig) >= before + 2, "{}", rig.exec(&["show access-lists"]));
@@ -107,7 +107,7 @@ fn a_list_that_does_not_fit_judges_in_software() {
         let sent = rig.on_host(1, "ping -n -c 50 -i 0.002 -s 1400 -W 2 10.0.0.3");
         assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stdout));
         rig.exec(&["write memory"]);
-        // Without the daemon nobody judges, and nothing passes; ports without the list are as before.
+        // Without the daemon no software judges, so no frame of the list's port passes. Ports without the list forward as before.
         rig.kill_daemon();
         assert!(!rig.on_host(1, "ping -n -c 2 -i 0.2 -W 1 10.0.0.3").status.success(), "unjudged");
         rig.reaches(2, "10.0.0.3");
@@ -115,7 +115,7 @@ fn a_list_that_does_not_fit_judges_in_software() {
         rig.reaches(1, "10.0.0.3");
         assert_eq!(diverted(&rig), serde_json::json!(["access list web"]), "after a warm boot");
         assert!(!pings(&rig), "after a warm boot");
-        // It moves into the chip by itself when there is room.
+        // The list moves into the chip by itself when there is room.
         rig.configure("ip access-list extended web\n no 6").expect("taken");
         wait_for("the list in the chip", || (diverted(&rig) == serde_json::json!([])).then_some(()));
         wait_for("the message", || {

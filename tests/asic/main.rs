@@ -1,6 +1,6 @@
 //! The switch on a chip: `lanyard run --plane asic` with the chip as a process of its own, and hosts at its front panel.
 //!
-//! Read `rig.rs` first. Without root each test says `skipped: reason`.
+//! Read `rig.rs` first. Without root each test prints `skipped: reason`.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -25,7 +25,7 @@ mod restarts;
 mod rig;
 mod spanning_tree;
 
-/// Runs a test, or says why it cannot be run here.
+/// Runs a test, or prints why it is skipped.
 fn check(test: fn()) {
     if nix::unistd::geteuid().is_root() {
         test();

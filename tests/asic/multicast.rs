@@ -47,12 +47,13 @@ impl Watched {
             })
         };
         let wires = (1..).zip(&rig.hosts).map(open).collect();
-        // A frame between all of them, so that the ports forward.
+        // Exchange frames between all hosts: then their ports forward.
         rig.reaches(1, "10.0.0.2");
         rig.reaches(1, "10.0.0.3");
         Self { rig, wires }
     }
-    /// The hosts that get a frame of host 1. A mark for each host behind it shows when all copies have arrived.
+    /// Sends a frame from host 1; returns the hosts that receive it. A mark for each host, sent after the frame, shows when all
+    /// copies have arrived.
     fn receivers(&self, frame: &[u8]) -> Vec<usize> {
         static MARKS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
         let number = MARKS.fetch_add(1, std::sync::atomic::Ordering::Relaxed).to_be_bytes();
@@ -161,7 +162,7 @@ fn packet_6(group: Ipv6Addr) -> Vec<u8> {
 fn report(kind: u8, first: u32, count: u16) -> Vec<u8> {
     report_sources(kind, first, count, &[])
 }
-/// The same with these sources in each record.
+/// Like [`report`], with these sources in each record.
 fn report_sources(kind: u8, first: u32, count: u16, sources: &[Ipv4Addr]) -> Vec<u8> {
     let mut message = vec![0x22, 0, 0, 0, 0, 0];
     message.extend(count.to_be_bytes());
@@ -203,7 +204,7 @@ fn the_chip_sends_a_group_to_its_members() {
         bed.goes_to(&six, &[]);
         drop(three);
         bed.goes_to(&stream, &[]);
-        // A router's port gets every group, and the reports.
+        // A router port gets the packets of every group, and the reports.
         bed.rig.configure("ip igmp snooping vlan 10 mrouter interface swp3").expect("taken");
         bed.goes_to(&packet(OTHER), &[3]);
         let _two = bed.join(2, GROUP);
@@ -218,7 +219,7 @@ fn the_chip_sends_a_group_to_its_members() {
     });
 }
 
-/// A member that names a source gets its packets alone, beside one that names none.
+/// A member that names a source gets the packets of that source only, also while another member accepts all sources.
 #[test]
 fn sources_that_members_name_decide_in_the_chip() {
     crate::check(|| {
@@ -241,7 +242,7 @@ fn sources_that_members_name_decide_in_the_chip() {
         drop(three);
         bed.goes_to(&other, &none);
         bed.is_at(&stream, &[2], "host 3 has left");
-        // A member that excludes a source gets the others.
+        // A member that excludes a source gets the packets of all other sources.
         let Some(_three) = SourceMember::new(&bed.rig.hosts[2], GROUP, "10.0.0.1", true) else { return };
         bed.goes_to(&other, &[3]);
         bed.goes_to(&stream, &[2]);
@@ -272,13 +273,13 @@ fn a_daemon_that_is_killed_leaves_the_groups_in_the_chip() {
         let row =
             groups["groups"].as_array().and_then(|all| all.iter().find(|row| row["group"] == "239.1.1.1"));
         assert_eq!(row.map(|row| row["ports"].clone()), Some(serde_json::json!(["swp2"])), "{groups}");
-        // The members that it has taken over can leave, and others can join.
+        // Other hosts can join the group that the new daemon has taken over.
         let _three = bed.join(3, GROUP);
         bed.goes_to(&stream, &[2, 3]);
     });
 }
 
-/// When the chip's watchdog expires, it floods groups: members go on to get each frame, and hosts that join without a daemon get the
+/// When the chip's watchdog expires, it floods groups: members still get each frame, and hosts that join without a daemon get the
 /// group as well.
 #[test]
 fn without_a_daemon_the_chip_floods_groups_in_the_end() {
@@ -353,7 +354,7 @@ fn groups_without_room_are_flooded_until_there_is_room() {
             });
         }
         bed.goes_to(&packet(OTHER), &[2, 3]);
-        // Of the groups with members, each goes to host 2 alone or to all.
+        // Each group with members goes to host 2 alone, or to all hosts.
         let flooded = (0..joined).rev().find(|n| match bed.receivers(&packet(numbered(*n)))[..] {
             [2] => false,
             [2, 3] => true,
@@ -373,8 +374,8 @@ fn groups_without_room_are_flooded_until_there_is_room() {
     });
 }
 
-/// The software plane has more room than the chip to which the switch returns: what the chip does not take is flooded whole, and
-/// narrowed when there is room.
+/// The software plane has more room than the chip to which the switch returns. A group for which the chip has no room is flooded
+/// for all sources, and limited to its members when there is room.
 #[test]
 fn a_chip_with_less_room_floods_groups_whole() {
     const A_REPORT: u16 = 100;
@@ -382,7 +383,7 @@ fn a_chip_with_less_room_floods_groups_whole() {
         let bed = Watched::new("");
         let size = bed.table("mdb")["size"].as_u64().expect("a number") as u32;
         bed.rig.kill_chip();
-        // ALLOW_NEW_SOURCES: each group takes an entry for the source, and one for the others.
+        // ALLOW_NEW_SOURCES: each group takes one entry for the source, and one for all other sources.
         let joined = (size / 2 + 500).next_multiple_of(A_REPORT.into());
         for first in (0..joined).step_by(A_REPORT.into()) {
             bed.wires[1].send(&report_sources(5, first, A_REPORT, &[SOURCE])).expect("sent");
@@ -403,7 +404,7 @@ fn a_chip_with_less_room_floods_groups_whole() {
         // A VLAN that floods the groups without room floods all groups without an entry, so those without members as well.
         bed.goes_to(&packet(OTHER), &[2, 3]);
         let mut flooded = Vec::new();
-        // The last ones have less room than the first ones.
+        // The groups that joined last have found less room than the first ones.
         for n in (0..100).chain((0..joined).rev()) {
             match (&bed.receivers(&mine(n))[..], &bed.receivers(&other(n))[..]) {
                 ([2], []) => {}
@@ -423,7 +424,7 @@ fn a_chip_with_less_room_floods_groups_whole() {
                 bed.wires[1].send(&report(3, first, count)).expect("sent");
             }
         }
-        // The queries to host 2 must not take the room of a mark in the queue of its port.
+        // Wait for the end of the leaves: the queries that they cause fill the queue of host 2's port, and a mark could be lost.
         wait_for("the leaves", || (bed.table("mdb")["used"].as_u64() <= Some(2)).then_some(()));
         bed.goes_to(&mine(kept), &[2]);
         bed.goes_to(&other(kept), &none);

@@ -5,7 +5,7 @@ use crate::harness::wait_for;
 use crate::rig::{Rig, platform};
 use serde_json::Value;
 
-/// Two routed ports, which the kernel's own stack answers at.
+/// Two routed ports, at whose addresses the kernel's own stack answers.
 const ROUTED: &str = "hostname r1\ninterface swp1\n no switchport\n ip address 10.0.0.254 255.255.255.0\n\
     interface swp2\n no switchport\n ip address 10.0.2.254 255.255.255.0\nip routing\n";
 
@@ -26,7 +26,7 @@ fn control_frames_take_the_path_that_is_configured() {
             assert_eq!(port.mac.to_string(), "0208.0000.0001", "the address is the platform's");
             rig.reaches(1, "10.0.0.254");
         }
-        // A restart finds the path that the last run had.
+        // A restarted daemon finds the path that the previous one used.
         rig.kill_daemon();
         rig.start();
         rig.reaches(1, "10.0.0.254");
@@ -113,7 +113,7 @@ fn a_port_is_split_and_whole_again() {
             (&port("swp1s2")["speed_mbps"], &port("swp1")["absent"]),
             (&25_000.into(), &"split into 4x25g".into())
         );
-        // A part is a port like others, and keeps the split as it is while it is configured.
+        // A part of a split port is a port like others; while it is configured, the split cannot be undone.
         rig.net.ip("link add swp1s0-wire type veth peer name far");
         rig.net.ip("link set far up");
         rig.configure("interface swp1s0\nswitchport").expect("a port");

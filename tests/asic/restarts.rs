@@ -1,4 +1,4 @@
-//! Ends of the daemon and of the chip: the forwarder afterwards, and the messages about it.
+//! What forwards after the daemon or the chip has ended, and the messages about it.
 
 use crate::bridging::BRIDGE;
 use crate::harness::{wait_for, wait_until};
@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Has a host ping an address 1,000 times while `meanwhile` runs; answers how many answers came.
+/// Has a host ping an address 1,000 times while `meanwhile` runs; returns the number of answers.
 pub fn answers_during(rig: &mut Rig, host: usize, address: &str, meanwhile: impl FnOnce(&mut Rig)) -> u32 {
     let mut command = Command::new("ping");
     command.args(["-n", "-q", "-i", "0.003", "-c", "1000", "-W", "2", address]).stdout(Stdio::piped());

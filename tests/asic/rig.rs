@@ -1,7 +1,7 @@
 //! A switch on a chip, with hosts at its front panel.
 //!
 //! Host N's `eth0` is the other end of the netdev `swpN-wire` in the switch's namespace, so it is at port `swpN`. Dropping a rig
-//! takes the switch down and ends the chip; what is left then is a failure.
+//! takes the switch down and ends the chip; netdevs or processes that are left then are a failure.
 
 use crate::harness::daemon::{Daemon, LANYARD, cli, lanyard};
 use crate::harness::{Net, wait_for};
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// See the module.
+/// A switch on a chip, with hosts at its front panel.
 pub struct Rig {
     pub net: Net,
     pub hosts: Vec<Net>,
@@ -29,11 +29,11 @@ pub fn platform(name: &str) -> PathBuf {
 }
 
 impl Rig {
-    /// A switch on the 8-port appliance, with this startup-config and so many hosts.
+    /// A switch on the 8-port appliance, with this startup-config and this number of hosts.
     pub fn new(hosts: u8, config: &str) -> Self {
         Self::on(platform("appliance.toml"), hosts, config)
     }
-    /// The same on another platform.
+    /// Like [`Self::new`], on another platform.
     pub fn on(platform: PathBuf, hosts: u8, config: &str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(1);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -46,14 +46,14 @@ impl Rig {
         rig.start();
         rig
     }
-    /// A new host at the next port: 10.0.0.N/24.
+    /// Connects a new host with the address 10.0.0.N/24 to port `swpN`.
     pub fn plug(&mut self, n: u8) {
         let host = Net::new(false);
         self.net.ip(&format!("link add swp{n}-wire type veth peer name eth0 netns {}", host.path()));
         host.ip(&format!("address add 10.0.0.{n}/24 dev eth0\nlink set eth0 up"));
         self.hosts.push(host);
     }
-    /// A new host with several wires: `eth0` at the first of these ports, `eth1` at the second.
+    /// Connects a new host with several wires: `eth0` to the first of these ports, `eth1` to the second.
     pub fn plug_together(&mut self, ports: &[u8]) {
         let host = Net::new(false);
         for (n, port) in ports.iter().enumerate() {
@@ -92,11 +92,11 @@ impl Rig {
         daemon.ready().unwrap_or_else(|printed| panic!("lanyard run: {printed}"));
         self.daemon = Some(daemon);
     }
-    /// kill -9 of the daemon.
+    /// Kills the daemon with SIGKILL.
     pub fn kill_daemon(&mut self) {
         self.daemon.take().expect("a daemon runs").kill();
     }
-    /// The number of the chip's process.
+    /// The process ID of the chip.
     pub fn chip(&self) -> i32 {
         let file = format!("/run/lanyard/{}/chip.pid", self.instance);
         std::fs::read_to_string(&file).expect(&file).trim().parse().expect("a number")
@@ -105,7 +105,7 @@ impl Rig {
     pub fn printed(&self) -> String {
         self.daemon.as_ref().map(Daemon::printed).unwrap_or_default()
     }
-    /// Runs commands; they must be taken.
+    /// Runs commands; they must be accepted.
     pub fn exec(&self, commands: &[&str]) -> String {
         cli(&self.instance, commands).unwrap_or_else(|printed| panic!("{commands:?}: {printed}"))
     }
@@ -114,12 +114,12 @@ impl Rig {
         let commands: Vec<&str> = std::iter::once("configure terminal").chain(text.lines()).collect();
         cli(&self.instance, &commands)
     }
-    /// A command's JSON.
+    /// The JSON of a command.
     pub fn show(&self, command: &str) -> Value {
         let text = self.exec(&[&format!("{command} | json")]);
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{command}: {error}: {text}"))
     }
-    /// A command on a host.
+    /// Runs a command on a host.
     pub fn on_host(&self, host: usize, command: &str) -> std::process::Output {
         let mut words = command.split(' ');
         let mut program = Command::new(words.next().expect("a program"));
@@ -157,7 +157,7 @@ impl Drop for Rig {
     }
 }
 
-/// A process that the test has started.
+/// A process that the test has started; it is killed when this is dropped.
 pub struct Ended(pub Child);
 
 impl Ended {

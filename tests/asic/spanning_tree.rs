@@ -1,5 +1,5 @@
-//! Spanning tree on a chip whose daemon has ended or hangs: no frame is lost while the neighbours hold its last BPDU, and there is no
-//! loop after that information has aged out. The tests of the eBPF plane are in `../stp/watchdog.rs`.
+//! Spanning tree on a chip whose daemon has ended or hangs: no frame is lost while the neighbours hold its last BPDU, and there
+//! is no loop after the last BPDU has aged out. The tests of the eBPF plane are in `../stp/watchdog.rs`.
 
 use crate::fixture::{Beds, Ports, bare, becomes, ports, settle, start, wire};
 use crate::harness::{BROADCAST, Bed, DEADLINE, Host, Net, Plane, frame, wait_for, wait_until};
@@ -11,8 +11,8 @@ use std::time::Instant;
 
 const RAPID: &str = "spanning-tree mode rstp\nspanning-tree vlan 1 hello-time 1";
 
-/// A switch on a chip with two hosts at `swp1` and `swp2`, trunks at `swp3` and `swp4`, and a third port for a host, `swp5`. Those of
-/// hosts are edge ports. The fields are dropped in their order: the neighbours before the wires.
+/// A switch on a chip with two hosts at `swp1` and `swp2`, trunks at `swp3` and `swp4`, and a third port for a host, `swp5`. The
+/// ports of hosts are edge ports. The fields are dropped in their order: the neighbours before the wires.
 struct Chip {
     neighbours: Beds,
     hosts: Vec<Host>,
@@ -29,7 +29,7 @@ impl Chip {
         let hosts = (1..).zip(nets).map(|(n, net)| Host::new(net, n)).collect();
         Self { neighbours, hosts, rig }
     }
-    /// Two trunks to a switch with the eBPF plane, of which this one is the root.
+    /// Connects the chip by two trunks to a switch with the eBPF plane. The switch on the chip is the root.
     fn with_two_trunks() -> Self {
         let neighbours = Beds(vec![bare(Plane::ebpf, 2)]);
         let chip = Self::new(&format!("{RAPID}\nspanning-tree vlan 1 priority 4096"), neighbours);
@@ -65,7 +65,8 @@ impl Chip {
         becomes(&self.neighbours[0], 0, "t1", "root", "forwarding");
         becomes(&self.neighbours[0], 0, "t2", "alternate", "discarding");
     }
-    /// The hosts of the switch without a daemon reach each other, and none of their frames leaves by its trunks.
+    /// Asserts that the hosts of the switch without a daemon reach each other, and that none of their frames leaves by its
+    /// trunks.
     fn edges_only(&self, neighbour: &Host) {
         neighbour.drain();
         let mut loops = Loops::between(&self.hosts[0], &self.hosts[1]);
@@ -74,7 +75,7 @@ impl Chip {
             assert!(!loops.sent.contains(&received), "a frame left at a trunk that should be blocked");
         }
     }
-    /// Broadcasts arrive once, in both directions.
+    /// Asserts that broadcasts arrive once, in both directions.
     fn no_loop(&self, neighbour: &Bed) {
         for (from, to) in [(&self.hosts[0], neighbour.host(1)), (neighbour.host(1), &self.hosts[0])] {
             let mut loops = Loops::between(from, to);
@@ -92,7 +93,7 @@ fn forwards(bed: &Bed) -> bool {
 }
 
 /// Without a daemon the neighbour takes both trunks over, and the chip forwards at its edges alone. The daemon comes back without
-/// a loop. `meanwhile` is called while the neighbour waits.
+/// a loop. `meanwhile` is called repeatedly until the neighbour forwards.
 fn is_replaced(chip: &mut Chip, mut meanwhile: impl FnMut(&mut Rig), come_back: fn(&mut Rig)) {
     let (neighbour, began) = (&chip.neighbours[0], Instant::now());
     let mut loops = Loops::at(neighbour);
@@ -173,7 +174,7 @@ fn a_restart_within_three_hello_times_loses_no_frame() {
         let Chip { neighbours, rig, .. } = &mut chip;
         let far = &neighbours[0].host(1).net;
         far.ip("address add 10.0.0.9/24 dev eth0");
-        // The rig runs programs in the namespaces of its hosts.
+        // `Rig` runs programs in the namespaces of its list of hosts, so add a host to that list.
         let near = Net::new(false);
         rig.net.ip(&format!("link add swp5-wire type veth peer name eth0 netns {}", near.path()));
         near.ip("address add 10.0.0.5/24 dev eth0\nlink set eth0 up");
@@ -192,7 +193,7 @@ fn a_restart_within_three_hello_times_loses_no_frame() {
     });
 }
 
-/// A chip that has been started in place of one that ended has the states and a watchdog before the daemon's next BPDU.
+/// A chip that is started in place of one that ended has the states and a watchdog already before the daemon's next BPDU.
 #[test]
 fn a_chip_that_was_started_again_is_watched() {
     crate::check(|| {
@@ -266,7 +267,7 @@ fn the_kernels_bridge_takes_over_from_a_chip() {
 }
 
 impl Chip {
-    /// As [`Chip::edges_only`], with the host behind another implementation.
+    /// Like [`Chip::edges_only`], with the host behind another implementation.
     fn edges_only_at(&self, beyond: &Beyond) {
         let mut loops = Loops::between(&self.hosts[0], &self.hosts[1]);
         (0..20).for_each(|_| loops.probe());

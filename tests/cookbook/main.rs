@@ -1,8 +1,8 @@
 //! The recipes of docs/cookbook, run as the pages show them.
 //!
 //! Read docs/cookbook/README.md first, which describes the marks of a page, then `page.rs` (a page as steps) and
-//! `output.rs` (when printed output is what the page shows). A page runs in mount, network and process namespaces of
-//! its own, with an empty /run and /var/lib/lanyard, so that it can neither meet a switch of the machine nor leave
+//! `output.rs` (the comparison of printed output with the page). A page runs in mount, network and process namespaces
+//! of its own, with an empty /run and /var/lib/lanyard, so that it can neither meet a switch of the machine nor leave
 //! anything behind: when the first process of the namespace ends, the kernel ends all others.
 
 #![allow(clippy::unwrap_used, clippy::panic)]

@@ -1,7 +1,7 @@
-//! When output is what a page shows: line by line, without regard to the width of gaps, and with these exceptions. A line
-//! `...` stands for any number of lines, `…` inside a line for any text. A MAC address stands for any address, but one for
-//! the same one on the whole screen, because veth pairs have random ones. A number with a unit of time or rate (`0.062 ms`,
-//! `0.1/0.2/0.3 ms`) stands for any number.
+//! Decides whether printed output is what a page shows: line by line, without regard to the width of gaps, and with these
+//! exceptions. A line `...` stands for any number of lines, `…` inside a line for any text. A MAC address stands for any address,
+//! but for the same one in the complete output, because veth pairs have random addresses. A number with a unit of time or rate
+//! (`0.062 ms`, `0.1/0.2/0.3 ms`) stands for any number.
 
 use std::collections::HashMap;
 
@@ -66,7 +66,7 @@ fn word_fits(wanted: &str, found: &str, macs: &mut HashMap<String, String>) -> b
     }
 }
 
-/// `time=0.062` and the like: ping's figures.
+/// True if both words are times as ping prints them, such as `time=0.062`.
 fn timed_pair(wanted: &str, found: &str) -> bool {
     match (wanted.strip_prefix("time="), found.strip_prefix("time=")) {
         (Some(a), Some(b)) => is_number(a) && is_number(b),
@@ -82,7 +82,7 @@ fn is_number(word: &str) -> bool {
     !word.is_empty() && word.chars().all(|c| c.is_ascii_digit() || "./".contains(c))
 }
 
-/// IOS's form, and the kernel's.
+/// True for a MAC address in the notation of IOS or of the kernel.
 fn is_mac(word: &str) -> bool {
     let hex = |part: &str, len: usize| part.len() == len && part.chars().all(|c| c.is_ascii_hexdigit());
     let dotted: Vec<&str> = word.split('.').collect();

@@ -16,7 +16,7 @@
 
 #[path = "../netns/harness/mod.rs"]
 #[allow(dead_code, unused_imports, unused_macros)]
-// other scenarios use most of it
+// The harness serves the scenarios of several programs; this one uses a part of it.
 mod harness;
 
 mod model;

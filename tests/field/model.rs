@@ -13,7 +13,7 @@ pub type Tag = Option<u16>;
 pub struct Member {
     /// The VLAN of its untagged frames.
     pub vlan: u16,
-    /// It has the other VLANs, too, tagged.
+    /// True for a trunk: the port carries all other VLANs as well, with tags.
     pub trunk: bool,
 }
 
@@ -22,7 +22,7 @@ impl Member {
     pub const fn access(vlan: u16) -> Self {
         Self { vlan, trunk: false }
     }
-    /// The VLAN of a frame that is received with this tag; `None` if the port does not take it.
+    /// The VLAN of a frame that is received with this tag; `None` if the port does not accept the tag.
     pub fn ingress(self, tag: Tag) -> Option<u16> {
         let vlan = tag.unwrap_or(self.vlan);
         (vlan == self.vlan || self.trunk && VLANS.contains(&vlan)).then_some(vlan)
@@ -60,7 +60,7 @@ impl State {
         self.ports[at - 1]?.egress(vlan)
     }
     /// The tag with which a packet that host `from` sends with `tag` to the address of host `to` in `vlan` may be routed and
-    /// arrive at host `at`. It is flooded in the VLAN while the switch has not learned host `to`.
+    /// arrive at host `at`. The packet is flooded in the VLAN while the switch has not learned host `to`.
     pub fn routes(&self, (from, tag): (usize, Tag), to: usize, vlan: u16, at: usize) -> Option<Tag> {
         let open = |vlan: usize| !self.blackholes[vlan][to - 1];
         let comes_from = self.ports[from - 1]?.ingress(tag)?;
@@ -80,7 +80,7 @@ impl History {
         self.0.push(states);
         self.0.len() as u32 - 1
     }
-    /// True when some state since the beginning of `epoch` allowed it.
+    /// True if `allows` holds for some state since the beginning of `epoch`.
     pub fn allowed(&self, epoch: u32, allows: impl Fn(&State) -> bool) -> bool {
         self.0.get(epoch as usize..).is_some_and(|since| since.iter().flatten().any(allows))
     }

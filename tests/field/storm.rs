@@ -58,14 +58,14 @@ pub struct Storm {
     pub traffic: Traffic,
     running: Ports,
     saved: Ports,
-    /// Ports that `ip link set down` has taken down, and the same for hosts.
+    /// True for the ports, and for the hosts, whose netdev `ip link set down` has taken down.
     pub port_down: [bool; HOSTS],
     pub host_down: [bool; HOSTS],
     /// True while the packet filter has a table, and while it has a chain that drops.
     table: bool,
     chain: bool,
     blackholes: [[bool; HOSTS]; VLANS.len()],
-    /// The packet filter and the routes that the switch has followed; without a daemon it follows nothing.
+    /// The state that the daemon has followed: packet filter and routes. Without a daemon it does not change.
     followed: State,
     routers: [[u8; 6]; VLANS.len()],
     events: u32,
@@ -165,8 +165,8 @@ impl Storm {
         }
     }
 
-    /// Performs `act`, which takes the switch from its present state to that which `change` makes of the
-    /// model.
+    /// Performs `act`, which takes the switch from its present state to the state that the model has after `change`;
+    /// from now on both states are allowed.
     fn changing(&mut self, change: impl FnOnce(&mut Self), act: impl FnOnce(&mut Self)) {
         let old = self.state();
         change(self);
@@ -197,7 +197,7 @@ impl Storm {
         self.followed = state;
     }
 
-    /// The host routes that the switch knows, sorted by address; the plane has them, unless the kernel routes.
+    /// The host routes that the switch has followed, sorted by address; the plane has them, unless the kernel routes.
     fn blackholes_followed(&self) -> Vec<String> {
         let view = self.bed.ask("show ip route");
         let rows = view["routes"].as_array().unwrap().iter();
@@ -434,7 +434,7 @@ impl Storm {
         if let Some((a, b)) = self.pair(routed) {
             let vlans = [a, b].map(|n| vlan(self, n));
             let routers = vlans.map(|vlan| self.routers[index_of(vlan).unwrap()]);
-            // Take a number that no other frame has, and put it between two words.
+            // Take the number of a new frame, which no other frame has, so that the payload is unique.
             let unlike = frame(BROADCAST, BROADCAST).0[14..18].to_vec();
             let payload = [b"probe", &unlike[..], b"probe"].concat();
             let probe = Frame(packet(routers[0], a, b, vlans, &payload));

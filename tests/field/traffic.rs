@@ -70,7 +70,8 @@ pub const fn address(host: usize, vlan: u16) -> [u8; 4] {
     [10, 0, vlan as u8, host as u8]
 }
 
-/// A UDP packet of host `from` to host `to`, as one of `vlans` (the sender's, the receiver's).
+/// A UDP packet from host `from` to host `to`, with the addresses that they have in `vlans` (the sender's VLAN, the receiver's
+/// VLAN).
 pub fn packet(router: [u8; 6], from: usize, to: usize, vlans: [u16; 2], payload: &[u8]) -> Vec<u8> {
     let length = (20 + 8 + payload.len()) as u16;
     let mut ip = vec![0x45, 0];

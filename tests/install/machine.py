@@ -9,7 +9,7 @@ import time
 
 PACKAGES = "systemd,systemd-sysv,dbus,iproute2,iputils-ping,procps,radvd,keepalived,rsyslog,man-db,systemd-timesyncd"
 SYSTEMD = ["/lib/systemd/systemd", "--system", "--unit=multi-user.target"]
-# Gets the root and the first process with its arguments.
+# Its arguments are the root directory, and the first process with its arguments.
 BOOT = r"""
 set -e
 mount --make-rprivate /
@@ -68,7 +68,7 @@ def base_root(cache, suite):
         run("debootstrap", "--variant=minbase", f"--include={PACKAGES}", suite, os.path.join(root, "root"), mirror(), timeout=900)
     except (RuntimeError, subprocess.TimeoutExpired) as error:
         raise Missing(f"debootstrap cannot make a root of {suite}: {str(error)[-300:]}") from error
-    # A file is empty so that systemd makes an identifier for each machine.
+    # The file is empty, so that systemd makes an identifier for each machine.
     with open(os.path.join(root, "root/etc/machine-id"), "w", encoding="ascii"):
         pass
     with open(complete, "w", encoding="ascii") as file:

@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// The substitute for cargo. Its make uses variables of the same names, which it takes from the environment.
+/// The substitute for cargo. The make that it runs has variables with the names of those of `make install`, and takes them from
+/// its environment.
 const CARGO: &str = r#"#!/bin/sh
 set -eu
 mkdir -p target/release
@@ -66,7 +67,7 @@ fn below_another_root_and_prefix_twice() {
     }
 }
 
-/// The substitute for the program: prints and writes what the package takes from it.
+/// The substitute for `lanyard`: prints and writes the files that the package takes from the program.
 const PROGRAM: &str = r##"#!/bin/sh
 case $1 in
 completion) echo "# completion for $2" ;;

@@ -8,7 +8,7 @@ scenarios! {
     ospf_neighbors_across_a_snooped_vlan: ebpf soft;
 }
 
-/// Nothing but members and groups of link scope gets frames here.
+/// Frames go only to members of their group, except those of groups of link scope, which go to all ports.
 const SWITCH: &str = "\
 vlan 10
 ip igmp snooping unregistered mrouter
@@ -42,7 +42,7 @@ fn ospf_neighbors_across_a_snooped_vlan(plane: Plane) {
     let routers: Vec<Frr<'_>> =
         (1..=3).map(|n| Frr::start(&bed.host(n).net, &["ospfd"], &router(n))).collect();
     for (n, frr) in routers.iter().enumerate() {
-        // Each has both others as neighbours, and is adjacent to them: one of the three is DR, one BDR.
+        // Each router is fully adjacent to both others: one of the three is DR, one is BDR.
         let full = wait_until(PATIENCE, || {
             (frr.show("show ip ospf neighbor").matches("Full/").count() == 2).then_some(())
         });

@@ -76,7 +76,7 @@ impl Drop for Server {
     }
 }
 
-/// Logs in over telnet; returns what the switch says of the session's level.
+/// Logs in over telnet; returns the privilege level that the switch shows for the session.
 pub(crate) fn level(bed: &Bed, name: &str, secret: &str) -> String {
     let mut client = Client::login(bed, name, secret);
     client.until("Lanyard");
@@ -107,7 +107,7 @@ fn users_of_a_radius_server(plane: Plane) {
     bed.configure(&line);
     assert!(bed.exec(&["show running-config"]).contains(&line));
     let server = Server::radius(&bed);
-    // The levels are those of the server; a name that both know belongs to the server, which is asked first.
+    // The levels are those of the server. It is asked first, so it decides about a user that the configuration has as well.
     assert_eq!(level(&bed, "rita", "river"), "15");
     assert_eq!(level(&bed, "rolf", "rain"), "7");
     assert_eq!(level(&bed, "ann", "other"), "1");
@@ -135,12 +135,13 @@ fn what_pam_refuses(plane: Plane) {
         let refused = bed.try_configure(line).expect_err(line);
         assert!(refused.contains(reason), "{line}: {refused}");
     }
-    // A service without a file would be PAM's `other`, which may admit the users of the machine: it is not asked.
+    // PAM would use the service `other` in place of one without a file, and might admit users of the machine. Therefore the
+    // switch does not ask PAM.
     bed.configure("aaa authentication login default group no-such-service local");
     assert_eq!(level(&bed, "ann", "tiger"), "15");
     let log = bed.exec(&["show logging"]);
     assert!(log.contains("there is no file /etc/pam.d/lanyard-no-such-service"), "{log}");
-    // A service that admits everybody gives the level of `username`, and level 1 to others; nobody gets in where it refuses.
+    // A user whom PAM admits has the level of `username`, or level 1 without one. A user whom PAM refuses gets no session.
     let permit = Service::new(&bed, "auth required pam_permit.so\naccount required pam_permit.so\n");
     bed.configure(&format!("aaa authentication login default group {}", permit.group));
     assert_eq!(level(&bed, "ann", "x"), "15");
@@ -148,7 +149,7 @@ fn what_pam_refuses(plane: Plane) {
     let deny = "auth required pam_permit.so\naccount required pam_deny.so\n";
     std::fs::write(&permit.file, deny).expect("written");
     is_refused(&bed, "stranger", "x");
-    // The methods in the other order: a user of the configuration is not asked for elsewhere.
+    // With the methods in the other order PAM is not asked about a user of the configuration.
     std::fs::write(&permit.file, "auth required pam_permit.so\naccount required pam_permit.so\n")
         .expect("written");
     bed.configure(&format!("aaa authentication login default local group {}", permit.group));
@@ -207,7 +208,7 @@ fn the_servers_of_chrony(plane: Plane) {
     bed.end_daemon(nix::sys::signal::Signal::SIGTERM);
     assert_eq!(std::fs::read_to_string(&file).expect("it stays"), "server 192.0.2.2 prefer\n");
     bed.start();
-    // The startup-config has no server: the daemon takes away what the one before has left.
+    // The startup-config has no server: the daemon removes the servers that the previous daemon has left.
     wait_for("no server", || (!file.exists() && asked().trim().is_empty()).then_some(()));
     bed.configure(line);
     wait_for("the server", || asked().contains("192.0.2.2").then_some(()));

@@ -31,7 +31,7 @@ const ACCESS: &str = "banner motd #authorised access only#\n\
     line vty 0 15\n transport input telnet\n";
 const TWO: &str = "interface range p1 - 2\n switchport\n";
 
-/// The program's answer to a user of the machine.
+/// Runs `lanyard` as a user of the machine; returns its output, as the error if it fails.
 pub(crate) fn as_user(user: &str, group: &str, arguments: &[&str]) -> Result<String, String> {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", user, "--regid", group, "--clear-groups", LANYARD]).args(arguments);
@@ -253,7 +253,7 @@ pub(crate) fn read_until(
     }
 }
 
-/// Waits for each text on a terminal and then types the other one; returns what the terminal has shown.
+/// For each step, waits for the first text on a terminal and then types the second one; returns all that the terminal has shown.
 pub(crate) fn talk(master: &mut std::fs::File, steps: &[(&str, &str)]) -> String {
     let (mut shown, mut seen) = (String::new(), 0);
     for (wanted, typed) in steps {
@@ -344,7 +344,7 @@ fn a_window_that_changes(plane: Plane) {
     let size = nix::pty::Winsize { ws_row: 60, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
     let pty = terminal(Some(&size));
     let end = || Stdio::from(pty.slave.try_clone().expect("a descriptor"));
-    // Only the processes whose controlling terminal it is get the signal that the size has changed.
+    // The kernel signals a change of the size only to processes that have the terminal as their controlling terminal.
     let mut command = Command::new("setsid");
     command.args(["--ctty", "--wait", LANYARD, "console", "--instance", &bed.instance]);
     let mut child = command.stdin(end()).stdout(end()).stderr(end()).spawn().expect("started");
@@ -439,7 +439,7 @@ fn telnet_is_off_unless_configured(plane: Plane) {
 }
 
 /// 200 sessions at the same time, of which 50 ask for output and never read it. The switch answers another session at once, and
-/// refuses one more.
+/// refuses a session beyond the 200.
 fn two_hundred_sessions(plane: Plane) {
     let bed = Bed::new(plane, 2, &format!("{TWO}{ACCESS}"));
     let socket = format!("/run/lanyard/{}/cli.sock", bed.instance);
@@ -449,7 +449,8 @@ fn two_hundred_sessions(plane: Plane) {
         let mut stream = std::os::unix::net::UnixStream::connect(&socket).expect("connected");
         stream.write_all(hello).expect("sent");
         if n % 4 == 0 {
-            // The answers fill the socket's buffers until the switch waits for this reader, and then reads no more requests.
+            // The answers fill the socket's buffers. Then the switch waits for this reader and reads no further requests, so that
+            // a write fails in the end.
             stream.set_nonblocking(true).expect("set");
             let mut requests =
                 (0..4000).map(|_| stream.write(b"{\"exec\":{\"line\":\"show interfaces\"}}\n"));
@@ -483,12 +484,12 @@ fn two_hundred_sessions(plane: Plane) {
 fn a_flood_of_logins(plane: Plane) {
     const ATTEMPTS: u32 = 9_000;
     const CLIENTS: u32 = 4;
-    /// Connections that a client keeps open, so that the switch reads their attempts.
+    /// The number of connections that a client keeps open, so that the switch has the time to read their attempts.
     const OPEN: usize = 40;
     let bed = Bed::new(plane, 2, &format!("{TWO}spanning-tree mode rstp\n{ACCESS}"));
     let is_bpdu = |frame: &[u8]| frame.starts_with(&[0x01, 0x80, 0xc2, 0, 0, 0]);
     let begin = Instant::now();
-    // Zero until the clients have ended.
+    // The number of logins that the clients have made; 0 until they have ended.
     let made = AtomicU32::new(0);
     let is_over = || made.load(Ordering::Relaxed) > 0;
     let (mut gaps, mut slowest, mut took) = (Vec::new(), Duration::ZERO, Duration::ZERO);
@@ -513,7 +514,7 @@ fn a_flood_of_logins(plane: Plane) {
             made.store(sum, Ordering::Relaxed);
         });
         let mut last = None;
-        // Four hellos at least, however fast the clients are.
+        // The loop lasts for at least four hellos, however fast the clients are.
         while !is_over() || begin.elapsed() < Duration::from_secs(9) {
             if !is_over() {
                 took = begin.elapsed();

@@ -31,7 +31,7 @@ fn udp(dst: Mac, src: Mac, last: u8, port: u16) -> Frame {
     Frame(bytes)
 }
 
-/// The matches of a rule.
+/// The number of matches of a rule.
 fn matches(bed: &Bed, list: &str, seq: u64) -> u64 {
     let shown = bed.show(&format!("show access-lists {list}"));
     let rules = shown["access_lists"][0]["rules"].as_array().unwrap();
@@ -101,7 +101,7 @@ fn vlan_maps(plane: Plane) {
     bed.expect_at(1, &udp(BROADCAST, mac(1), 1, 80), &[2]);
 }
 
-/// Real hosts: what is routed and what reaches the switch itself.
+/// Lists at VLAN interfaces judge routed packets, and packets to the switch itself. The hosts are real ones.
 fn lists_of_vlan_interfaces(plane: Plane) {
     let config = "ip routing\nvlan 10,20\ninterface p1\n switchport access vlan 10\ninterface p2\n switchport access vlan 20\n\
         interface vlan 10\n ip address 10.0.10.254 255.255.255.0\ninterface vlan 20\n ip address 10.0.20.254/24\n";
@@ -126,12 +126,12 @@ fn lists_of_vlan_interfaces(plane: Plane) {
     assert!(pings(2, "10.0.20.254"));
 }
 
-/// The log has this text.
+/// Waits until the log contains this text.
 fn logged(bed: &Bed, text: &str) {
     wait_for(&format!("{text} in the log"), || bed.exec(&["show logging"]).contains(text).then_some(()));
 }
 
-/// Real senders: the lines have their addresses, wherever the list is bound.
+/// The log lines contain the addresses of the senders, which are real hosts, wherever the list is bound.
 fn flows_are_logged(plane: Plane) {
     let config = "ip access-list log-update threshold 3\nip routing\nipv6 unicast-routing\nvlan 10,20\ninterface p1\n switchport access vlan 10\n\
         interface p2\n switchport access vlan 20\ninterface vlan 10\n ip address 10.0.10.254 255.255.255.0\n \
@@ -149,7 +149,7 @@ fn flows_are_logged(plane: Plane) {
     bed.host(1).tcp(bed.host(2), "10.0.20.1", 100_000);
     logged(&bed, "%SEC-6-IPACCESSLOGP: list in1 permitted tcp 10.0.10.1(");
     logged(&bed, ") -> 10.0.20.1(5001), 1 packet");
-    // The threshold makes a summary long before five minutes are over.
+    // With the threshold the summary comes long before the usual five minutes are over.
     logged(&bed, "(5001), 3 packets");
     logged(&bed, "%SEC-6-IPACCESSLOGS: list out2 permitted 10.0.10.1 1 packet");
     // Notes are policed, and those about the stream may have emptied the bucket: then a later packet is the first to be noted.
@@ -213,9 +213,9 @@ fn lists_of_routed_ports_log(plane: Plane) {
         ipv6 access-list six\n sequence 10 permit icmp any any echo-reply log\n sequence 20 permit ipv6 any any\n";
     let bed = Bed::new(plane, 2, config);
     bed.chatter.set(true);
-    // The kernel sends by routed ports, too.
+    // The kernel sends frames of its own by routed ports as well.
     bed.exact.set(false);
-    // Their addresses and routes are those that hosts of VLANs 1 and 2 have.
+    // The hosts get the addresses and routes of hosts in VLANs 1 and 2.
     bed.host(1).join_vlan(1);
     bed.host(2).join_vlan(2);
     bed.host(1).reaches("10.0.2.1");
@@ -246,7 +246,7 @@ fn lists_of_routed_ports_log(plane: Plane) {
 fn lists_at_routed_ports_are_refused(plane: Plane) {
     let config = "ip access-list extended a\n deny udp any any\ninterface p1\n no switchport\n ip address 10.0.1.254/24\n";
     let bed = Bed::new(plane, 1, config);
-    // The kernel sends by routed ports, too.
+    // The kernel sends frames of its own by routed ports as well.
     bed.chatter.set(true);
     bed.exact.set(false);
     for line in ["ip access-group a in", "ip access-group a out"] {

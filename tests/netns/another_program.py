@@ -16,7 +16,7 @@ import time
 # x86-64, and all architectures with the generic table.
 SYS_BPF = 321 if os.uname().machine == "x86_64" else 280
 PROG_LOAD, LINK_CREATE = 5, 28
-# Type of the program, type of the attachment, verdict that passes a frame on.
+# By hook: type of the program, type of the attachment, verdict that passes a frame on.
 KINDS = {"tcx-ingress": (3, 46, -1), "tcx-egress": (3, 47, -1), "xdp": (6, 37, 2), "netfilter": (32, 45, 1)}
 
 

@@ -117,7 +117,7 @@ fn link_events(plane: Plane) {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let users = |bed: &Bed| bed.ask("show users")["users"].as_array().unwrap().len();
-    // The session of the bed, and the one that monitors, which is idle once its command runs.
+    // The sessions are that of the bed, and the one that monitors events.
     wait_for("the session that watches", || (users(&bed) >= 2).then_some(()));
     let flap = |state: &str| {
         bed.host(2).net.ip(&format!("link set eth0 {state}"));

@@ -43,7 +43,7 @@ fn bpdu(priority: u16, src: Mac, flags: u8) -> Frame {
     Frame(frame)
 }
 
-/// A BPDU that claims nothing: of a bad root, at a port that discards.
+/// A BPDU without effect on the tree: its root has a bad priority, and it comes from a port that discards.
 pub fn harmless_bpdu(src: Mac) -> Frame {
     bpdu(0xf000, src, DISCARDS)
 }
@@ -61,25 +61,26 @@ fn attacks() -> Vec<Frame> {
         ];
         igmp.0[14..42].copy_from_slice(&packet);
         frames.extend([arp, igmp, frame(mac(3), src), frame(reserved(2), src).ethertype(0x8809)]);
-        // A BPDU that claims nothing: the switch would have to believe a better root, and to block a port at which another
+        // The BPDU has no effect on the tree: the switch would have to accept a better root, and to block a port at which another
         // bridge forwards as well.
         frames.push(harmless_bpdu(src));
     }
     frames
 }
 
-/// Sends the attacks in a row until `stop`; counts them.
+/// Sends the attacks one after the other until `stop`; counts the frames sent.
 fn attack(wire: &PacketSocket, frames: &[Frame], stop: &AtomicBool, sent: &AtomicU64) {
     while !stop.load(Ordering::Relaxed) {
         for frame in frames {
-            // A full queue is no error of the test.
+            // Sending may fail because a queue is full.
             let taken = wire.send(&frame.0).is_ok();
             sent.fetch_add(u64::from(taken), Ordering::Relaxed);
         }
     }
 }
 
-/// Sends known unicast from host 2 to host 3; the number that arrived, and the rate of sending in frames per second.
+/// Sends known unicast from host 2 to host 3; returns the number of frames that arrived, and the rate of sending in frames per
+/// second.
 fn stream(bed: &Bed) -> (usize, f64) {
     let (mut got, begin) = (0, Instant::now());
     for _ in 0..STREAM / 50 {
@@ -91,7 +92,7 @@ fn stream(bed: &Bed) -> (usize, f64) {
         }
     }
     let rate = STREAM as f64 / begin.elapsed().as_secs_f64();
-    // Frames under way arrive with those of the next interrupts.
+    // Wait for the frames that are still under way.
     let last = wait_for_quiet(bed);
     (got + last, rate)
 }
@@ -151,7 +152,7 @@ fn a_flood_of_control_frames(plane: Plane) {
     let (attacker, root) = (open(1), open(4));
     let frames = attacks();
     std::thread::scope(|scope| {
-        // The root sends hellos, more often than it has to, so that a late thread of the test loses no tree.
+        // The root sends hellos more often than it has to, so that the tree does not change when this thread is late.
         let (hello, stop_hello) = (&hello, &stop);
         scope.spawn(move || {
             while hello.load(Ordering::Relaxed) {
@@ -160,11 +161,11 @@ fn a_flood_of_control_frames(plane: Plane) {
             }
             stop_hello.store(true, Ordering::Relaxed);
         });
-        // Whatever happens below, the threads end.
+        // The threads end even if the test fails below.
         let end = End(hello, &stop);
         wait_for("the root port", || (tree(&bed).1 == "p4").then_some(()));
         bed.host(2).reaches("10.0.20.5");
-        // Its first BPDU makes the attacker's port one that has a neighbour.
+        // The attacker's first BPDU shows the switch that p1 has a neighbour.
         attacker.send(&harmless_bpdu(mac(1000)).0).expect("sent");
         wait_for("the BPDU", || (counted(&bed, "trapped", "stp") > 0).then_some(()));
         wait_for("p1 to forward", || (state(&bed, "p1") == "forwarding").then_some(()));
@@ -221,7 +222,7 @@ fn a_flood_of_broadcasts(plane: Plane) {
     });
     let mut flood = frame(BROADCAST, mac(1000)).ethertype(0x0800).0;
     flood[14..34].copy_from_slice(&[0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 1, 9, 10, 0, 1, 255]);
-    // Sent until the group is seen to drop: a slow machine may need several bursts within its rate.
+    // Send until the group drops copies: on a slow machine several bursts may be within its rate.
     wait_for("copies over the rate", || {
         (0..10_000).for_each(|_| _ = attacker.send(&flood));
         (counted(&bed, "policed", "flooded") > 0).then_some(())
@@ -232,7 +233,7 @@ fn a_flood_of_broadcasts(plane: Plane) {
     assert_eq!(counted(&bed, "policed", "neighbour"), 0);
 }
 
-/// Ends the threads of the test.
+/// Ends the threads of the test when it is dropped.
 struct End<'a>(&'a AtomicBool, &'a AtomicBool);
 
 impl Drop for End<'_> {

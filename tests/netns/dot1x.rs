@@ -100,7 +100,7 @@ impl Supplicant {
         let program = Running(bed.host(n).net.spawn(&mut command));
         Self { _program: program, control }
     }
-    /// Gives it an order, once it takes any.
+    /// Gives `wpa_supplicant` a command, and repeats it until the program accepts it.
     fn order(&self, bed: &Bed, n: usize, words: &[&str]) {
         wait_for("wpa_supplicant", || {
             let mut command = Command::new("/sbin/wpa_cli");
@@ -151,11 +151,11 @@ fn supplicants(plane: Plane) {
     }
     let bed = with_addresses(plane, " dot1x pae authenticator\n");
     let _server = server(&bed);
-    // Neither in nor out, while the other ports work.
+    // The closed port forwards in neither direction, while the other ports forward.
     assert!(!bed.host(1).ping("-c 1 -W 1 10.0.0.2") && !bed.host(2).ping("-c 1 -W 1 10.0.0.1"));
     assert!(bed.drops(1, "unauthorized") > 0);
     bed.host(2).reaches("10.0.0.3");
-    // Host 2 still asks for the address of host 1, by broadcast.
+    // Host 2 still asks for the address of host 1 by broadcast: flush its entry.
     bed.host(2).net.ip("neigh flush dev eth0");
     bed.expect_at(2, &broadcast(2), &[3]);
     {
@@ -168,13 +168,13 @@ fn supplicants(plane: Plane) {
     session(&bed, "alice dot1x authorized 1");
     logged(&bed, "%DOT1X-5-SUCCESS: Authentication successful for client");
     bed.host(1).reaches("10.0.0.2");
-    // Another station at the port is dropped; the host itself goes on.
+    // Frames of another station at the port are dropped; those of the host itself still pass.
     let before = bed.drops(1, "unauthorized");
     bed.expect(1, &frame(BROADCAST, mac(9)), &[]);
     assert_eq!(bed.drops(1, "unauthorized"), before + 1);
     logged(&bed, "%AUTHMGR-5-SECURITY_VIOLATION");
     bed.host(1).reaches("10.0.0.2");
-    // Again and again, while the port stays open.
+    // The host is authenticated again every second, while the port stays open.
     let before = accepts(&bed);
     bed.configure("interface p1\nauthentication periodic\nauthentication timer reauthenticate 1");
     bed.exec(&["clear authentication sessions"]);
@@ -190,7 +190,7 @@ fn supplicants(plane: Plane) {
     supplicant.order(&bed, 1, &["logon"]);
     session(&bed, "alice dot1x authorized 1");
     bed.host(1).reaches("10.0.0.2");
-    // bob's VLAN is another one.
+    // The server assigns another VLAN to bob.
     drop(supplicant);
     bed.configure("interface p3\nswitchport access vlan 20");
     bed.exec(&["clear authentication sessions"]);
@@ -229,18 +229,18 @@ fn hosts_without_a_supplicant(plane: Plane) {
     session(&bed, "020000000001 mab authorized 20");
     logged(&bed, "%MAB-5-SUCCESS: Authentication successful for client (0200.0000.0001)");
     logged(&bed, "%AUTHMGR-5-VLANASSIGN: VLAN 20 assigned to Interface p1");
-    // In VLAN 20, where p2 is, and not in VLAN 1.
+    // The host is in VLAN 20, where p2 is, and not in VLAN 1.
     bed.expect_at(1, &broadcast(1), &[2]);
     bed.expect_at(2, &frame(mac(1), mac(2)), &[1]);
     bed.expect_at(3, &broadcast(3), &[]);
     bed.expect_drop(1, &broadcast(7), "unauthorized");
     assert_eq!(bed.entry(mac(1), 20), Some(("p1".into(), "static".into())));
-    // Nobody takes the address over at another port.
+    // The address does not move when another port receives a frame from it.
     bed.expect_at(2, &broadcast(1), &[1]);
     assert_eq!(bed.entry(mac(1), 20), Some(("p1".into(), "static".into())));
     let shown = bed.show("show mab interface p1");
     assert_eq!(shown["sessions"][0]["status"], "authorized", "{shown}");
-    // The link goes down: the next host has to be authenticated.
+    // After the link has gone down, the next host has to be authenticated.
     bed.host(1).net.ip("link set eth0 down");
     wait_for("the end of the session", || sessions(&bed).is_empty().then_some(()));
     bed.host(1).net.ip("link set eth0 up");
@@ -251,7 +251,7 @@ fn hosts_without_a_supplicant(plane: Plane) {
     });
     bed.expect_drop(1, &broadcast(1), "unauthorized");
     session(&bed, "020000000001 mab authorized 20");
-    // A host whom nobody knows is let into a VLAN for guests.
+    // A host that the server does not know is admitted to a guest VLAN.
     bed.configure("interface p1\nauthentication event no-response action authorize vlan 30\ninterface p3\nswitchport access vlan 30");
     bed.exec(&["clear authentication sessions"]);
     wait_for("no session", || sessions(&bed).is_empty().then_some(()));
@@ -270,13 +270,13 @@ fn hosts_of_one_port(plane: Plane) {
     bed.expect_drop(1, &broadcast(3), "unauthorized");
     session(&bed, "020000000003 mab authorized 1");
     bed.expect_at(1, &broadcast(3), &[2, 3]);
-    // Its VLAN is not that of the first host.
+    // The server assigns another VLAN to this host than to the first one, so it is refused.
     bed.expect_drop(1, &broadcast(1), "unauthorized");
     logged(&bed, "VLAN 20 is not that of the other hosts at the port");
     bed.expect_drop(1, &broadcast(1), "unauthorized");
     bed.expect_drop(1, &broadcast(7), "unauthorized");
     bed.expect_at(1, &broadcast(3), &[2, 3]);
-    // One host opens the port for all.
+    // In this mode one authenticated host opens the port for all hosts.
     bed.configure("interface p1\nauthentication host-mode multi-host");
     wait_for("the end of the sessions", || sessions(&bed).is_empty().then_some(()));
     bed.expect_drop(1, &broadcast(7), "unauthorized");
@@ -286,7 +286,7 @@ fn hosts_of_one_port(plane: Plane) {
     bed.expect_at(1, &broadcast(8), &[2, 3]);
     bed.exec(&["clear authentication sessions interface p1"]);
     bed.expect_drop(1, &broadcast(8), "unauthorized");
-    // A second host at a port for one shuts it down.
+    // In this mode a second host at the port shuts the port down.
     bed.configure("interface p1\nauthentication host-mode single-host\nno authentication violation");
     bed.expect_drop(1, &broadcast(3), "unauthorized");
     session(&bed, "020000000003 mab authorized 1");
@@ -314,7 +314,7 @@ fn a_dead_server(plane: Plane) {
     session(&bed, "020000000003 mab authorized 1");
     logged(&bed, "%RADIUS-4-RADIUS_ALIVE: RADIUS server 127.0.0.1:1812 is being marked alive.");
     bed.expect_at(1, &broadcast(3), &[2]);
-    // Once let in, a host stays while no server answers.
+    // An authorized host stays authorized while no server answers.
     bed.configure("interface p1\nauthentication periodic\nauthentication timer reauthenticate 1");
     let before = accepts(&bed);
     bed.exec(&["clear authentication sessions"]);
@@ -342,7 +342,7 @@ fn a_restart_keeps_ports_open(plane: Plane) {
     ping.args(["-n", "-i", "0.01", "-c", "500", "-W", "2", "10.0.0.2"]).stdout(Stdio::piped());
     let ping = bed.host(1).net.spawn(&mut ping);
     bed.end_daemon(nix::sys::signal::Signal::SIGKILL);
-    // While no daemon runs, others are still dropped.
+    // While no daemon runs, frames of other stations are still dropped.
     bed.host(2).drain();
     bed.host(1).send(&broadcast(9));
     bed.start();
@@ -352,7 +352,7 @@ fn a_restart_keeps_ports_open(plane: Plane) {
     assert_eq!(sessions(&bed), ["alice dot1x authorized 1"]);
     let foreign = std::iter::from_fn(|| bed.host(2).next()).filter(|got| got.0[6..12] == mac(9)).count();
     assert_eq!(foreign, 0);
-    // The host is authenticated again, and stays.
+    // The new daemon authenticates the host again, and the host stays authorized.
     wait_for("the repeated authentication", || (accepts(&bed) >= 1).then_some(()));
     assert_eq!(sessions(&bed), ["alice dot1x authorized 1"]);
     bed.host(1).reaches("10.0.0.2");

@@ -22,7 +22,7 @@ const FOUR: &str = "vlan 10,20\ninterface range p1 - 2\n switchport access vlan 
                     switchport trunk allowed vlan 10,20\ninterface p4\n no switchport\n ip address 10.4.0.1/24\n";
 /// A session towards the collector.
 const DESTINATION: &str = "destination\nerspan-id 100\nip address 10.4.0.2\norigin ip address 10.4.0.1";
-/// The tags of frames, in the field En.
+/// Values of the field En of the ERSPAN header, which describes the tag of the copied frame.
 const UNTAGGED: u8 = 0;
 const TAGGED: u8 = 3;
 
@@ -52,7 +52,7 @@ fn wait_until_it_runs(bed: &Bed) {
     wait_for("the session to run", || (shown(bed)["running"] == true).then_some(()));
 }
 
-/// A packet is counted after it has been sent.
+/// Waits until this number of packets is counted as sent: a packet is counted after it has been sent.
 fn wait_until_sent(bed: &Bed, count: u64) {
     wait_for("the count of copies", || (shown(bed)["sent"] == count).then_some(()));
 }
@@ -61,7 +61,7 @@ fn dropped(bed: &Bed, reason: &str) -> u64 {
     shown(bed)["dropped"][reason].as_u64().unwrap()
 }
 
-/// A packet with a copy, as it was read.
+/// The fields of a received ERSPAN packet, and the copied frame in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Copied {
     sequence: u32,
@@ -77,13 +77,13 @@ struct Copied {
     frame: Frame,
 }
 
-/// The host that the packets are for.
+/// The host to which the session sends its packets.
 struct Collector {
     wire: PacketSocket,
     addresses: (Ipv4Addr, Ipv4Addr),
     /// Fragments by identification: offset, the flag for more, and the bytes.
     fragments: BTreeMap<u16, Vec<(usize, bool, Vec<u8>)>>,
-    /// Packets that came in fragments.
+    /// The number of packets that came in fragments.
     fragmented: usize,
 }
 
@@ -147,7 +147,7 @@ impl Collector {
     }
 }
 
-/// Reads GRE and ERSPAN.
+/// Reads the GRE and ERSPAN headers of a packet, and the frame behind them.
 fn gre(body: &[u8], ttl: u8, tos: u8) -> Copied {
     assert_eq!(body[..4], [0x10, 0x00, 0x88, 0xbe], "GRE with a sequence number, ERSPAN type II");
     let word = |at: usize| u32::from_be_bytes(body[at..at + 4].try_into().unwrap());
@@ -311,7 +311,7 @@ fn a_copy_is_never_copied_again(plane: Plane) {
     let last = collector.copy_of(&other);
     assert_eq!(last.session, 100);
     for _ in 0..2 {
-        // Whatever is sent besides are single frames of the kernels', none of which holds ERSPAN.
+        // The kernels send further single frames, which are copied as well; no copy contains an ERSPAN packet.
         bed.exchange(1, &[frame(mac(2), mac(1))]);
         while let Some(copied) = collector.poll() {
             let protocol = copied.frame.0.get(23).copied().filter(|_| copied.frame.0[12..14] == [8, 0]);
@@ -368,10 +368,10 @@ fn a_restart_resumes(plane: Plane) {
     }
 }
 
-/// The same collector's address in a VRF, behind p4, and in the switch's own table, where nothing is.
+/// p4, behind which the collector is, moves to a VRF: the session reaches the collector in that VRF only.
 fn a_vrf_routes_the_packets(plane: Plane) {
     let (bed, mut collector) = bed(plane, &format!("source interface p1 rx\n{DESTINATION}"));
-    // The namespaces of VRFs are the machine's.
+    // VRFs are named network namespaces of the whole machine, so the name is unique.
     let red = format!("red-{}", bed.instance);
     bed.configure(&format!(
         "vrf definition {red}\naddress-family ipv4\ninterface p4\nvrf forwarding {red}\nip address 10.4.0.1/24"

@@ -15,7 +15,8 @@ scenarios! {
     the_rate_of_each_end: ebpf soft;
 }
 
-/// p1 is a routed port towards the source; p2 and p3 are the ports of session 1, and p4 is in VLAN 10, where p2 would be.
+/// p1 is a routed port towards the source; p2 and p3 are the ports of session 1, and p4 is in VLAN 10, for which p2 is configured
+/// as well.
 const FOUR: &str = "vlan 10\ninterface p1\n no switchport\n ip address 10.4.0.1/24\n\
                     interface range p2 , p4\n switchport access vlan 10\ninterface p3\n switchport\n";
 const SESSION: &str = "monitor session 1 type erspan-destination\ndestination interface p2 , p3\nno shutdown\nsource\n\
@@ -50,7 +51,7 @@ fn wait_for_count(bed: &Bed, part: &str, reason: &str, count: u64) {
     wait_for(&format!("{count} {reason}"), || (shown(bed)[part][reason] == count).then_some(()));
 }
 
-/// A host's socket for packets.
+/// A host's socket for GRE packets.
 struct Sender(GreSocket);
 
 impl Sender {
@@ -64,7 +65,7 @@ impl Sender {
     }
 }
 
-/// GRE with a sequence number, and this behind it.
+/// A GRE header with a sequence number, and behind it the parts in `rest`.
 fn gre(protocol: u16, rest: &[&[u8]]) -> Vec<u8> {
     let mut packet = vec![0x10, 0x00];
     packet.extend_from_slice(&protocol.to_be_bytes());
@@ -73,12 +74,13 @@ fn gre(protocol: u16, rest: &[&[u8]]) -> Vec<u8> {
     packet
 }
 
-/// Type II: VLAN 10, and an identifier with the bits beside it.
+/// An ERSPAN packet of type II for VLAN 10. `id` is the 16-bit word with the session's identifier and the bits beside it.
 fn type_two(id: u16, frame: &Frame) -> Vec<u8> {
     gre(0x88be, &[&[0x10, 10], &id.to_be_bytes(), &[0; 4], &frame.0])
 }
 
-/// Type III with a time, and the flag for a part of the platform's own.
+/// An ERSPAN packet of type III with a timestamp. If `platform` is not empty, it is the platform-specific part, and its flag is
+/// set.
 fn type_three(id: u16, platform: &[u8], frame: &Frame) -> Vec<u8> {
     let flags = [0x80, u8::from(!platform.is_empty())];
     gre(0x22eb, &[&[0x20, 10], &id.to_be_bytes(), &[1, 2, 3, 4, 0, 0], &flags, platform, &frame.0])
@@ -103,7 +105,7 @@ fn frames_leave_as_they_were_copied(plane: Plane) {
     sender.send(&type_two(100, &plain));
     sender.send(&type_two(100 | 3 << 11, &double));
     sender.send(&type_two(100 | 1 << 10, &plain.clone().len(200)));
-    // Two fragments on the wire.
+    // This packet takes two fragments on the wire.
     sender.send(&type_two(100, &long));
     sender.send(&type_three(100, &[], &double));
     sender.send(&type_three(100, &[0xee; 8], &plain));
@@ -117,7 +119,7 @@ fn frames_leave_as_they_were_copied(plane: Plane) {
                             "version": 0, "type_1": 0, "not_ethernet": 0},
     });
     assert_eq!(shown(&bed), want);
-    // The ports send copies only, and what they receive goes nowhere.
+    // The ports send copies only, and frames that they receive are dropped.
     bed.expect(4, &frame(BROADCAST, mac(4)), &[]);
     bed.expect_drop(2, &frame(BROADCAST, mac(2)), "mirror_destination");
     bed.configure("no monitor session 1");
@@ -140,7 +142,7 @@ fn what_cannot_be_sent_is_counted(plane: Plane) {
         sender.send(&type_two(100, &plain));
         bed.host(2).next().filter(|frame| *frame == plain)
     });
-    // An address that the switch does not have yet.
+    // The session names an address that the switch does not have yet.
     bed.configure("monitor session 1 type erspan-destination\nsource\nip address 10.4.0.7");
     wait_for("the reason", || {
         shown(&bed)["error"]
@@ -166,7 +168,7 @@ fn what_cannot_be_read_is_counted(plane: Plane) {
     let mut packet = type_three(100, &[], &plain);
     packet[18] |= 2 << 2;
     sender.send(&packet);
-    // GRE with something else is not ERSPAN's.
+    // A GRE packet with another protocol does not belong to the session.
     sender.send(&gre(0x0800, &[&[0x45; 40]]));
     sender.send(&good);
     expect(&bed, &[&plain]);
@@ -176,13 +178,13 @@ fn what_cannot_be_read_is_counted(plane: Plane) {
         wait_for_count(&bed, "packets_dropped", reason, 1);
     }
     assert_eq!(shown(&bed)["received"], 1);
-    // The kernel goes on with everything else for the address.
+    // The kernel still receives all other packets to the address.
     bed.host(1).reaches("10.4.0.1");
 }
 
 fn a_session_of_a_vrf_receives_its_packets_only(plane: Plane) {
     let (bed, sender) = bed(plane);
-    // The same address in a VRF, by p4. The namespaces of VRFs are the machine's.
+    // The same address in a VRF, at p4. VRFs are named network namespaces of the whole machine, so the name is unique.
     let red = format!("red-{}", bed.instance);
     bed.configure(&format!(
         "vrf definition {red}\naddress-family ipv4\ninterface p4\nno switchport\nvrf forwarding {red}\nip address 10.4.0.1/24"
@@ -223,8 +225,8 @@ fn both_ends_at_one_switch(plane: Plane) {
     }
 }
 
-/// A second of packets for the destination session, then a second of frames for a source session. The rates are printed; the limit is
-/// wider than the goal of 100,000 a second, because other tests run at the same time.
+/// A second of packets for the destination session, then a second of frames for a source session. The rates are printed; the
+/// limit is lower than the goal of 100,000 a second, because other tests run at the same time.
 fn the_rate_of_each_end(plane: Plane) {
     const LEAST: u64 = 10_000;
     let (bed, sender) = bed(plane);
@@ -236,7 +238,7 @@ fn the_rate_of_each_end(plane: Plane) {
             (0..64).for_each(|_| send());
         }
     };
-    // The figure counts until the last copy; a queue that has no room loses packets, not time.
+    // The time of a figure ends with the last copy. A queue without room drops packets, and does not prolong the time.
     let settled = |count: &dyn Fn() -> u64| {
         let mut last = u64::MAX;
         wait_for("the last copy", || {

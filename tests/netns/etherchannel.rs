@@ -1,7 +1,6 @@
 //! Port-channels: static ones with hosts as the far ends, and LACP with Open vSwitch, whose bond is the partner.
 //!
-//! The kernel's bonding driver is the other partner that the standard's users have; where the kernel lacks it, the scenario
-//! says so.
+//! One scenario has the kernel's bonding driver as the partner; where the kernel lacks it, the scenario is skipped.
 
 use crate::harness::frame::{Frame, Mac, reserved, text};
 use crate::harness::ovs::Ovs;
@@ -66,7 +65,7 @@ fn members_are_one_port(plane: Plane) {
         bed.learned(mac(100 + host as u16), 10, Some("port-channel1"));
     }
     bed.expect_drop(2, &frame(mac(101), mac(9)), "same_port");
-    // Each source has its member; many sources use both, each frame leaves once, known or flooded.
+    // Frames of many sources use both members; each frame leaves once, whether its destination is known or it is flooded.
     let mut used = BTreeSet::new();
     for n in 0..40 {
         let known = n % 2 == 0;
@@ -84,7 +83,7 @@ fn members_are_one_port(plane: Plane) {
     assert_eq!(shown["tx"]["frames"], 40, "{view}");
     let vlan = bed.ask("show vlan").to_string();
     assert!(vlan.contains("port-channel1") && !vlan.contains("\"p1\""), "{vlan}");
-    // Frames of an ordinary port leave as before when the port-channel is removed; its members are shut down.
+    // The removal of the port-channel shuts its members down.
     bed.configure("no interface port-channel 1");
     let config = bed.exec(&["show running-config interface p1"]);
     assert!(config.contains(" shutdown") && !config.contains("channel-group"), "{config}");
@@ -106,8 +105,8 @@ fn a_lost_member_is_replaced_at_once(plane: Plane) {
     assert!(median < Duration::from_millis(20), "the flows of a lost member moved after {outages:?}");
 }
 
-/// The time from the beginning of `ip link set down` at this host until the last frame is sent that is lost, while the stream goes
-/// on. The link returns afterwards.
+/// The time from the start of `ip link set down` at this host until the last lost frame was sent, in a stream that goes on
+/// meanwhile. Afterwards the link is up again.
 fn outage(bed: &Bed, host: usize) -> Duration {
     const GAP: Duration = Duration::from_micros(500);
     let mut arrived = BTreeSet::new();
@@ -153,8 +152,8 @@ fn better_bpdu(source: Mac) -> Frame {
     Frame(bytes).len(60)
 }
 
-/// The tree has the port-channel and neither member. Its BPDUs leave by one member, and one that any member receives counts
-/// for it; a member that is lost changes nothing in the tree.
+/// The tree contains the port-channel, and none of its members. The port-channel sends its BPDUs by one member and receives them
+/// by any; the loss of a member changes nothing in the tree.
 fn spanning_tree_runs_at_the_port_channel(plane: Plane) {
     let bed = Bed::new(plane, 3, &format!("spanning-tree mode rstp\n{STATIC}"));
     bed.chatter.set(true);
@@ -241,9 +240,8 @@ fn lists_judge_the_frames_of_the_port_channel(plane: Plane) {
     assert_eq!(matches("out1"), [2, 2]);
 }
 
-/// A VLAN whose only port is the port-channel is routed by its VLAN interface, whichever member has a link.
-/// Hosts 1 and 2 are the far ends of the members, in 10.0.10.0/24; host 3 is in 10.0.20.0/24. Packets pass in both directions while
-/// one member has a link, whichever it is.
+/// Asserts that the switch routes between host 3 and the far end of each member while only that member has a link. Hosts 1 and 2
+/// are the far ends of the members, in 10.0.10.0/24; host 3 is in 10.0.20.0/24.
 fn routes_by_each_member(bed: &Bed) {
     for (host, other, member) in [(1, 2, "p1"), (2, 1, "p2")] {
         bed.host(host).net.ip("link set eth0 up\nroute replace default via 10.0.10.254");
@@ -283,7 +281,7 @@ fn a_routed_port_channel(plane: Plane) {
     wait_bundled(&bed, &["p1", "p2"]);
     let summary = bed.exec(&["show etherchannel summary"]);
     assert!(summary.contains("Po1(RU)"), "{summary}");
-    // Its VLAN is no other port's, and its frames have no tree.
+    // The internal VLAN of the port-channel is no other port's, and has no spanning tree.
     let usage = bed.ask("show vlan internal usage");
     assert_eq!(usage["internal"][0]["vlan"], 1006, "{usage}");
     assert!(!bed.ask("show spanning-tree").to_string().contains("port-channel1"));
@@ -308,7 +306,7 @@ fn a_routed_port_channel(plane: Plane) {
     wait_for("the subnet to leave", || (!connected()).then_some(()));
     routes_by_each_member(&bed);
 
-    // The configuration is read again as it is printed.
+    // A restarted daemon reads the configuration as the previous one has printed it.
     bed.exec(&["copy running-config startup-config"]);
     bed.end_daemon(nix::sys::signal::Signal::SIGKILL);
     bed.start();
@@ -352,7 +350,7 @@ fn subinterfaces_of_a_port_channel(plane: Plane) {
         [used(0), used(1), used(2)],
         [(Some(70), Some("po1.7")), (Some(100), Some("po1.100")), (Some(1006), Some("port-channel1"))]
     );
-    // The VLANs are no other port's, and nothing else can have them.
+    // The internal VLANs are no other port's, and no other use of them is accepted.
     router.expect_drop(3, &frame([0xff; 6], mac(9)).tag(0x8100, 0, 100), "vlan_not_allowed");
     router.expect_drop(1, &frame([0xff; 6], mac(8)).tag(0x8100, 0, 20), "vlan_not_allowed");
     router.expect_at(1, &frame([0xff; 6], mac(101)).tag(0x8100, 0, 100), &[]);
@@ -385,7 +383,8 @@ fn subinterfaces_of_a_port_channel(plane: Plane) {
     reached();
     let address = "10.0.70.1";
     router.by_the_plane(1, 50, address, || switch.host(3).tcp(switch.host(4), address, 4 << 20));
-    // The configuration is read again as it is printed, and a subinterface goes without a trace.
+    // A restarted daemon reads the configuration as the previous one has printed it, and the removal of a subinterface leaves
+    // nothing behind.
     router.exec(&["copy running-config startup-config"]);
     router.end_daemon(nix::sys::signal::Signal::SIGKILL);
     router.start();
@@ -398,7 +397,7 @@ fn subinterfaces_of_a_port_channel(plane: Plane) {
 
 fn lines_that_do_not_fit_are_refused(plane: Plane) {
     let bed = Bed::new(plane, 3, STATIC);
-    // A port whose role changes begins to count anew.
+    // The counters of a port whose role changes start at 0.
     bed.exact.set(false);
     let refused = |lines: &str, why: &str| {
         let said = bed.try_configure(lines).expect_err(lines);
@@ -480,7 +479,7 @@ fn open_vswitch_bundles_with_each_mode(plane: Plane) {
             assert_eq!(member["lacp"]["errors"], serde_json::json!({}), "{member}");
         }
         assert_eq!(channel(&bed)["protocol"], "lacp");
-        // One of the wires ends: the other one carries everything.
+        // One of the wires goes down: the other one carries all frames.
         bed.host(1).net.ip("link set eth1 down");
         wait_bundled(&bed, &["p1"]);
         bed.host(2).reaches("10.0.0.1");

@@ -94,7 +94,7 @@ fn storm_control_at_xdp(plane: Plane) {
 /// Levels in bits and in percent.
 fn storm_levels(plane: Plane) {
     let bed = Bed::new(plane, 2, "interface range p1 - 2\n switchport\n");
-    // The first frame leaves a debt that one bit in a second does not pay.
+    // The first frame leaves a debt that the rate of 1 bit/s does not pay during the test.
     bed.configure("interface p1\nstorm-control broadcast level bps 1");
     bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
     bed.expect_drop(1, &frame(BROADCAST, mac(1)), "storm");
@@ -189,7 +189,7 @@ fn longer_than_the_mtu(plane: Plane) {
     bed.expect_at(1, &frame(BROADCAST, mac(1)).len(1519), &[3]);
     bed.expect_at(1, &frame(BROADCAST, mac(1)).len(most).vlan(10), &[2, 3]);
     bed.expect_at(1, &frame(BROADCAST, mac(1)).tag(DOT1AD, 0, 5).len(most), &[2, 3]);
-    // A frame to a known destination behind a smaller MTU.
+    // A frame to a known destination at a port with a smaller MTU.
     bed.expect_at(2, &frame(BROADCAST, mac(2)), &[1, 3]);
     bed.expect_at(1, &frame(mac(2), mac(1)).len(most), &[2]);
     bed.expect_drop(1, &frame(mac(2), mac(1)).len(1519), "mtu_exceeded");

@@ -220,7 +220,7 @@ fn ten_thousand_routes(plane: Plane) {
 struct Listener {
     /// Bytes of unread events.
     unread: u64,
-    /// Events that had no room.
+    /// The number of events that were lost because the buffer had no room.
     lost: u64,
 }
 
@@ -256,8 +256,8 @@ fn overrun(plane: Plane) {
         format!("route replace 11.0.6.0/24 via 10.0.{}.1\n", if n.is_multiple_of(2) { 20 } else { 30 })
     };
     let turns: String = (0..20_000).map(turn).collect();
-    // A buffer has room for tens of megabytes. A busy machine needs minutes to fill it, so the end of the wait is the end of
-    // progress and not a time.
+    // A buffer has room for tens of megabytes. A busy machine needs minutes to fill it, so the loop fails when the buffers stop
+    // filling, and not after a fixed time.
     let flood = || {
         let before = route_listeners(&bed);
         assert!(!before.is_empty(), "no socket listens to routes");

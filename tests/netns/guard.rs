@@ -104,11 +104,11 @@ fn a_rogue_dhcp_server(plane: Plane) {
     wait_for("the binding", || (bindings(&bed) == [format!("{address} p1 dhcp-snooping")]).then_some(()));
     let lease_s = bed.show("show ip dhcp snooping binding")["bindings"][0]["lease_s"].as_u64();
     assert!(lease_s.is_some_and(|lease_s| (3000..=3600).contains(&lease_s)), "{lease_s:?}");
-    // The attacker answers a client that it has not heard.
+    // The attacker sends replies to a client whose requests it has not received.
     bed.expect_drop(2, &dhcp(2, 2, 2, 1), "dhcp_server");
     bed.expect_drop(2, &dhcp(2, 5, 2, 1), "dhcp_server");
     logged(&bed, "%DHCP_SNOOPING-5-DHCP_SNOOPING_UNTRUSTED_PORT");
-    // It asks in the name of another station, and releases its address.
+    // The attacker sends a request in the name of another station.
     bed.expect(2, &dhcp(1, 1, 2, 1), &[]);
     logged(&bed, "%DHCP_SNOOPING-5-DHCP_SNOOPING_MATCH_MAC_FAIL");
     assert_eq!(bindings(&bed), [format!("{address} p1 dhcp-snooping")]);
@@ -116,7 +116,7 @@ fn a_rogue_dhcp_server(plane: Plane) {
     assert!(statistics["forwarded"].as_u64() >= Some(4), "{statistics}");
     assert_eq!(statistics["dropped"]["source_mac_mismatch"], 1, "{statistics}");
     assert!(statistics["dropped_by_plane"].as_u64() >= Some(2), "{statistics}");
-    // The address works, with its source verified.
+    // The leased address works while source guard verifies the port.
     bed.configure("interface p1\nip verify source");
     bed.host(1).address(&format!("{address}/24"));
     bed.host(1).reaches("10.0.0.3");
@@ -189,16 +189,17 @@ fn arp_with_foreign_addresses(plane: Plane) {
     bed.configure("ip source binding 0200.0000.0001 vlan 1 10.0.0.1 interface p1");
     let (own, other) = ([10, 0, 0, 1], [10, 0, 0, 3]);
     bed.expect_at(1, &arp(1, 1, 1, own, other), &[2, 3]);
-    // A probe for an address (RFC 5227).
+    // A probe for an address (RFC 5227) passes.
     bed.expect_at(1, &arp(1, 1, 1, [0; 4], own), &[2, 3]);
-    // Another address; the right one from another station; the right pair at another port; a damaged packet.
+    // Dropped are another address, the bound address of another station, the binding's addresses at another port, and a damaged
+    // packet.
     bed.expect_drop(1, &arp(1, 1, 1, other, own), "arp_inspection");
     bed.expect_drop(1, &arp(2, 1, 9, own, other), "arp_inspection");
     bed.expect_drop(2, &arp(1, 1, 1, own, other), "arp_inspection");
     let mut damaged = arp(1, 1, 1, own, other);
     damaged.0[18] = 5;
     bed.expect_drop(1, &damaged, "arp_inspection");
-    // The trusted port may say everything.
+    // ARP packets at a trusted port are not inspected.
     bed.expect_at(3, &arp(1, 3, 3, other, own), &[1, 2]);
     logged(&bed, "%SW_DAI-4-DHCP_SNOOPING_DENY");
     bed.configure("ip arp inspection validate src-mac ip");
@@ -299,14 +300,14 @@ fn packets_with_foreign_sources(plane: Plane) {
     bed.expect_at(1, &say(1, [10, 0, 0, 9]), &[2, 3]);
 }
 
-/// XDP remembers its decision about frames of the same stations that come in a row (`bpf/memo_xdp.h`). None of them passes the
+/// XDP remembers its decision about frames of the same stations that come in a row (`bpf/memo_xdp.h`). No frame may bypass the
 /// checks because of that.
 fn frames_in_a_row_on_xdp(plane: Plane) {
     let bed = on_xdp(plane, 2, "interface range p1 - 2\n switchport\n hook xdp\n");
     bed.expect_at(2, &frame(BROADCAST, mac(2)), &[1]);
     bed.expect_at(1, &frame(mac(2), mac(1)), &[2]);
     let say = |last: u8| udp(mac(2), 1, [10, 0, 0, last], [5000, 5001], &[1; 20]);
-    // The sources of the packets that arrive at host 2, of packets from these sources.
+    // Sends a packet from 10.0.0.N for each N of `sources`; returns N of those that arrive at host 2.
     let arrive = |sources: &[u8]| -> Vec<u8> {
         let frames: Vec<Frame> = sources.iter().map(|last| say(*last)).collect();
         bed.exchange(1, &frames)[1].iter().map(|got| got.0[29]).collect()
@@ -352,7 +353,7 @@ fn rogue_routers(plane: Plane) {
     let request = [546u16.to_be_bytes(), 547u16.to_be_bytes(), [0, 12], [0, 0]].concat();
     bed.expect_drop(1, &ipv6(1, &[], 58, &advertisement), "ra_guard");
     bed.expect_drop(1, &ipv6(1, &[], 58, &redirect), "ra_guard");
-    // Hidden behind other headers, in the first fragment, and in one that does not show what it is (RFC 7113).
+    // An advertisement behind two headers, behind more headers than the switch reads, and in a first fragment (RFC 7113).
     bed.expect_drop(1, &ipv6(1, &[OPTIONS; 2], 58, &advertisement), "ra_guard");
     bed.expect_drop(1, &ipv6(1, &[OPTIONS; 7], 58, &advertisement), "ra_guard");
     bed.expect_drop(1, &ipv6(1, &[fragment(0)], 58, &advertisement), "ra_guard");

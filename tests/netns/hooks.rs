@@ -71,7 +71,7 @@ pub fn redirected(bed: &Bed, port: &str) -> u64 {
     driver_count(bed, port, "_xdp_redirect:")
 }
 
-/// The number of frames that XDP has dropped there.
+/// The number of frames that XDP has dropped at the port.
 pub fn dropped_at_xdp(bed: &Bed, port: &str) -> u64 {
     driver_count(bed, port, "_xdp_drops:")
 }
@@ -95,14 +95,14 @@ pub fn on_xdp(plane: Plane, ports: usize, config: &str) -> Bed {
     bed
 }
 
-/// Frames that a bucket of the control plane refuses, and new sources beyond a limit, cost the switch no more than a look at XDP.
-/// The counts are those of TC.
+/// XDP drops frames over the rate of a trap group, and forwards frames from new sources beyond a limit, without TC. The counters
+/// are the same as on TC.
 fn xdp_drops_what_is_too_much(plane: Plane) {
     let config = "spanning-tree mode rstp\ninterface range p1 - 3\n switchport\n spanning-tree portfast\n hook xdp\n\
         interface p3\n mac address-table limit 1\n";
     let bed = on_xdp(plane, 3, config);
     bed.exact.set(false); // the switch sends BPDUs
-    // A BPDU that claims nothing: a better one would make the switch answer.
+    // A BPDU without effect on the tree: a better one would make the switch answer.
     let bpdu = super::control_plane::harmless_bpdu(mac(9));
     let stp = |key: &str| super::control_plane::counted(&bed, key, "stp");
     let mut sent = 0;
@@ -229,7 +229,7 @@ fn netdev_changes_are_followed(plane: Plane) {
     printed("show interfaces p3", "handed to the other end directly");
 }
 
-/// A host that stops to take frames from XDP while nobody follows it gets them by TC before long; the next daemon uses XDP again.
+/// A host stops taking frames from XDP while no daemon runs: soon it gets its frames by TC. The next daemon uses XDP again.
 fn napi_turned_off_without_a_daemon(plane: Plane) {
     let config = "\
 vlan 10
@@ -249,7 +249,7 @@ interface range p1 - 3
     for (host, others) in [(1, [2, 3]), (2, [1, 3]), (3, [1, 2])] {
         bed.expect_at(host, &frame(BROADCAST, mac(host as u16)), &others);
     }
-    // Whether XDP has handled a frame of host 1 that arrives; it works without a daemon.
+    // Sends a frame of host 1, and waits for it at the hosts `to`; true if XDP has redirected it. It needs no daemon.
     let by_xdp = |frame: &Frame, to: &[usize]| {
         let before = redirected(&bed, "p1");
         bed.hosts.iter().for_each(crate::harness::Host::drain);

@@ -594,7 +594,8 @@ fn a_port_that_is_renamed(plane: Plane) {
     bed.net.ip("link set other name p3");
 }
 
-/// The setting affects the whole machine: it ends with the process that made it, or at the next start.
+/// Expedited grace periods are a setting of the whole machine. A child of the daemon (`lanyard-rcu`) restores it when the daemon
+/// is killed; if the child is killed as well, the next daemon restores it at its start.
 fn killed_while_grace_periods_are_expedited(plane: Plane) {
     const PORTS: usize = 24;
     let bed = Bed::without_switch(plane, 0, 1500);

@@ -87,7 +87,7 @@ fn log(bed: &Bed, count: usize) {
     }
 }
 
-/// True while the daemon has a client of a receiver.
+/// True while the daemon runs a client program (`openssl`) for a receiver.
 fn has_client(bed: &Bed) -> bool {
     let is_client = |pid: &u32| {
         let name = fs::read_to_string(format!("/proc/{pid}/comm"));
@@ -113,7 +113,7 @@ fn a_receiver_over_tls(plane: Plane) {
     certificate(&bed, "ca.pem", "subjectAltName=IP:127.0.0.1");
     certificate(&bed, "other-name.pem", "subjectAltName=IP:192.0.2.1,DNS:other.example");
     switch(&bed, plane);
-    // All messages of the log: those of the buffer, and those that it no longer has.
+    // The number of all messages that were logged: those in the buffer, and those that the buffer no longer holds.
     let logged = || {
         let view = bed.show("show logging");
         let held = view["messages"].as_array().map_or(0, Vec::len) as u64;
@@ -133,12 +133,12 @@ fn a_receiver_over_tls(plane: Plane) {
         first.messages().iter().all(|text| text.starts_with("<189>1 ") && text.contains(" SYS-CONFIG_I "))
     );
     assert_eq!(counters(), (20, 0, 0, String::new()));
-    // It dies; what is logged from now on waits in the queue.
+    // The receiver dies; messages that are logged from now on wait in the queue.
     drop(first);
     wait_for("the end of the connection", || (!has_client(&bed)).then_some(()));
     log(&bed, 15);
     wait_for("the refusal", || counters().3.contains("refused").then_some(()));
-    // A receiver that is another one gets nothing, and the reason is shown.
+    // A receiver whose certificate has another name gets nothing, and the reason is shown.
     let wrong = Receiver::start(&bed, "wrong", "other-name.pem");
     wait_for("the refused certificate", || {
         let error = counters().3;
@@ -150,7 +150,7 @@ fn a_receiver_over_tls(plane: Plane) {
     let second = Receiver::start(&bed, "second", "ca.pem");
     wait_for("what has waited", || (second.messages().len() == 15).then_some(()));
     assert_eq!(counters(), (35, 0, 0, String::new()));
-    // More than the queue holds: what is lost is counted, and the rest arrives once.
+    // More messages are logged than the queue holds: the lost ones are counted, and each of the others arrives once.
     drop(second);
     wait_for("the end of the connection", || (!has_client(&bed)).then_some(()));
     log(&bed, 1400);
@@ -164,6 +164,6 @@ fn a_receiver_over_tls(plane: Plane) {
     assert!(sent > 35 + 1000, "{sent} of them were sent");
     wait_for("the messages", || (third.messages().len() as u64 == sent - 35).then_some(()));
     println!("{total} messages: {sent} sent, {dropped} dropped, {limited} rate-limited");
-    // The directory is the machine's; it stays if it is used.
+    // /etc/lanyard is a directory of the machine: it is removed only if it is empty.
     let _ = fs::remove_dir("/etc/lanyard");
 }

@@ -86,7 +86,7 @@ fn lines_outlive_the_daemon(plane: Plane) {
     wait_for("the line", || lines().iter().any(|line| line.contains("CONFIG_I")).then_some(()));
     bed.end_daemon(Signal::SIGKILL);
     bed.start();
-    // The daemon's messages are there after its death, in order, and the new lines come behind it.
+    // The messages of the killed daemon are kept, in order, and the lines of the new one follow them.
     let after = wait_for("the lines of both", || {
         let lines = lines();
         (written() > 0 && lines.len() > before.len() + 1).then_some(lines)
@@ -163,13 +163,14 @@ fn a_full_and_a_read_only_disk(plane: Plane) {
     fails("No space left on device");
     inside("rm \"$1/filler\"");
     works(1);
-    // The kernel makes no file system read-only that has a file open for writing: cover it, and have the file opened again.
+    // The kernel does not make a file system read-only while a file on it is open for writing. So cover it with a read-only
+    // mount, and change the size of the files, so that the daemon opens a file again.
     inside("mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\"");
     bed.configure("logging persistent size 32768 filesize 4096");
     fails("Read-only file system");
     inside("umount \"$1\"");
     works(2);
-    // No line is there in part.
+    // No line was written in part only.
     let lines = view()["lines"].clone();
     let whole = |line: &serde_json::Value| {
         line.as_str().is_some_and(|line| line.contains("Z: %") && line.contains(": "))

@@ -139,7 +139,7 @@ fn tcpdump_sees_a_conversation(plane: Plane) {
     assert_eq!((count("Flags [S],"), count("Flags [S.],")), (1, 1), "each packet once");
 }
 
-/// XDP leaves the frames of sources to TC, and those of other ports not.
+/// XDP leaves the frames of source ports to TC, and forwards those of other ports.
 fn sources_on_xdp(plane: Plane) {
     let bed = bed(plane, &["source interface p1"]);
     bed.configure("interface range p1 - 3\nhook xdp");
@@ -187,7 +187,7 @@ fn copies_leave_in_a_remote_vlan(plane: Plane) {
          monitor session 1 source interface p1 , p3\nmonitor session 1 destination remote vlan 99",
     );
     let received = frame(BROADCAST, mac(1));
-    // Received at p1, and sent by p3.
+    // The frame is copied twice: p1 receives it, and p3 sends it.
     let copy = (5, received.vlan(99));
     bed.expect(1, &received, &[(2, received.clone()), (3, received.vlan(10)), copy.clone(), copy]);
     let tagged = frame(BROADCAST, mac(3));
@@ -208,7 +208,7 @@ fn frames_of_a_remote_vlan(plane: Plane) {
          switchport mode trunk\nswitchport trunk allowed vlan 99\nmonitor session 2 source remote vlan 99\n\
          monitor session 2 destination interface p4",
     );
-    // From one station to the other, in both directions: a bridge that learned would drop or filter the second.
+    // From one station to the other, in both directions: a switch that learned the addresses would not flood the second frame.
     for (dst, src) in [(mac(2), mac(1)), (mac(1), mac(2)), (mac(2), mac(1))] {
         let copy = frame(dst, src);
         bed.expect(3, &copy.vlan(99), &[(4, copy.clone()), (5, copy.vlan(99))]);

@@ -162,7 +162,8 @@ fn sources_that_members_name_decide(plane: Plane) {
     bed.expect_drop(1, &from_1(GROUP), "no_egress");
     let Some(_exclude) = SourceMember::new(&bed.host(3).net, GROUP, "10.0.1.77", true) else { return };
     has_ports(&bed, "ip igmp", GROUP, &["p2", "p3"]);
-    // The host blocks the source a moment after it has joined, and then the port is asked whether others want it.
+    // The host joins the group first and blocks the source a moment later; then the switch asks at the port whether other hosts
+    // want the source.
     wait_for("the source is not sent to host 3 any more", || {
         let arrivals = bed.exchange(1, std::slice::from_ref(&named));
         arrivals[2].is_empty().then_some(())
@@ -236,7 +237,7 @@ fn settings_take_effect_and_go(plane: Plane) {
     bed.expect_at(1, &from_1(GROUP), &[2, 3, 4]);
     assert_eq!(bed.show("show ip igmp snooping groups")["groups"], serde_json::json!([]));
     bed.configure("default ip igmp snooping vlan 1\nip igmp snooping querier\nip igmp snooping querier address 10.0.1.9");
-    // The host answers the query.
+    // The host answers the switch's query, and so its membership is known again.
     has_ports(&bed, "ip igmp", GROUP, &["p2"]);
     bed.expect_at(1, &from_1(GROUP), &[2]);
     let querier = bed.show("show ip igmp snooping querier");
@@ -257,7 +258,7 @@ fn settings_take_effect_and_go(plane: Plane) {
 
 fn a_kernel_bridge_is_the_querier(plane: Plane) {
     let bed = bed(plane, "ipv6 mld snooping");
-    // Host 4 is a bridge that asks for members.
+    // Host 4 is a bridge that sends queries.
     let bridge = &bed.host(4).net;
     bridge.ip(
         "address del 10.0.1.4/24 dev eth0\nlink add br0 type bridge mcast_snooping 1 mcast_querier 1 mcast_query_use_ifaddr 1 \
@@ -283,7 +284,7 @@ fn a_kernel_bridge_is_the_querier(plane: Plane) {
     let _member = join(bed.host(2), GROUP);
     has_ports(&bed, "ip igmp", GROUP, &["p2"]);
     bed.expect_at(1, &from_1(GROUP), &[2, 4]);
-    // The switch gives way to the lower address, and takes over when it is lower itself.
+    // The querier with the lower address wins: the switch gives way to the bridge, and takes over when its own address is lower.
     bed.configure("ip igmp snooping querier\nip igmp snooping querier address 10.0.1.200");
     assert_eq!(bed.show("show ip igmp snooping querier")["queriers"][0]["querier_is_self"], false);
     bed.configure(
@@ -295,7 +296,7 @@ fn a_kernel_bridge_is_the_querier(plane: Plane) {
     });
 }
 
-/// Proxy reporting: the bridge learns the switch's groups from the switch's reports, and sees no host's.
+/// Proxy reporting: the bridge learns the switch's groups from the switch's reports, and receives no report of a host.
 fn a_kernel_bridge_hears_the_switch_instead_of_hosts(plane: Plane) {
     let bed = bed(
         plane,
@@ -313,7 +314,7 @@ fn a_kernel_bridge_hears_the_switch_instead_of_hosts(plane: Plane) {
         seen.extend(sources(&bed.arrivals()[3]));
         seen.contains(&[0; 4]).then_some(())
     });
-    // The hosts repeat their reports within a second (RFC 3376, 8.11); the switch's second one follows a second later.
+    // The hosts repeat their reports within a second (RFC 3376, 8.11); the switch repeats its report a second later.
     wait_for("the reports of both hosts are counted", || {
         seen.extend(sources(&bed.arrivals()[3]));
         let counters = bed.show("show ip igmp snooping")["vlans"][0]["counters"].clone();
@@ -345,11 +346,11 @@ fn a_restart_keeps_the_members(plane: Plane) {
     bed.expect_at(1, &stream, &[2, 4]);
     bed.end_daemon(Signal::SIGKILL);
     bed.start();
-    // No host has reported since, and there was no query.
+    // The member is known although no host has sent a report since the restart, and there was no query.
     bed.expect_at(1, &stream, &[2, 4]);
     let group = shown(&bed, "ip igmp", GROUP).expect("the group is still there");
     assert_eq!(group["ports"], serde_json::json!(["p2"]));
-    // An entry that the next configuration does not have goes.
+    // A router port that is removed from the configuration is removed from the plane.
     bed.configure("no ip igmp snooping vlan 1 mrouter interface p4");
     bed.expect_at(1, &stream, &[2]);
 }
@@ -365,10 +366,10 @@ fn without_a_daemon_groups_are_flooded_in_the_end(plane: Plane) {
         bed.host(1).send(&stream);
         std::iter::from_fn(|| bed.host(n).next()).any(|frame| frame == stream)
     };
-    // The plane goes on limiting the group, and stops after ten seconds.
+    // The plane continues to limit the group to its members, until its watchdog expires after ten seconds.
     wait_for("the watchdog ends the limits", || arrives_at(4).then_some(()));
     bed.start();
-    // Members may have come and gone unseen: the group is flooded until they have been asked.
+    // While no daemon ran, hosts may have joined and left: the group is flooded until they have been asked.
     assert_eq!(bed.show("show ip igmp snooping")["vlans"][0]["flooding"], "all");
     bed.expect_at(1, &stream, &[2, 3, 4]);
     has_ports(&bed, "ip igmp", GROUP, &["p2"]);
@@ -384,8 +385,8 @@ fn a_port_that_goes_down_has_no_members(plane: Plane) {
     bed.expect_at(1, &from_1(GROUP), &[3]);
 }
 
-/// A report that any member of a port-channel receives is one of the port-channel. The group's packets leave by one of its
-/// links, also after the one by which the report came is lost.
+/// A report that any member of a port-channel receives counts for the port-channel. The group's packets leave by one of its
+/// links, also after the link is lost by which the report came.
 fn a_port_channel_is_one_member(plane: Plane) {
     let group = "channel-group 1 mode on";
     let bed = bed(plane, &format!("interface p3\nswitchport\n{group}\ninterface p4\nswitchport\n{group}"));
@@ -480,7 +481,7 @@ fn ten_thousand_groups_are_joined_and_left(plane: Plane) {
         bed.host(2).drain();
         let begin = Instant::now();
         bed.host(2).send(&report(2, 3, 1, 1));
-        // Without members the group goes to all ports: then it is pruned no more, and host 3 gets it.
+        // When the group has no members, it is flooded, and host 3 receives it.
         wait_for("host 3 gets the group", || {
             bed.host(1).send(&stream);
             std::iter::from_fn(|| bed.host(3).next()).any(|frame| frame == stream).then_some(())
@@ -526,7 +527,7 @@ fn a_stream_stays_where_it_is_while_the_table_grows(plane: Plane) {
         receive();
         (got.get() == sent.get()).then_some(())
     });
-    // The flooding while entries wait for room ends as well: the group without members is the only one that is flooded.
+    // Groups were flooded while their entries waited for room; this has ended. Only the group without members is still flooded.
     for last in [0, 20_000, GROUPS - 1] {
         let [high, low] = last.to_be_bytes();
         bed.expect_at(1, &from_1(Ipv4Addr::new(239, 3, high, low)), &[2]);

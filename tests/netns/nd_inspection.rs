@@ -1,5 +1,6 @@
 //! ND inspection and IPv6 source guard against hosts that attack, with the legitimate traffic beside them: advertisements and
-//! solicitations for foreign addresses, foreign sources, many addresses; restarts. The hosts are kernels where they can be.
+//! solicitations for foreign addresses, foreign sources, many addresses; restarts. Where possible, the kernels of the hosts send
+//! the messages.
 
 use crate::harness::{Bed, Frame, Plane, mac, scenarios, wait_for};
 use std::net::Ipv6Addr;
@@ -18,7 +19,7 @@ fn bed(plane: Plane, more: &str) -> Bed {
         ipv6 nd inspection trust\n";
     let bed = Bed::new(plane, 3, &format!("{config}{more}"));
     bed.chatter.set(true);
-    // The daemon sends messages on, and asks hosts.
+    // The daemon forwards messages, and sends probes to hosts.
     bed.exact.set(false);
     bed
 }
@@ -47,7 +48,7 @@ fn logged(bed: &Bed, text: &str) {
     wait_for("the message", || bed.exec(&["show logging"]).contains(text).then_some(()));
 }
 
-/// Gives a host an address for which it detects duplicates.
+/// Gives a host an IPv6 address; its kernel performs duplicate address detection.
 fn detects(bed: &Bed, n: usize, address: &str) {
     let net = &bed.host(n).net;
     net.run(|| std::fs::write("/proc/sys/net/ipv6/conf/eth0/disable_ipv6", "0")).expect("IPv6 on");
@@ -111,7 +112,7 @@ fn nd(kind: u8, src: u16, addresses: [Ipv6Addr; 2], target: Ipv6Addr) -> Frame {
     packet(src, addresses, 58, 255, &message(kind, src, addresses, target))
 }
 
-/// Duplicate address detection of the station `src`.
+/// A solicitation of the station `src` for duplicate address detection of 2001:db8::`last`.
 fn probe(src: u16, last: u16) -> Frame {
     let solicited = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, last);
     nd(135, src, [Ipv6Addr::UNSPECIFIED, solicited], six(last))
@@ -124,15 +125,15 @@ fn hosts_get_bindings(plane: Plane) {
     bound(&bed, &["2001:db8::1 p1 nd REACHABLE"]);
     bed.host(1).reaches("2001:db8::3");
     bed.host(3).reaches("2001:db8::1");
-    // The link-local address, too.
+    // The host's link-local address has a binding as well.
     let shown = bed.show("show ipv6 neighbors binding interface p1");
     assert_eq!(shown["total"], 2, "{shown}");
-    // An address that is in use behind the trusted port.
+    // The host takes an address that is in use behind the trusted port.
     detects(&bed, 1, "2001:db8::3");
     wait_for("the duplicate", || has_flag(&bed, 1, "2001:db8::3", "dadfailed").then_some(()));
     bound(&bed, &["2001:db8::1 p1 nd REACHABLE"]);
     logged(&bed, "%SISF-6-ENTRY_CREATED");
-    // The binding is forgotten, and the host's own packets bring it back.
+    // The bindings are removed, and the host's own packets create its binding again.
     bed.exec(&["clear ipv6 neighbors binding"]);
     bed.host(1).reaches("2001:db8::3");
     bound(&bed, &["2001:db8::1 p1 nd REACHABLE"]);
@@ -150,7 +151,8 @@ fn an_attacker_gets_no_address(plane: Plane) {
     bed.host(3).address("2001:db8::3/64");
     detects(&bed, 1, "2001:db8::1");
     bound(&bed, &["2001:db8::1 p1 nd REACHABLE"]);
-    // The attacker detects duplicates of the address while its owner still does so, for a second: neither gives it up.
+    // The attacker starts duplicate address detection for the address while that of its owner still runs, for a second: the owner
+    // keeps the address.
     bed.host(2).send(&probe(2, 1));
     wait_for("the end of the detection", || (!has_flag(&bed, 1, "2001:db8::1", "tentative")).then_some(()));
     assert!(!has_flag(&bed, 1, "2001:db8::1", "dadfailed"));
@@ -166,7 +168,8 @@ fn an_attacker_gets_no_address(plane: Plane) {
     };
     let own = cached();
     let dropped = |reason: &str| bed.show("show ipv6 nd inspection")["dropped"][reason].as_u64().unwrap_or(0);
-    // The attacker advertises the host's address to all nodes and to the router, solicits from it, and detects duplicates of it.
+    // The attacker advertises the host's address to all nodes and to the router, solicits from it, and advertises it from another
+    // address.
     for (n, spoofed) in [
         nd(136, 2, [six(1), ALL_NODES], six(1)),
         nd(136, 2, [six(1), six(3)], six(1)),
@@ -180,20 +183,20 @@ fn an_attacker_gets_no_address(plane: Plane) {
         wait_for("the drop", || (dropped("binding_mismatch") > n as u64).then_some(()));
     }
     bed.host(1).reaches("2001:db8::3");
-    // In the name of the host, with an option that names the attacker.
+    // An advertisement of the host's address, whose option names another station than the source of the frame.
     let poison = message(136, 2, [six(1), ALL_NODES], six(1));
     let mut frame = packet(2, [six(1), ALL_NODES], 58, 255, &poison);
     frame.0[6..12].copy_from_slice(&mac(7));
     bed.expect(2, &frame, &[]);
     wait_for("the drop", || (dropped("link_address_mismatch") == 1).then_some(()));
-    // Hidden in a fragment, and behind more options than are followed.
+    // The advertisement in a fragment, and behind more extension headers than the switch reads.
     let fragment = [&[58, 0, 0, 0, 0, 0, 0, 7][..], &poison].concat();
     bed.expect_drop(2, &packet(2, [six(1), ALL_NODES], 44, 255, &fragment), "nd_inspection");
     let options = (0..7).fold(poison.clone(), |rest, n| {
         [&[if n == 0 { 58 } else { 60 }, 0, 1, 4, 0, 0, 0, 0][..], &rest].concat()
     });
     bed.expect_drop(2, &packet(2, [six(1), ALL_NODES], 60, 255, &options), "nd_inspection");
-    // The owner has answered, and what the router knows is as before.
+    // The owner has its binding as before, and the router's neighbour entry has not changed.
     bound(&bed, &["2001:db8::1 p1 nd REACHABLE"]);
     let station =
         |text: &str| text.split_whitespace().skip_while(|word| *word != "lladdr").nth(1).map(str::to_owned);
@@ -204,7 +207,7 @@ fn an_attacker_gets_no_address(plane: Plane) {
     assert_eq!(bed.show("show ipv6 nd inspection")["dropped_by_plane"], 2);
     bed.exec(&["clear ipv6 nd inspection statistics"]);
     assert_eq!(dropped("link_address_mismatch"), 0);
-    // A trusted port may say everything.
+    // Messages at a trusted port are not compared with bindings.
     bed.configure("interface p2\nipv6 nd inspection trust");
     bed.expect_at(2, &nd(135, 2, [six(1), six(3)], six(3)), &[1, 3]);
 }

@@ -25,7 +25,8 @@ scenarios! {
     forwarding_plane_setting: ebpf soft;
     /// While no daemon runs, nothing follows the hooks; the next daemon does so before it is ready.
     a_rule_added_while_no_daemon_runs: ebpf soft;
-    /// When none has followed them for 10 s, the kernel routes, unless the configuration says that the plane always does.
+    /// When no daemon has followed the hooks for 10 s, the kernel routes, unless the configuration says that the plane always
+    /// does.
     no_daemon_for_longer: ebpf;
 }
 
@@ -222,7 +223,7 @@ fn no_daemon_for_longer(plane: Plane) {
     let bed = world(plane, "");
     let counts = |bed: &Bed| {
         run(bed, drop);
-        // A restart within that time changes nothing.
+        // The plane routes for 10 s as before, so that a restart within that time changes nothing.
         assert!(pings(bed, 1, V4), "the plane goes on as configured");
         let ended = wait_until(Duration::from_secs(20), || (!pings(bed, 1, V4)).then_some(()));
         ended.expect("the rule to count");
@@ -253,7 +254,7 @@ fn no_daemon_for_longer(plane: Plane) {
     bed.configure("interface vlan 10\nip forwarding plane always");
     by_the_plane(&bed, V4);
     bed.end_daemon(Signal::SIGKILL);
-    // The answers are dropped, because they are received on the other interface.
+    // The plane always routes what VLAN 10 receives. The kernel drops the answers, which VLAN 20 receives.
     counts(&bed);
     assert_eq!(seen_source(&bed), "10.0.10.1".parse::<IpAddr>().unwrap());
     bed.start();
@@ -416,7 +417,7 @@ fn bpf_programs(plane: Plane) {
     drop(program);
     wait_routed_by(&bed, "ipv4", "plane");
     by_the_plane(&bed, V4);
-    // A program of another network namespace is not in the way; one that exists at the start is, at once.
+    // A program in another network namespace has no effect; a program that exists at the start has an effect at once.
     let _elsewhere = dropping_program(&bed.host(1).net, 2);
     let ours = dropping_program(&bed.net, 10);
     bed.end_daemon(Signal::SIGKILL);

@@ -57,7 +57,8 @@ fn a_link_flaps(plane: Plane) {
     bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3]);
 }
 
-/// The netdev of a port belongs to another namespace for a while: its stack receives the frames, and the switch none.
+/// The netdev of a port belongs to another namespace for a while: the stack of that namespace receives the frames, and the switch
+/// receives none.
 fn moved_to_another_namespace(plane: Plane) {
     let bed = Bed::new(plane, 3, THREE);
     bed.expect_at(2, &frame(BROADCAST, mac(2)), &[1, 3]);
@@ -65,7 +66,7 @@ fn moved_to_another_namespace(plane: Plane) {
     bed.exact.set(false);
     let elsewhere = Net::new(false);
     bed.net.ip(&format!("link set p2 netns {}", elsewhere.path()));
-    // The soft plane has turned ARP off, and that stays.
+    // The soft plane has turned ARP off at the netdev, and it stays off.
     elsewhere.ip("link set p2 arp on up\naddress add 10.0.0.9/24 dev p2");
     bed.host(2).address("10.0.0.2/24");
     bed.host(2).reaches("10.0.0.9");
@@ -225,7 +226,7 @@ fn detach_leaves_ports_as_they_were(plane: Plane) {
     assert!(bed.arrivals().iter().all(|list| !list.contains(&f)));
 }
 
-/// The size of the soft plane's ring at a port, in bytes, and a number of frames that fill it soon.
+/// The size of the soft plane's ring at a port, and the length of the frames that fill it soon, both in bytes.
 const RING: usize = 32 << 20;
 const LONG: usize = 9014;
 

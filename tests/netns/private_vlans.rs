@@ -41,7 +41,7 @@ interface p8
 ";
 const TRUNK: usize = 8;
 
-/// The VLAN in which a port's frames are, and the ports that hear it.
+/// The VLAN of the frames that a port receives, and the ports that get its broadcasts.
 fn hears(from: usize) -> (u16, &'static [usize]) {
     match from {
         1 => (100, &[2, 3, 4, 5, 6, 7, 8]),
@@ -58,7 +58,8 @@ fn at(sent: &Frame, vlan: u16, ports: &[usize]) -> Vec<(usize, Frame)> {
     ports.iter().map(|port| (*port, if *port == TRUNK { sent.vlan(vlan) } else { sent.clone() })).collect()
 }
 
-/// Every host speaks to all, and then to each of the others.
+/// Every host sends a broadcast, and then a frame to each of the others: each arrives where private VLANs allow it, and nowhere
+/// else.
 fn whole_matrix(bed: &Bed) {
     for from in 1..TRUNK {
         let (vlan, ports) = hears(from);
@@ -144,7 +145,7 @@ fn across_a_trunk_to_a_second_switch(plane: Plane) {
     b.net.ip("link set t1 up");
     a.start();
     b.start();
-    // Stations of `b` are 11 to 13, and all are known on both sides.
+    // The stations of `a` have the numbers 1 to 3, those of `b` 11 to 13. Their broadcasts make all of them known on both sides.
     let station = |bed: usize, n: usize| mac((bed * 10 + n) as u16);
     let floods: [&[usize]; 3] = [&[1, 2, 3], &[1], &[1, 3]];
     for n in 1..=3 {
@@ -169,12 +170,13 @@ fn across_a_trunk_to_a_second_switch(plane: Plane) {
         if floods[from - 1].contains(&to) {
             assert_eq!(got, [(to, sent)], "from {from} to {to}");
         } else {
-            // The first switch sends it, because the station is behind the trunk; the second one knows its port.
+            // Switch `a` sends the frame, because the station is behind the trunk; switch `b` knows the station's port, and drops
+            // the frame.
             assert_eq!(got, [], "from {from} to {to}");
             assert_eq!(dropped(&b), before + 1, "from {from} to {to}");
         }
     }
-    // Without the primary VLAN on the trunk there are no secondary ones.
+    // A trunk without the primary VLAN carries no secondary VLANs.
     b.configure("interface t1\nswitchport trunk allowed vlan 101-103");
     assert_eq!(over(&a, &b, 2, &frame(BROADCAST, station(0, 2)), 1), []);
 }
@@ -251,7 +253,7 @@ fn groups_are_those_of_the_primary_vlan(plane: Plane) {
     let _community = join(4, Ipv4Addr::new(10, 0, 100, 4));
     ports(&["p2", "p4"]);
     bed.expect(1, &stream(), &[(2, stream()), (4, stream())]);
-    // In community 102 only its own members hear it.
+    // A packet from community 102 reaches only members of the group in that community.
     let mut own = stream();
     own.0[6..12].copy_from_slice(&mac(5));
     bed.expect(5, &own, &[(4, own.clone())]);
@@ -261,14 +263,14 @@ fn settings_take_effect_and_go(plane: Plane) {
     let bed = Bed::new(plane, 8, &format!("{VLANS}{PORTS}"));
     let sent = frame(BROADCAST, mac(5));
     bed.expect(5, &sent, &at(&sent, 102, hears(5).1));
-    // Port 5 becomes an isolated one, and then an ordinary one.
+    // Port 5 becomes an isolated port. While its VLAN is not associated with the primary one, it accepts no frames.
     bed.configure("interface p5\nswitchport private-vlan host-association 100 101");
     bed.expect(5, &sent, &at(&sent, 101, &[1, 8]));
     bed.configure("vlan 100\nprivate-vlan association remove 101");
     bed.expect_drop(5, &sent, "untagged_not_allowed");
     bed.configure("vlan 100\nprivate-vlan association add 101");
     bed.expect(5, &sent, &at(&sent, 101, &[1, 8]));
-    // Isolated ports become a community.
+    // The isolated VLAN becomes a community, and its ports reach each other.
     bed.configure("vlan 101\nprivate-vlan community");
     bed.expect(5, &sent, &at(&sent, 101, &[1, 2, 3, 8]));
     bed.configure("vlan 101\nprivate-vlan isolated");

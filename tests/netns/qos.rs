@@ -36,14 +36,14 @@ fn udp(dst: [u8; 6], src: u16, dscp: u8, to: u16) -> Frame {
     Frame([&dst[..], &mac(src), &[8, 0], &ip].concat())
 }
 
-/// The classes of a service policy by name.
+/// The class with this name of the service policy at an interface.
 fn class(bed: &Bed, interface: &str, direction: &str, name: &str) -> Value {
     let view = bed.show("show policy-map interface");
     let policies = view["service_policies"].as_array().expect("a list");
     let policy =
         policies.iter().find(|policy| policy["interface"] == interface && policy["direction"] == direction);
     let classes = policy.unwrap_or_else(|| panic!("{view}"))["classes"].as_array().expect("classes").clone();
-    // The class-default of a child stands behind that of its parent.
+    // A child policy has a `class-default` as well, which comes last.
     classes
         .into_iter()
         .rfind(|class| class["class"] == name)
@@ -95,7 +95,7 @@ fn input_policies_mark_what_they_classify(plane: Plane) {
     bed.exact.set(false);
     bed.exec(&["clear counters p1"]);
     assert_eq!(packets(&bed, "p1", "input", "VOICE"), 0);
-    // Another port has no policy.
+    // The policy of one port does not apply at another port.
     let voice = udp(mac(3), 2, 46, 4000);
     bed.expect(2, &voice, &[(3, voice.vlan(10))]);
     let refused = bed.try_configure("no policy-map IN").expect_err("in use");
@@ -127,7 +127,7 @@ fn a_policer_drops_what_exceeds(plane: Plane) {
     assert_eq!(bed.drops(1, "policed_in"), 60 - conformed);
     let arrived = bed.arrivals()[1].iter().filter(|frame| frame.0.get(15) == Some(&(46 << 2))).count() as u64;
     assert_eq!(arrived, conformed, "what conforms arrives");
-    // The station is known all the same.
+    // The station's address has been learned although some of its frames were dropped.
     bed.learned(mac(1), 10, Some("p1"));
 }
 
@@ -156,7 +156,7 @@ fn untrusted_ports_lose_their_code_points(plane: Plane) {
     bed.expect(1, &udp(mac(2), 1, 46, 4000), &[(2, udp(mac(2), 1, 0, 4000))]);
     let voice = udp(mac(2), 3, 46, 4000);
     bed.expect(3, &voice.vlan(10), &[(2, voice)]);
-    // The class of service follows from the map of a port that trusts it.
+    // At a port that trusts the class of service, the map determines the DSCP from it.
     bed.configure("mls qos map cos-dscp 0 8 16 26 32 46 48 56\ninterface p3\n mls qos trust cos");
     let with = udp(mac(2), 3, 46, 4000);
     bed.expect(3, &udp(mac(2), 3, 0, 4000).tag(0x8100, 5, 10), &[(2, with)]);
@@ -183,7 +183,7 @@ fn tcp_reaches_the_rate_of_a_policer(plane: Plane) {
     bed.host(2).address("10.0.0.2/24");
     bed.host(1).reaches("10.0.0.2");
     bed.configure("interface p1\n service-policy input LIMIT");
-    // TCP sends buffers of up to 64 KB, of which each passes only because its segments are what needs room.
+    // TCP sends buffers of up to 64 KB. A buffer passes because the bucket needs room for one of its segments only.
     let mbps = tcp_mbps(&bed, 3);
     assert!(mbps < 25.0, "{mbps} Mbit/s through a policer of 20");
     assert!(mbps > 2.0, "{mbps} Mbit/s: TCP starves");
@@ -220,7 +220,7 @@ fn a_policy_changes_under_traffic(plane: Plane) {
             done.store(true, std::sync::atomic::Ordering::Relaxed);
         });
         while !done.load(std::sync::atomic::Ordering::Relaxed) {
-            // No more than the rings hold are under way.
+            // Keep fewer frames under way than the rings hold.
             if sent < seen.values().sum::<u64>() + 100 {
                 sent += u64::from(bed.host(1).try_send(&frames).is_ok());
             }
@@ -236,7 +236,8 @@ fn a_policy_changes_under_traffic(plane: Plane) {
     assert_eq!(codes, [8, 16], "{seen:?} of {sent}: a frame was in no class");
 }
 
-/// Two hosts with the router as their gateway; pings with a code point from the first to the second.
+/// Gives two hosts the router as their gateway, and checks the policies with pings from the first to the second that have a code
+/// point.
 fn routed(bed: &Bed) {
     bed.exact.set(false);
     for (n, own) in [(1, "10.0.1"), (2, "10.0.2")] {
@@ -295,7 +296,7 @@ fn port_channels_have_policies(plane: Plane) {
     assert!(refused.contains("port-channel 1"), "{refused}");
     left.exact.set(false);
     right.exact.set(false);
-    // The members join again after the ports were connected.
+    // Repeat the packet: the members join again after the ports were connected.
     let crosses = |from: &Bed, to: &Bed, src: u16, dscp: u8| {
         wait_for("the packet", || {
             from.host(1).send(&udp(BROADCAST, src, 46, 4000));
@@ -309,7 +310,7 @@ fn port_channels_have_policies(plane: Plane) {
     assert!(packets(&left, "port-channel1", "input", "VOICE") > 0);
 }
 
-/// The discipline at the root of a port, and the numbers of its classes, as `tc` prints them.
+/// The output of `tc` with these arguments, in the switch's namespace.
 fn tc(bed: &Bed, arguments: &str) -> String {
     let arguments = arguments.split(' ');
     let output = bed.net.output(Command::new("tc").args(arguments));
@@ -360,7 +361,7 @@ fn queues_share_a_congested_port(plane: Plane) {
     assert_eq!(queue("VOICE", "dropped_packets"), 0, "{}", of("VOICE"));
     assert!(queue("VOICE", "sent_packets") + 2 >= voice, "{} of {voice}", of("VOICE"));
     assert!(queue("BULK", "dropped_packets") > 0 && queue("class-default", "dropped_packets") > 0);
-    // Bulk has 60 % and its part of the rest; the others have what is left. The bounds leave room for a busy machine.
+    // Bulk has 60 % and its share of the unused rate; the others have what is left. The bounds leave room for a busy machine.
     assert!(bulk > others * 3, "bulk {bulk} bytes, others {others}");
     let total = bulk + others + queue("VOICE", "sent_bytes");
     let most = 8_000_000 / 8 * (began.elapsed().as_millis() as u64 + 1_000) / 1_000;
@@ -378,10 +379,10 @@ fn queues_come_and_go(plane: Plane) {
         "{}",
         tc(&bed, "class show dev p2")
     );
-    // A class less.
+    // A class that is removed from the policy is removed from the queueing discipline.
     bed.configure("policy-map CHILD\n no class BULK");
     assert_eq!(tc(&bed, "class show dev p2").matches("class htb").count(), 3);
-    // The daemon dies: the queues stay, and the next daemon knows them.
+    // When the daemon dies, the queues stay, and the next daemon takes them over.
     bed.exec(&["copy running-config startup-config"]);
     bed.end_daemon(nix::sys::signal::Signal::SIGKILL);
     assert!(root().contains("htb 4c59:"));
@@ -398,7 +399,7 @@ fn queues_come_and_go(plane: Plane) {
     bed.net.output(Command::new("tc").args("qdisc del dev p2 root".split(' ')));
     bed.configure("interface p2\n service-policy output PARENT");
     assert!(root().contains("htb 4c59:"));
-    // A discipline that somebody removes is set again, and logged.
+    // A queueing discipline that another program removes is set again, and this is logged.
     bed.net.output(Command::new("tc").args("qdisc del dev p2 root".split(' ')));
     wait_for("the queues", || root().contains("htb 4c59:").then_some(()));
     assert!(bed.exec(&["show logging"]).contains("%QOS-4-QUEUES"));

@@ -260,7 +260,7 @@ fn path_mtu(plane: Plane) {
         bed.host(4).ping("-c 3 -M dont -s 1400 10.0.20.1").then_some(())
     });
     assert!(bed.routed(4).1 - before.1 >= 3, "cut by the plane?");
-    // The path back has a larger MTU, of which the other end knows nothing.
+    // The opposite direction has a larger MTU: host 2, which does not know the smaller one, sends long segments.
     bed.host(2).tcp(bed.host(1), "10.0.10.1", 1 << 20);
 }
 

@@ -22,7 +22,8 @@ fn files(bed: &Bed) -> Vec<String> {
     names
 }
 
-/// A daemon that is killed before either of the two renames leaves the old file, and the next daemon starts with it.
+/// A daemon that is killed before it writes the new file, or before it renames a file, leaves the old file, and the next daemon
+/// starts with it.
 fn killed_while_saving(plane: Plane) {
     let bed = Bed::without_switch(plane, 1, 1500);
     fs::write(bed.config_file(), OLD).expect("written");

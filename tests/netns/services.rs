@@ -156,7 +156,7 @@ fn virtual_router_failover(plane: Plane) {
         (state(&left) == "master" && state(&right) == "backup").then_some(())
     });
     host.reaches("10.0.10.1");
-    // The interface is removed altogether.
+    // The interface is shut down, and so leaves the group.
     left.configure("interface vlan 10\nshutdown");
     wait_for("the second to be left", || (state(&left) == "init" && state(&right) == "master").then_some(()));
     host.reaches("10.0.10.1");

@@ -19,7 +19,7 @@ scenarios! {
 const FOUR: &str = "vlan 10,20\ninterface range p1 - 2\n switchport access vlan 10\ninterface p3\n switchport mode trunk\n \
                     switchport trunk allowed vlan 10,20\ninterface p4\n no switchport\n ip address 10.4.0.1/24\n";
 
-/// A sample, as the datagrams have it.
+/// A flow sample in a datagram.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Sample {
     sequence: u32,
@@ -48,7 +48,7 @@ impl<'a> Reader<'a> {
     fn numbers<const N: usize>(&mut self) -> [u32; N] {
         std::array::from_fn(|_| self.number())
     }
-    /// A structure with its format and its length in front.
+    /// Takes a structure from the front: its format, its length, and its bytes.
     fn part(&mut self) -> (u32, Reader<'a>) {
         let [format, len] = self.numbers();
         (format, Reader(self.bytes(len)))
@@ -123,7 +123,7 @@ impl Collector {
         let words: [u32; 22] = body.numbers();
         self.counters.insert(ifindex, words.to_vec());
     }
-    /// The samples of an interface, when there are `count`.
+    /// Waits until there are `count` samples; returns all of them.
     fn wait(&mut self, count: usize) -> &[Sample] {
         wait_for("samples", || {
             self.read();
@@ -243,7 +243,7 @@ fn counters_are_sent(plane: Plane) {
     });
 }
 
-/// Lets tcpdump read the datagrams, in packets of a file.
+/// Writes the datagrams as packets into a capture file, which tcpdump reads.
 fn tcpdump_reads_the_datagrams(plane: Plane) {
     if !has_tcpdump() {
         return println!("skipped: tcpdump is not installed");

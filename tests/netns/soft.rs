@@ -15,7 +15,7 @@ const CONFIG: &str = "vlan 10\ninterface range p1 - 2\n switchport access vlan 1
 const BURST: u32 = 10_000;
 /// Frames a second across the restart.
 const RATE: u32 = 500;
-/// Where a frame has its number: behind addresses, EtherType and a mark.
+/// Behind its addresses a frame has the EtherType and a mark, and behind these its number.
 const MARK: &[u8] = b"\x88\xb5soft";
 const NUMBER: std::ops::Range<usize> = 18..22;
 
@@ -30,12 +30,12 @@ fn numbered(number: u32, source: [u8; 6], len: usize) -> Frame {
 #[derive(Default)]
 struct Progress {
     frames: AtomicU32,
-    /// The number after the last frame's.
+    /// The number of the last frame that has arrived, plus one.
     next: AtomicU32,
 }
 
-/// Runs `traffic` while a thread takes the frames at host 2, so that its socket never fills. Answers which of `count` numbers have
-/// arrived, each at most once.
+/// Runs `traffic` while a thread takes the frames at host 2, so that its socket never fills. Returns for each of `count` numbers
+/// whether its frame has arrived; none may arrive twice.
 fn received(bed: &Bed, count: u32, traffic: impl FnOnce(&Progress)) -> Vec<bool> {
     let (over, progress) = (AtomicBool::new(false), Progress::default());
     let host = &bed.host(2).net;
@@ -44,7 +44,7 @@ fn received(bed: &Bed, count: u32, traffic: impl FnOnce(&Progress)) -> Vec<bool>
         let receiver = scope.spawn(|| {
             let mut seen = vec![false; count as usize];
             loop {
-                // Read before the socket: what arrived before the end is still taken.
+                // Read the flag before the socket, so that frames that arrived before the end are still taken.
                 let last = over.load(Ordering::Acquire);
                 match wire.receive().unwrap() {
                     Some(packet) if packet.outgoing || packet.frame.get(12..18) != Some(MARK) => {}
@@ -83,7 +83,7 @@ fn a_burst_of_new_stations(plane: Plane) {
             wait_for("the port to count the frames", || {
                 (bed.counters()["p1"].rx >= u64::from(BURST)).then_some(())
             });
-            // Frames that the switch has not dropped are on their way.
+            // The frames that the switch has not dropped are still on their way.
             let lost = bed.drops(1, "overrun");
             wait_for("the frames to arrive", || {
                 (u64::from(progress.frames.load(Ordering::Acquire)) + lost >= u64::from(BURST)).then_some(())
@@ -106,10 +106,10 @@ fn frames_lost_by_a_restart(plane: Plane) {
     bed.expect_at(2, &frame(BROADCAST, mac(2)), &[1]);
     let (stop, sent) = (AtomicBool::new(false), AtomicU32::new(0));
     let mut restart = Duration::ZERO;
-    // The frames that the plane had no time to receive: on a busy machine its thread may not run for longer than the ring holds
-    // frames. A restart begins counting at 0.
+    // The number of frames that the ring had no room for: on a busy machine the plane's thread may be off the processor for
+    // longer than the ring holds frames. A restart begins counting at 0.
     let mut overruns = 0;
-    // Far more numbers than the restart takes.
+    // Allow for far more frames than are sent during the restart.
     let seen = received(&bed, 600 * RATE, |progress| {
         let flows = |count: u32| {
             let arrived = || progress.frames.load(Ordering::Acquire);
@@ -122,7 +122,7 @@ fn frames_lost_by_a_restart(plane: Plane) {
             scope.spawn(|| {
                 let began = Instant::now();
                 while !stop.load(Ordering::Acquire) {
-                    // The pace, without drift.
+                    // Send `RATE` frames a second, without drift.
                     let number = sent.load(Ordering::Acquire);
                     let due = Duration::from_secs(1) * number / RATE;
                     std::thread::sleep(due.saturating_sub(began.elapsed()));

@@ -28,7 +28,7 @@ const SSH: &str = "banner motd #authorised access only#\n\
     line vty 0 15\n transport input ssh\n";
 const TWO: &str = "interface range p1 - 2\n switchport\n";
 
-/// A switch with an SSH server, and a directory of keys; `None` without the programs.
+/// A switch with an SSH server; `None`, after printing the reason, if a program is missing.
 pub(crate) fn bed(plane: Plane, config: &str) -> Option<Bed> {
     if !Path::new(LANYARD).with_file_name("lanyard-sshd").exists() {
         println!("skipped: lanyard-sshd is not built (cargo build -p lanyard-ssh)");
@@ -80,7 +80,7 @@ pub(crate) fn run(bed: &Bed, user: &str, key: &str, command: &str) -> (Option<i3
 }
 
 fn sessions(bed: &Bed) -> usize {
-    // One of them is the session that asks.
+    // The session of this query itself is not counted.
     bed.ask("show users")["users"].as_array().map_or(0, |users| users.len() - 1)
 }
 
@@ -90,7 +90,7 @@ fn keys_and_commands(plane: Plane) {
         let line = make_key(&bed, name, kind);
         let (_, _, errors) = run(&bed, "ann", name, "show version");
         assert!(errors.contains("Permission denied"), "{kind}: {errors}");
-        // The wrong key counts as no failed login, because the client has proved nothing with it.
+        // A key that is not permitted counts as no failed login, because the client has not proved that it has the key.
         permit_key(&bed, "ann", &line);
         let (status, shown, errors) = run(&bed, "ann", name, "show version");
         assert!(
@@ -115,7 +115,7 @@ fn keys_and_commands(plane: Plane) {
     assert_eq!((&entry["user"], &entry["host"]), (&"ann".into(), &"127.0.0.1".into()));
     let key = format!("/var/lib/lanyard/{}/ssh_host_ed25519_key", bed.instance);
     assert_eq!(std::fs::metadata(key).expect("the host key").permissions().mode() & 0o777, 0o600);
-    // The key is kept: a client that knows it accepts the server after it has been turned off and on.
+    // The host key is kept: a client that knows it accepts the server after the server has been turned off and on.
     let known = bed.file("known");
     let strict = |how: &str| {
         let mut client = Command::new("ssh");
@@ -232,7 +232,7 @@ fn clients_that_send_anything(plane: Plane) {
             let _ = stream.write_all(b"SSH-2.0-fuzz\r\n");
         }
         if n % 3 > 1 {
-            // A packet with a length that fits, and KEXINIT.
+            // The beginning of a packet: a plausible length, and the message KEXINIT.
             let _ = stream.write_all(&[0, 0, 0, 60, 4, 20]);
         }
         let bytes: Vec<u8> = (0..random() % 400).map(|_| (random() >> 32) as u8).collect();
@@ -241,7 +241,7 @@ fn clients_that_send_anything(plane: Plane) {
             let _ = stream.read(&mut [0; 512]);
         }
     }
-    // As many clients as may be in their login say nothing; local users and spanning tree do not notice.
+    // As many clients as may log in at the same time connect and send nothing; local users are not affected.
     let silent: Vec<TcpStream> = (0..40).map(|_| connect()).collect();
     assert!(bed.exec(&["show version"]).contains("Lanyard Software"));
     drop(silent);
@@ -273,7 +273,7 @@ fn packet(payload: &[u8], length: u32, padding: u8) -> Vec<u8> {
     packet
 }
 
-/// The same with true lengths.
+/// Like [`packet`], with the correct lengths.
 fn true_packet(payload: &[u8]) -> Vec<u8> {
     let padding = 4 + (8 - (5 + payload.len() + 4) % 8) % 8;
     packet(payload, (1 + payload.len() + padding) as u32, padding as u8)
@@ -291,9 +291,9 @@ fn key_exchange_init(lists: &[&str]) -> Vec<u8> {
     payload
 }
 
-/// A hostile client: versions that are none, packets with lengths that are false or giant, name lists without end, keys that are no
-/// points of the curve, messages out of order, and all of them cut anywhere or with random bytes behind them. Afterwards OpenSSH's
-/// client logs in, neither process has restarted, and neither has grown.
+/// A hostile client sends invalid versions, packets with false or huge lengths, very long name lists, keys that are no points of
+/// the curve, and messages out of order. Each input is also sent truncated, altered, or with random bytes behind it. Afterwards
+/// OpenSSH's client logs in, neither process has restarted, and neither has grown.
 fn clients_that_break_the_protocol(plane: Plane) {
     const VERSION: &[u8] = b"SSH-2.0-hostile\r\n";
     let Some(bed) = bed(plane, SSH) else { return };
@@ -350,11 +350,11 @@ fn clients_that_break_the_protocol(plane: Plane) {
         with_version(&[good.clone(), exchange(&[9; 31])].concat()),
         with_version(&[good.clone(), exchange(&[])].concat()),
         with_version(&[good.clone(), true_packet(&[&[30][..], &[0xff; 4]].concat())].concat()),
-        // A key exchange that could succeed, and then nothing that is encrypted.
+        // A key exchange that could succeed, and then bytes that are not encrypted.
         with_version(&[good.clone(), exchange(&[9; 32]), true_packet(&[21]), vec![0x5a; 5000]].concat()),
         // Messages of a login and of channels before there are keys.
         with_version(&[good.clone(), true_packet(&[50; 60]), true_packet(&[90; 60])].concat()),
-        // The same message without end.
+        // One message, repeated many times.
         with_version(&good.repeat(200)),
         with_version(&true_packet(&[2; 100]).repeat(2000)),
     ];
@@ -368,7 +368,7 @@ fn clients_that_break_the_protocol(plane: Plane) {
             let mut bytes = input.clone();
             match round {
                 0 => {}
-                // Cut anywhere, changed anywhere, followed by anything.
+                // Depending on the round, truncate the input, change some of its bytes, or append random bytes.
                 n if n % 3 == 0 => bytes.truncate(random(bytes.len())),
                 n if n % 3 == 1 => {
                     for _ in 0..4 {
@@ -399,7 +399,7 @@ fn clients_that_break_the_protocol(plane: Plane) {
     }
 }
 
-/// A client that has logged in has one session; the channels that it opens beside it are refused, and the session goes on.
+/// A connection has one session: further channels that the client opens are refused, and the session goes on.
 fn a_client_that_opens_many_channels(plane: Plane) {
     let Some(bed) = bed(plane, SSH) else { return };
     let line = make_key(&bed, "user", "ed25519");
@@ -415,14 +415,14 @@ fn a_client_that_opens_many_channels(plane: Plane) {
     let mut master = started.expect("started");
     wait_for("the session", || (sessions(&bed) == 1 && socket.exists()).then_some(()));
     let other = || {
-        // Without a proof of its own: a client whose channel is refused would make a connection.
+        // This client has no key: with one, it would open a connection of its own after its channel is refused.
         let mut command = client(&bed, "ann", None);
         command.args(["-o", &path, "-o", "ControlMaster=no", "-o", "BatchMode=yes", "-vv", "show clock"]);
         bed.net
             .run(|| command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn())
             .expect("started")
     };
-    // Several at once, in rounds.
+    // Open several channels at the same time, in several rounds.
     for _ in 0..8 {
         let several: Vec<_> = (0..12).map(|_| other()).collect();
         for child in several {
@@ -470,7 +470,7 @@ pub(crate) fn on_console(bed: &Bed, user: &str, level: u8, command: &str) -> Str
         ("Password: ", "tiger\r".into()),
         (prompt, "terminal length 0\r".into()),
         (prompt, format!("{command}\r")),
-        // The prompt before the command's echo, and the one behind its output.
+        // Wait for the echo of the command, and not for a prompt: there is one before the echo and one behind the output.
         (command, "do show privilege\rshow privilege\r".into()),
         ("level is", String::new()),
     ];
@@ -478,14 +478,14 @@ pub(crate) fn on_console(bed: &Bed, user: &str, level: u8, command: &str) -> Str
     let shown = talk(&mut master, &steps);
     drop((master, pty));
     child.wait().expect("ended");
-    // Behind the command only: `do` is no word of exec mode, and its refusal is not the command's.
+    // Return what follows the command and precedes `do`: exec mode refuses `do`, and that refusal does not concern the command.
     let from = shown.rfind(&format!("{prompt}{command}")).expect("the echo");
     let behind = &shown[from..];
     let to = behind.find("do show privilege").expect("the next line");
     behind[..to].to_owned()
 }
 
-/// Authorisation: the level of a user decides, and the way in does not.
+/// Authorization: the privilege level of a user decides what the session may enter, and not the way in.
 fn every_way_in_permits_the_same(plane: Plane) {
     let Some(bed) =
         bed(plane, "privilege exec level 7 clear counters\nline vty 0 15\n transport input all\n")

@@ -10,7 +10,7 @@ scenarios! {
     come_back: ebpf soft;
     equal_cost: ebpf soft;
     routes_of_others: ebpf;
-    /// Also when the daemon of one instance was killed.
+    /// Each of two instances removes only its own routes, also when the daemon of one was killed.
     two_instances: ebpf;
 }
 

@@ -26,10 +26,10 @@ const T1: &str = "tacacs server T1\n address ipv4 127.0.0.1\n key 0 between-us\n
 const METHODS: &str = "aaa authentication login default group tacacs+ local\n\
     aaa authorization exec default group tacacs+ local\n";
 
-/// The server: no package of Debian has one, so it is built from its Go module. The Go tools verify the module's checksum.
+/// The Go module of the TACACS+ server: no package of Debian has one. The Go tools verify the module's checksum.
 const MODULE: &str = "github.com/facebookincubator/tacquito/cmds/server@v0.0.0-20260814210148-7c6e7f81cf5a";
 
-/// The program, which is kept below the directory of builds.
+/// Builds the server if necessary; returns the path of the program, which is kept below the build directory.
 ///
 /// # Errors
 /// Why it cannot be built here.
@@ -64,7 +64,7 @@ const RIVER: &str = "24326224303424714c2f6e4c5257513256612f325634486576525a6d4f5
 const RAIN: &str = "24326224303424544c2f38466962757a43667862786c4564394a6d672e6e7a36517356574a73784b563051506c394d73543133583977683366537275";
 const OTHER: &str = "243262243034242f345368354e654c444a77452f444a6a7834345558754676305a6c722f5661665652772f616f3471624a2f5876536a4669786a734f";
 
-/// The server on port 49 with the key `between-us`, and what it logs.
+/// Starts the server on port 49 with the key `between-us`; returns it with the socket that receives its messages for syslog.
 fn start(bed: &Bed, program: &Path) -> (Server, UnixDatagram) {
     let directory = bed.file("tacacs");
     std::fs::create_dir_all(&directory).expect("made");
@@ -86,7 +86,7 @@ fn start(bed: &Bed, program: &Path) -> (Server, UnixDatagram) {
     );
     std::fs::write(directory.join("config.yaml"), config).expect("written");
     let log = std::fs::File::create(directory.join("log")).expect("made");
-    // The server does not start where nobody receives messages for syslog.
+    // The server does not start without a receiver of its messages for syslog.
     let run = directory.join("run");
     std::fs::create_dir_all(&run).expect("made");
     let syslog = UnixDatagram::bind(run.join("syslog")).expect("bound");
@@ -122,7 +122,7 @@ fn users_of_a_tacacs_server(plane: Plane) {
         METHODS.lines().chain(T1.lines()).all(|line| line == "exit" || config.contains(line)),
         "{config}"
     );
-    // Nobody listens there yet: the configuration decides.
+    // No server listens yet: the users of the configuration apply.
     assert_eq!(level(&bed, "ann", "tiger"), "15");
     let log = bed.exec(&["show logging"]);
     assert!(log.contains("%AAA-4-UNAVAILABLE: login group tacacs+: 127.0.0.1:49: no connection"), "{log}");
@@ -131,7 +131,7 @@ fn users_of_a_tacacs_server(plane: Plane) {
     let (server, _syslog) = start(&bed, program);
     assert_eq!(level(&bed, "rita", "river"), "15");
     assert_eq!(level(&bed, "rolf", "rain"), "7");
-    // A name that both know belongs to the server, and after its rejection the configuration is not asked.
+    // The server decides about a user that the configuration has as well, and after its rejection the configuration is not asked.
     assert_eq!(level(&bed, "ann", "other"), "1");
     is_refused(&bed, "ann", "tiger");
     is_refused(&bed, "rita", "rain");
@@ -147,13 +147,14 @@ fn users_of_a_tacacs_server(plane: Plane) {
     let counted = counters(&bed, "T1");
     assert_eq!((&counted["accepts"], &counted["rejects"]), (&6.into(), &2.into()), "{counted}");
     assert_eq!((&counted["state"], &counted["invalid"]), (&"up".into(), &0.into()), "{counted}");
-    // Right secrets without a shell, or with an argument that the switch cannot carry out.
+    // The secrets of these users are right, but the server gives one no shell, and the other an argument that the switch cannot
+    // carry out.
     for (user, why) in [("nils", "does not permit a shell"), ("odin", "mandatory argument idletime=10")] {
         Client::login(&bed, user, "river").until("% Authorization failed.");
         let log = bed.exec(&["show logging"]);
         assert!(log.contains(why) && log.contains(&format!("user {user} from 127.0.0.1 may not")), "{log}");
     }
-    // With another key the server is one that cannot be asked.
+    // With another key the server counts as one that does not answer: the configuration decides.
     bed.configure("tacacs server T1\n key 7 0822455D0A16");
     assert_eq!(level(&bed, "ann", "tiger"), "15");
     is_refused(&bed, "rita", "river");
@@ -166,11 +167,11 @@ fn users_of_a_tacacs_server(plane: Plane) {
     drop(server);
 }
 
-/// The answer to a client of the server [`Fake`], after its request.
+/// Makes the reply of a server of [`fake`] from the header of the request.
 type Reply = fn(&[u8; 12]) -> Vec<u8>;
 
-/// A server on a port of 127.0.0.1 that gives each connection the same reply, as often as the client sends a packet; without a
-/// reply it waits until the client closes the connection.
+/// Starts a server on a port of 127.0.0.1 that answers the first packet of each connection with `reply`, or not at all, and then
+/// waits until the client sends more or closes the connection.
 fn fake(bed: &Bed, port: u16, reply: Option<Reply>) {
     let listener = bed.net.run(|| TcpListener::bind(("127.0.0.1", port))).expect("bound");
     std::thread::spawn(move || {
@@ -204,7 +205,7 @@ fn servers_that_do_not_answer(plane: Plane) {
     let bed = Bed::new(plane, 2, CONFIG);
     const PASS: [u8; 6] = [1, 0, 0, 0, 0, 0];
     let servers: [(u16, Option<Reply>, &str, &str); 6] = [
-        // PASS in plain text.
+        // A reply PASS in plain text.
         (
             4901,
             Some(|request| [header(request, |reply| reply[3] = 1), PASS.to_vec()].concat()),
@@ -218,14 +219,14 @@ fn servers_that_do_not_answer(plane: Plane) {
             "another session",
         ),
         (4903, Some(|request| header(request, |reply| reply[8] = 0xff)), "invalid", "the limit is 65536"),
-        // With another key.
+        // A reply that is not encrypted with the switch's key.
         (
             4904,
             Some(|request| [header(request, |_| ()), vec![0x5a; 6]].concat()),
             "invalid",
             "compare the keys",
         ),
-        // The header alone.
+        // A reply of which only the header arrives.
         (4905, Some(|request| header(request, |_| ())), "socket_timeouts", "no answer within 1 s"),
         (4906, None, "socket_timeouts", "no answer within 1 s"),
     ];
@@ -238,7 +239,7 @@ fn servers_that_do_not_answer(plane: Plane) {
     bed.configure("aaa authentication login default group tacacs+ local");
     let began = Instant::now();
     assert_eq!(level(&bed, "ann", "tiger"), "15");
-    // The switch has waited for two of them, and answers meanwhile.
+    // The switch has waited for the timeout of two of the servers only.
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     let log = bed.exec(&["show logging"]);
     for (port, _, counter, why) in servers {
@@ -251,7 +252,7 @@ fn servers_that_do_not_answer(plane: Plane) {
     is_refused(&bed, "nobody", "tiger");
     let shown = bed.exec(&["show tacacs"]);
     assert!(shown.contains("Server name: S4901\n") && shown.contains("Socket Timeouts: 2\n"), "{shown}");
-    // While a server takes its time, other sessions do not wait.
+    // While a login waits for a server, other sessions do not wait.
     let mut client = Client::login(&bed, "ann", "tiger");
     let began = Instant::now();
     assert!(bed.exec(&["show version"]).contains("Lanyard"));

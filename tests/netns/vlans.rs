@@ -73,7 +73,7 @@ fn a_telephone_at_an_access_port(plane: Plane) {
     let f = frame(mac(7), mac(3));
     bed.expect(3, &f, &[(1, f.vlan(20))]);
     bed.expect_drop(1, &frame(BROADCAST, mac(8)).vlan(1), "tagged_on_access");
-    // A telephone that marks the access VLAN's frames by priority tags, or not at all.
+    // With `dot1p` the telephone sends in the access VLAN, with priority tags or without a tag.
     bed.configure("interface p1\nswitchport voice vlan dot1p");
     bed.expect_drop(1, &frame(BROADCAST, mac(7)).vlan(20), "tagged_on_access");
     let f = frame(mac(1), mac(2));
@@ -101,7 +101,7 @@ fn refused_frames_teach_nothing(plane: Plane) {
     }
     let table = bed.show("show mac address-table");
     assert_eq!(table["total"], 0, "{table}");
-    // Suspended and shut down VLANs forward nothing; when enabled again, they do.
+    // Suspended and shut down VLANs forward nothing; when they are enabled again, they forward.
     for (off, on) in [("state suspend", "state active"), ("shutdown", "no shutdown")] {
         bed.configure(&format!("vlan 20\n{off}"));
         bed.expect_drop(3, &f, "vlan_inactive");
@@ -183,7 +183,7 @@ fn all_vlans_on_a_trunk(plane: Plane) {
         let got = bed.exchange(1, sent);
         let mut wanted = sent.to_vec();
         if at == 0 {
-            // The native VLAN.
+            // VLAN 1 is the native VLAN, whose frame arrives untagged.
             wanted[0] = wanted[0].untagged();
         }
         assert!(got[1] == wanted, "{} frames of {} arrived", got[1].len(), wanted.len());

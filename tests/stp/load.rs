@@ -56,7 +56,7 @@ fn meanwhile<T>(count: usize, work: impl Fn(&AtomicBool) + Sync, done: impl FnOn
     })
 }
 
-/// The host at the second switch sends inferior BPDUs at full rate. The switch still receives the root's, and
+/// The host at the second switch sends inferior BPDUs at full rate. The switch still receives the root's BPDUs, and
 /// forwards.
 fn a_storm_of_bpdus_is_its_senders_own_trouble(plane: Plane) {
     let beds = Beds(vec![bare(plane, 1), bare(plane, 2)]);

@@ -105,8 +105,8 @@ pub fn kernel_becomes(peer: &Net, port: &str, state: &str) {
     assert!(found.is_some(), "{port} should be {state}, is {}", kernel_state(peer, port));
 }
 
-/// The daemon dies, and the other implementation takes both wires over. A frame of the host behind it returns to this host only
-/// through a loop.
+/// The daemon dies, and the other implementation takes both wires over. A frame of the host behind that implementation returns to
+/// this host only through a loop.
 pub fn takes_over(beyond: &Beyond, die: impl FnOnce(), mut done: impl FnMut() -> bool) {
     let probe = || {
         let this = frame(BROADCAST, [2, 0, 0, 0, 0xbe, 1]);

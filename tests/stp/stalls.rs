@@ -96,7 +96,7 @@ struct Stalled {
     faults: PathBuf,
     stderr: Stderr,
     stall: Duration,
-    /// The saves of the configuration so far.
+    /// The number of times that the configuration has been saved.
     saves: AtomicU32,
 }
 
@@ -104,8 +104,8 @@ impl Stalled {
     fn run(&self, commands: &[&str]) -> String {
         cli(&self.instance, commands).unwrap()
     }
-    /// Runs commands while calls at `place` take the time of the stall. Only calls that begin in the first
-    /// half of the first delayed call are delayed, so that a command with many calls ends.
+    /// Runs commands while calls at `place` take as long as a stall (`self.stall`). Only calls that begin in the
+    /// first half of the first delayed call are delayed, so that a command with many calls ends.
     fn run_stalled(&self, place: &str, commands: &[&str]) {
         let (fault, start) = (self.faults.join(place), Instant::now());
         std::fs::write(&fault, self.stall.as_millis().to_string()).unwrap();

@@ -138,8 +138,8 @@ fn the_planes_have_the_same_stages() {
     }
 }
 
-/// The section "A stage" of docs/adding.md: the files in its table, and the example, which is what the first file in
-/// `bpf/stages` is called after.
+/// The name of the example stage, and the files in the table of the section "A stage" of docs/adding.md. The example
+/// is the stage of the first file in `bpf/stages` in that table.
 fn files_of_a_stage() -> (String, BTreeSet<String>) {
     let page = read("docs/adding.md");
     let section =
@@ -150,8 +150,8 @@ fn files_of_a_stage() -> (String, BTreeSet<String>) {
     (header.expect("a header").to_owned(), files)
 }
 
-/// How source and documentation name a stage: as a module, a type, a function, a constant, a command, a reason in quotes. Plain
-/// prose with the same word does not count.
+/// True if a text names the stage in a form that source and documentation use: a module, a type, a function, a constant, a
+/// command, a reason in quotes. Plain prose with the same word does not count.
 fn names_stage(text: &str, stage: &str) -> bool {
     let (upper, title) = (stage.to_uppercase(), stage[..1].to_uppercase() + &stage[1..]);
     let forms = [
@@ -186,7 +186,8 @@ const ELSEWHERE: &[&str] = &[
     ".git",
 ];
 
-/// The files of the example's action (`storm-control action`), which management carries out: they are no part of the stage.
+/// The files of the action of the example stage (`storm-control action`), which management carries out: they are no part of the
+/// stage.
 const ACTION: &[&str] = &[
     "crates/types/src/err_cause.rs",
     "crates/switch/src/err_disable.rs",
@@ -218,7 +219,7 @@ fn naming(path: &Path, stage: &str, into: &mut BTreeSet<String>) {
     }
 }
 
-/// The most files that may know one stage without state: issue 12's figure.
+/// The maximum number of files that may name one stage without state (issue 12).
 const FILES_OF_A_STAGE: usize = 12;
 
 #[test]

@@ -2,9 +2,9 @@
 //! must not be reordered, so the choice depends only on fields that its frames share), and how the buckets of the hash are
 //! assigned to the members.
 //!
-//! Invariants: the buckets of a member stay with it until it leaves, or until another one has fewer. `bpf/balance.h` computes
-//! the same hash for every frame. The checks are those that reading the fields needs:
-//! a header that no router would forward is hashed nevertheless.
+//! Invariants: the buckets of a member stay with it until it leaves, or until another one has fewer. `bpf/balance.h` computes the
+//! same hash for every frame. A header is checked only as far as its fields must be read: one that no router would forward is
+//! hashed as well.
 
 use crate::route::{FLOW_HASH, flow_mix};
 use crate::state::CHANNEL_BUCKETS;
@@ -94,8 +94,8 @@ fn sides(bytes: &[u8], has_tag: bool) -> Option<(Side, Side)> {
     Some((Side { port: (ports >> 16) as u16, ..source }, Side { port: ports as u16, ..destination }))
 }
 
-/// Assigns the buckets of a port-channel to `members`, from the assignment `now`: a member keeps its buckets unless there are
-/// too many. The numbers of buckets of two members differ by one at most. Empty without members.
+/// Assigns the buckets of a port-channel to `members`, from the assignment `now`: a member keeps its buckets, except those above
+/// its share. The numbers of buckets of two members differ by one at most. Returns an empty list if there are no members.
 #[must_use]
 pub fn spread(now: &[PortId], members: &PortSet) -> Vec<PortId> {
     let list: Vec<PortId> = members.iter().take(CHANNEL_BUCKETS).collect();
@@ -104,7 +104,8 @@ pub fn spread(now: &[PortId], members: &PortSet) -> Vec<PortId> {
     }
     let count = |member: &PortId| now.iter().filter(|held| *held == member).count();
     let mut order: Vec<(usize, PortId)> = list.iter().map(|member| (count(member), *member)).collect();
-    // Those with the most keep one more, so that as few buckets as possible move.
+    // Where the shares differ by one, the members with the most buckets get the larger share, so that as few buckets as possible
+    // move.
     order.sort_by_key(|(held, member)| (std::cmp::Reverse(*held), *member));
     let (share, more) = (CHANNEL_BUCKETS / list.len(), CHANNEL_BUCKETS % list.len());
     let quota = order.iter().enumerate().map(|(at, (_, member))| (*member, share + usize::from(at < more)));
@@ -150,8 +151,8 @@ mod tests {
         LoadBalance::KEYWORDS.iter().find(|(keyword, _)| *keyword == word).expect("a keyword").1
     }
 
-    /// Which of the changes to a frame (source address, destination address, source port, destination port) may change
-    /// its bucket.
+    /// Changes one field of a frame after the other (source and destination MAC address, IP address and port): only the fields of
+    /// the keyword may change the bucket.
     #[test]
     fn each_keyword_hashes_its_fields_and_no_others() {
         let (src, dst, ports) = ([10, 0, 0, 1], [10, 0, 0, 2], [1000, 2000]);
@@ -203,7 +204,7 @@ mod tests {
         assert_eq!(of("src-dst-ip", &arp, A), of("src-dst-mac", &arp, A));
         let icmp = |n| udp([10, 0, 0, n], [10, 0, 0, 2], [0; 2], 1);
         assert!((1..60).any(|n| of("src-dst-port", &icmp(n), A) != of("src-dst-port", &icmp(1), A)));
-        // Fragments of one packet stay together: the first one's ports do not count.
+        // Fragments of one packet get one bucket: the ports in the first fragment are not hashed.
         let mut first = udp([10, 0, 0, 1], [10, 0, 0, 2], [5, 6], 17);
         first[14 + 6] = 0x20;
         let mut later = udp([10, 0, 0, 1], [10, 0, 0, 2], [700, 800], 17);

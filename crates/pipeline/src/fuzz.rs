@@ -21,7 +21,7 @@ pub fn fuzz(data: &[u8]) {
         state.plane.global.trap_rate[group.index()].burst = 1_000_000;
         state.plane.global.trap_port_rate[group.index()] = state.plane.global.trap_rate[group.index()];
     }
-    // A trace asks no policer, so half of the states have none, and only their traces are compared.
+    // A trace ignores policers, so it is compared with `process` only in the half of the states whose policers are removed.
     let traced = low % 2 == 0;
     if traced {
         state.remove_policers();
@@ -38,7 +38,7 @@ pub fn fuzz(data: &[u8]) {
         rest = after;
         let Some(port) = PortId::new(u16::from(*port) % MAX_GENERATED_PORTS + 1) else { continue };
         received[port.index()] += 1;
-        // The daemon reads the packets of ERSPAN; a frame in one is a part of it.
+        // The daemon parses received ERSPAN packets: the frame that the parser returns must be the end of its input.
         if let Some(Ok(copied)) = lanyard_wire::erspan::read(frame) {
             assert!(copied.frame.len() >= 14 && frame.ends_with(copied.frame));
         }

@@ -44,14 +44,14 @@ const MAX_BRIDGED_PORTS: u64 = 12;
 pub const MAX_GENERATED_PORTS: u16 = 40;
 
 impl State {
-    /// Without service policies.
+    /// The same state without service policies.
     #[must_use]
     pub fn without_policies(mut self) -> Self {
         self.plane.ports.values_mut().for_each(|port| port.qos = PortQos::default());
         self
     }
-    /// Without limits for the copies that the kernel's stack gets of flooded frames: a trace takes no token, so it does not predict
-    /// which of them are left out.
+    /// The same state without limits for the copies of flooded frames that the kernel's stack gets: a trace takes no token, so it
+    /// does not predict which copies are left out.
     #[must_use]
     pub fn with_all_copies(mut self) -> Self {
         let global = &mut self.plane.global;
@@ -61,7 +61,8 @@ impl State {
         }
         self
     }
-    /// Removes the policers of service policies. A trace asks none, so it predicts what becomes of a frame only without them.
+    /// Removes the policers of service policies. A trace ignores policers, so it predicts the verdict on a frame only in a state
+    /// without them.
     pub fn remove_policers(&mut self) {
         let policies =
             self.plane.ports.values_mut().flat_map(|port| [&mut port.qos.input, &mut port.qos.output]);
@@ -220,7 +221,8 @@ pub fn binding_change(rng: &mut Rng, state: &State) -> Option<(BindingKey, Optio
     Some((key, (!rng.percent(15)).then_some(mac)))
 }
 
-/// The destination, EtherType and packet of a frame for snooping: of a group, or a message about memberships.
+/// The destination, EtherType and packet of a frame that snooping handles: a packet to a multicast group, or a message about
+/// memberships.
 #[must_use]
 pub fn multicast_packet(rng: &mut Rng) -> (MacAddr, u16, Vec<u8>) {
     let family = if rng.percent(50) { Family::V4 } else { Family::V6 };
@@ -258,7 +260,7 @@ pub fn multicast_packet(rng: &mut Rng) -> (MacAddr, u16, Vec<u8>) {
 }
 
 /// In half of the states, turns one or two switch ports into port-channels with new ports as members, some of which do not
-/// collect or send; returns the members. It draws from a generator of its own: states are otherwise the same with it.
+/// collect or send; returns the members. `rng` serves this function alone, so that the rest of a state is the same as without it.
 fn aggregate(rng: &mut Rng, plane: &mut PlaneState) -> Vec<PortId> {
     let mut members = Vec::new();
     if rng.percent(50) {

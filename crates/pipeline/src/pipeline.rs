@@ -81,9 +81,9 @@ impl Pipeline {
         self.process_arrival(now, &Arrival { port, bytes: frame, longest, answers: &[] }, false, out)
     }
 
-    /// Processes a frame that comes back from the software, to which [`Sink::divert`] gave it, with the judgements by diverted
-    /// lists. It is counted by its fate now, in place of the trap. If other lists have to judge it meanwhile, it is diverted
-    /// again with all questions.
+    /// Processes a frame that [`Sink::divert`] gave to the software, and that comes back with the answers about the diverted
+    /// lists. The frame was counted as trapped; now it is counted under its new verdict instead. If an answer is missing, because
+    /// other lists have to judge the frame by now, it is diverted again with all questions.
     pub fn process_answered(
         &mut self,
         now: Timestamp,
@@ -169,10 +169,11 @@ impl Pipeline {
 
     /// Gives a frame to the software, which judges it by the diverted lists, and does nothing else with it.
     fn divert(&mut self, arrival: &Arrival<'_>, returned: bool, out: &mut impl Sink) -> Verdict {
-        // Without the answers that it may have: the software answers all questions at once.
+        // Ignore the answers that the frame may have brought: the software answers all questions of a frame at once.
         let arrival = Arrival { answers: &[], ..*arrival };
         let decision = decide(&self.tables, &arrival, &Colours::default(), &mut Notes::default());
-        // Not policed: it is the traffic of the port, and as much of it is dropped as the software has no room for.
+        // The trap is not policed: the frame belongs to the port's traffic, of which only what the software has no room for is
+        // dropped.
         let verdict = match out.divert(arrival.port, &decision.questions(), arrival.bytes) {
             true => Verdict::Trapped(TrapReason::AclDiverted),
             false => Verdict::Dropped(DropReason::AclUnjudged),
@@ -221,7 +222,7 @@ impl Pipeline {
         Trace { stages: notes.into_steps(), verdict: decision.verdict, egress, mirrored }
     }
 
-    /// Leaves out the copies for VLAN interfaces for which their trap group has no token. A frame of which no copy is left is
+    /// Removes the copies for VLAN interfaces if the trap group has no token for them. A frame of which no copy is left is
     /// dropped.
     fn police_copies(&mut self, decision: &mut Decision, now: Timestamp) -> Verdict {
         let Some(reason) = decision.host else { return Verdict::Forwarded };

@@ -16,9 +16,9 @@ use std::sync::Arc;
 /// The classes of a policy, `class-default` included.
 pub const MAX_CLASSES: usize = 32;
 
-/// The minor numbers of the classes of a port's queueing discipline: 1 to this number, excluded.
+/// The upper bound, excluded, of the minor numbers of the classes of a port's queueing discipline; the lowest one is 1.
 pub const MAX_QUEUES: u16 = 64;
-/// The number of the queueing discipline of a port with an output policy that has queues.
+/// The major number of the queueing discipline of a port with an output policy that has queues.
 pub const QUEUE_MAJOR: u16 = 0x4c59;
 
 /// The policies of a port.
@@ -52,7 +52,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Both.
+    /// Both directions.
     pub const ALL: [Self; 2] = [Self::Input, Self::Output];
     /// The keyword.
     #[must_use]
@@ -90,7 +90,7 @@ pub struct QosClass {
     pub queue: u16,
 }
 
-/// The values that are written into a frame.
+/// The values that are written into a frame; `None` leaves the field unchanged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     /// The DSCP of an IPv4 or IPv6 packet, 0..=63.
@@ -100,7 +100,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// This mark, and where it leaves a field alone, the other's.
+    /// This mark, with the values of `other` for the fields that it leaves unchanged.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self { dscp: self.dscp.or(other.dscp), cos: self.cos.or(other.cos) }
@@ -125,7 +125,7 @@ pub enum Colour {
 pub enum ColourAction {
     /// They are dropped.
     Drop,
-    /// They pass, with this mark; what it leaves alone the class's own mark decides.
+    /// They pass with this mark; the mark of the class applies to the fields that it leaves unchanged.
     Pass(Mark),
 }
 
@@ -170,9 +170,9 @@ impl Policer {
     pub const MAX_BPS: u64 = 400_000_000_000;
 }
 
-/// Fractions of a nanosecond in a byte's time: 2^-16 ns.
+/// The number of fractional bits of the time of a byte, whose unit is 2^-16 ns.
 pub const COST_SHIFT: u32 = 16;
-/// The unit of a policer's times: 2^-6 ns.
+/// The number of fractional bits of a policer's times, whose unit is 2^-6 ns.
 pub const TIME_SHIFT: u32 = 6;
 
 /// A policer's settings as planes calculate with them: of each bucket the time of a byte in 2^-16 ns, and its depth as time in
@@ -186,7 +186,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Those of a policer.
+    /// The costs of a policer. Those of a second bucket that it does not have are 0.
     #[must_use]
     pub fn of(policer: &Policer) -> Self {
         let second = match policer.excess {
@@ -216,17 +216,19 @@ impl Costs {
 /// The length of a frame without the switch's own tag, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Length {
-    /// Of the whole buffer: what is charged.
+    /// The length of the whole buffer, which is charged to the bucket.
     pub whole: u64,
-    /// Of the longest frame that it becomes on a wire: for this much there must be room in the bucket. Otherwise no buffer of a TCP
-    /// stream would pass a bucket that is smaller than 64 KB. The rate is kept, because the whole buffer is charged.
+    /// The length of the longest frame that the buffer becomes on a wire; the bucket must have room for it. If the whole buffer
+    /// needed room, no buffer of a TCP stream would pass a bucket that is smaller than 64 KB. The rate is kept all the same,
+    /// because the whole buffer is charged.
     pub longest: u64,
 }
 
 /// The state of a policer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Meter {
-    /// The moment at which the first bucket is full; and of the second, or (RFC 2697) what it lacks.
+    /// For each bucket, the moment at which it is full, in units of 2^-6 ns; for the second bucket of RFC 2697, the time that it
+    /// lacks until it is full.
     clock: [u64; 2],
 }
 
@@ -280,7 +282,7 @@ pub struct ClassCounters {
 }
 
 /// Writes the DSCP into the packet at offset `at` of a frame whose header is valid, and corrects the checksum of IPv4 (RFC 1624).
-/// False when it is so already, or the frame is too short.
+/// False if the packet has this DSCP already, or the frame is too short.
 pub(crate) fn mark_dscp(frame: &mut [u8], at: usize, family: Family, dscp: u8) -> bool {
     let Some(packet) = frame.get_mut(at..) else { return false };
     match family {
@@ -381,7 +383,8 @@ mod tests {
         let len = Length { whole: 64_000, longest: 1_514 };
         let mut passes =
             |us: u64| meter.colour(&policer, len, Timestamp::from_nanos(us * 1_000)) == Colour::Green;
-        // A megabyte a second: 64,000 bytes take 64 ms, of which the bucket grants 3 ms less what the next needs.
+        // At a megabyte a second 64,000 bytes take 64 ms. The bucket holds 3 ms, and needs room for the 1.5 ms of the next
+        // segment.
         let passed: Vec<u64> = (0..200).map(|ms| 1_000_000 + ms * 1_000).filter(|us| passes(*us)).collect();
         assert_eq!(passed, [1_000_000, 1_063_000, 1_127_000, 1_191_000]);
     }

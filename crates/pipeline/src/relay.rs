@@ -31,7 +31,7 @@ pub fn copies(
         let tpid = tagged.map_or(Tpid::None, |port| port.tpid).ethertype();
         let mut bytes = frame.to_vec();
         let tag = Tag { vid: vlan.get(), ..Tag::default() };
-        // A frame that is too short for a tag goes nowhere.
+        // A frame that is too short for a tag is not sent.
         let sent = tpid.is_none_or(|tpid| push(&mut bytes, tpid, tag).is_ok());
         sent.then_some((port, bytes))
     };

@@ -29,7 +29,7 @@ pub trait Sink {
     fn violation(&mut self, _port: PortId, _vlan: VlanId, _mac: MacAddr) {}
     /// Reports a frame that was drawn at random.
     fn sample(&mut self, _sample: Sample, _frame: &[u8]) {}
-    /// Hears which route forwarded the frame.
+    /// Reports the route by which the frame was forwarded.
     fn routed(&mut self, _vrf: VrfId, _prefix: IpNet) {}
 }
 

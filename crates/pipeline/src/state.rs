@@ -55,8 +55,8 @@ impl PlaneState {
     pub fn shared(&self, vlan: VlanId) -> VlanId {
         self.vlans.get(&vlan).and_then(|state| state.shares).map_or(vlan, |shares| shares.primary)
     }
-    /// True if frames that a port receives may have first-hop security of their VLAN for which `wanted` holds. Secondary private
-    /// VLANs have that of their primary VLAN.
+    /// True if `wanted` holds for the first-hop security of a VLAN in which the port may receive frames. A secondary private VLAN
+    /// has the first-hop security of its primary VLAN.
     #[must_use]
     pub fn is_guarded(&self, port: &PortState, wanted: impl Fn(&VlanGuard) -> bool) -> bool {
         let receives = |vlan: VlanId| {
@@ -78,8 +78,8 @@ pub struct GlobalState {
     /// The action for each reserved address 01:80:C2:00:00:00-0F, by its last nibble. The action at index 1
     /// (PAUSE) is always [`ReservedAction::Drop`], whatever is stored here.
     pub reserved: [ReservedAction; 16],
-    /// VLANs whose PVST+ BPDUs (01:00:0C:CC:CC:CD) are trapped; in other VLANs they are ordinary multicast. One that
-    /// belongs to no VLAN is trapped when the set is not empty.
+    /// VLANs whose PVST+ BPDUs (01:00:0C:CC:CC:CD) are trapped; in other VLANs they are ordinary multicast. A PVST+
+    /// BPDU that belongs to no VLAN is trapped if the set is not empty.
     pub trap_pvst: VlanSet,
     /// True if frames for 01:00:0C:CC:CC:CC (CDP and Cisco's other protocols of one link) are trapped; they are ordinary
     /// multicast otherwise.
@@ -89,7 +89,7 @@ pub struct GlobalState {
     pub fdb_limit: u32,
     /// Token bucket of each trap group, by `TrapGroup::index()`.
     pub trap_rate: [TrapRate; TrapGroup::SLOTS],
-    /// The share of each group that one port may use: a flood at one port takes nothing from the others.
+    /// The share of each group that one port may use: a flood at one port leaves the other ports their shares.
     pub trap_port_rate: [TrapRate; TrapGroup::SLOTS],
     /// The fields of a frame that decide by which member of a port-channel it leaves.
     #[serde(default)]
@@ -106,7 +106,8 @@ impl Default for GlobalState {
         reserved[0] = ReservedAction::Forward;
         let mut trap_rate = [TrapRate::default(); TrapGroup::SLOTS];
         let mut trap_port_rate = [TrapRate { rate_pps: 100, burst: 64 }; TrapGroup::SLOTS];
-        // Each group causes another kind of work in the kernel: a flood of one leaves the others their rate.
+        // Each of these groups causes a different kind of work in the kernel. Because each has its own rate, a flood in one group
+        // does not reduce the rate of the others.
         let exceptions = [
             TrapGroup::RouteException,
             TrapGroup::Glean,
@@ -121,7 +122,7 @@ impl Default for GlobalState {
         // The members of thousands of groups at one port answer a query within seconds.
         trap_rate[TrapGroup::Multicast.index()] = TrapRate { rate_pps: 20_000, burst: 4096 };
         trap_port_rate[TrapGroup::Multicast.index()] = TrapRate { rate_pps: 15_000, burst: 4096 };
-        // A port of hundreds of clients that all start at once; and the lines of a log.
+        // Hundreds of clients at one port may start at the same time.
         trap_rate[TrapGroup::Dhcp.index()] = TrapRate { rate_pps: 2_000, burst: 512 };
         trap_port_rate[TrapGroup::Dhcp.index()] = TrapRate { rate_pps: 500, burst: 256 };
         // Every host solicits its neighbours once, and then a binding explains it; a scan for neighbours does not fill the group.
@@ -129,10 +130,10 @@ impl Default for GlobalState {
         trap_port_rate[TrapGroup::Nd.index()] = TrapRate { rate_pps: 200, burst: 128 };
         trap_rate[TrapGroup::Guarded.index()] = TrapRate { rate_pps: 100, burst: 64 };
         trap_port_rate[TrapGroup::Guarded.index()] = TrapRate { rate_pps: 10, burst: 8 };
-        // Lines of a log, most of which are about new flows.
+        // Notes are for lines of the log, most of which are about new flows.
         trap_rate[TrapGroup::AclLog.index()] = TrapRate { rate_pps: 200, burst: 256 };
         trap_port_rate[TrapGroup::AclLog.index()] = TrapRate { rate_pps: 100, burst: 128 };
-        // A login takes a dozen messages; a host that has to be authenticated is seen by the group above.
+        // A login takes a dozen messages. Other frames of hosts that are not authenticated yet belong to the group `Guarded`.
         trap_rate[TrapGroup::Eapol.index()] = TrapRate { rate_pps: 1_000, burst: 256 };
         trap_port_rate[TrapGroup::Eapol.index()] = TrapRate { rate_pps: 50, burst: 32 };
         // The cost of a flood at one port for the kernel's stack is bounded, and so is its effect on other ports.

@@ -227,7 +227,7 @@ pub struct Trace {
     pub verdict: Verdict,
     /// The frames sent, in emission order: port and bytes, tags in line.
     pub egress: Vec<(PortId, Vec<u8>)>,
-    /// The copies sent for monitor sessions, likewise.
+    /// The copies sent for monitor sessions, in the same form.
     pub mirrored: Vec<(PortId, Vec<u8>)>,
 }
 

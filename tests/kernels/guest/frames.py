@@ -106,7 +106,7 @@ def tag_offload(hosts, switch, hook):
     sh("ethtool -K p3 rxvlan off")
     time.sleep(2)
     results.append(right("after `ethtool -K rxvlan off`"))
-    # Without a daemon nobody follows the change; the lease of the port ends after 2 s.
+    # While no daemon runs, the change is not followed; the lease of the port ends after 2 s.
     switch.kill9()
     sh("ethtool -K p3 rxvlan on")
     time.sleep(3)
@@ -168,7 +168,7 @@ def main():
     row = {"bridge": f"{right}/{len(CASES)}"}
     for hook in hooks:
         if hook == row.get("taken"):
-            # The same as `auto`, which has been tried.
+            # `auto` has taken this hook, so it has been tested.
             row[hook] = row["auto"]
             continue
         row[hook], used = run_hook(hosts, hook, oracle)

@@ -122,7 +122,7 @@ def main():
         sh(f"ip link set p{number} up")
     set_up(hosts)
     failed = []
-    # `auto` takes one of the others.
+    # `auto` takes one of the other hooks, so it needs no test of its own.
     for hook in [hook for hook in hooks if hook != "auto"] or hooks:
         found = tried(hosts, hook, FAR.format(hook), at_far_ends)
         failed += [f"hook {hook}: {each}" for each in found or []]

@@ -157,7 +157,7 @@ def main():
     set_up(hosts)
     for number in range(1, 5):
         sh(f"ip link set p{number} up")
-    # Twice: the emulated vmxnet3 passes them only after the first change of the MTU since its reset.
+    # Try twice: the emulated vmxnet3 passes jumbo frames only after the first change of the MTU since its reset.
     large = jumbo_by_the_bridge(hosts) and jumbo_by_the_bridge(hosts)
     cells, auto = {}, None
     for hook in hooks:

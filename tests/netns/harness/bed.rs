@@ -297,18 +297,17 @@ impl Bed {
     }
 }
 
-/// The maximum number of hosts' own frames that go up while everything else is forwarded: they probe the
-/// router's address.
+/// The maximum number of frames that go up while the plane forwards all others: hosts probe the router's address.
 pub const FEW: u64 = 8;
 
 impl Bed {
-    /// The numbers of frames from `pN` that the plane forwarded and that went up.
+    /// The number of frames from `pN` that the plane forwarded, and the number of those that went up (were trapped).
     pub fn routed(&self, n: usize) -> (u64, u64) {
         let counted = self.counters()[&format!("p{n}")];
         (counted.forwarded, counted.trapped)
     }
-    /// Asserts that the plane, and not the kernel, forwards the frames that `traffic` sends into `pN`: at least this
-    /// many.
+    /// Asserts that the plane, and not the kernel, forwards the frames that `traffic` sends into `pN`, and that these
+    /// are at least `at_least`.
     pub fn by_the_plane(&self, n: usize, at_least: u64, what: &str, traffic: impl FnOnce()) {
         let before = self.routed(n);
         traffic();

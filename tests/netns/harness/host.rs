@@ -110,7 +110,8 @@ impl Host {
     /// Sends `bytes` bytes over TCP to `server`, which must receive exactly these.
     pub fn tcp(&self, server: &Self, address: &str, bytes: usize) {
         let address = SocketAddr::new(address.parse::<IpAddr>().expect("an address"), 5001);
-        // A process that another test starts has the last listener, too, until it executes its program.
+        // A process that another test has just forked holds the previous listener until it executes its program, so the port may
+        // still be in use.
         let bind = || server.net.run(|| TcpListener::bind(address)).ok();
         let listener = super::wait_for("the server's port", bind);
         let data: Vec<u8> = (0..bytes).map(|at| (at ^ at >> 8 ^ at >> 16) as u8).collect();

@@ -1,11 +1,11 @@
-//! [`SourceMember`]: a host's member of a group that names a source.
+//! [`SourceMember`]: a host's membership of a multicast group for all sources but one, or for one source.
 
 use super::Net;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// A member that names a source: to be included, or excluded. It leaves when it is dropped.
+/// A process that is a member of a group and includes a source, or excludes it. The membership ends when this is dropped.
 pub struct SourceMember(Child);
 
 impl SourceMember {

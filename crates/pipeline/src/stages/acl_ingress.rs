@@ -28,7 +28,7 @@ pub(super) struct Judged<'a> {
     answers: &'a [Answer],
 }
 
-/// The copies that a denial takes away.
+/// What a denial removes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     /// The frame.
@@ -38,7 +38,8 @@ pub(super) enum Scope {
 }
 
 impl<'a> Judged<'a> {
-    /// The frame in `vlan`; `None` at a routed port. `src` and `dst` are the addresses with which it arrived.
+    /// Prepares the frame for lists that compare `vlan`; `None` where the frame is in no VLAN. The addresses that lists compare
+    /// are those in `frame`: for a routed frame, the ones with which it leaves.
     pub(super) fn new(arrival: &Arrival<'a>, frame: &Parsed, vlan: Option<VlanId>) -> Self {
         let header = Header {
             dst: frame.dst,
@@ -51,7 +52,7 @@ impl<'a> Judged<'a> {
         Self { header, packet, key: None, src: MacAddr([0; 6]), answers: arrival.answers }
     }
 
-    /// For inbound lists: notes for the log name the frame's source address.
+    /// For inbound lists: adds the frame's source address, which notes for the log contain.
     fn inbound(self) -> Self {
         Self { src: self.header.src, ..self }
     }
@@ -69,8 +70,8 @@ impl<'a> Judged<'a> {
         key.is_ok().then(|| Family::of(self.header.ethertype)).filter(|family| *family != Family::Mac)
     }
 
-    /// Judges the frame by the lists bound at one place, and notes the rule that decided. False: denied. For a diverted list
-    /// the software's answer counts; without one the question is noted, and the frame passes as far as this decision goes.
+    /// Judges the frame by the lists bound at one place, and records the rule that decided; false if the frame is denied. A
+    /// diverted list is judged by the software's answer; if there is none, the question is recorded, and the result is true.
     pub(super) fn passes(
         &mut self,
         tables: &Tables,

@@ -22,9 +22,9 @@ pub enum Egress {
 /// The limits of a flood besides the VLAN, spanning tree and the ports' own settings.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Limits<'a> {
-    /// For a frame with the address of the tunnel: tunnel ports that do not carry its protocol are left out.
+    /// For a frame to the tunnel address: the tunnel ports that do not carry its protocol are left out.
     pub(super) tunnelled: Option<&'a Tunnelled>,
-    /// For a frame of a group: only these ports.
+    /// For a frame to a multicast group: the ports to which it is limited; `None` if it is not limited.
     pub(super) members: Option<&'a PortSet>,
 }
 

@@ -1,9 +1,8 @@
 //! count: counts every frame once at its ingress port and VLAN, and every copy once at its egress port.
 //!
-//! Frames of a member of a port-channel are also counted at the port-channel: what the member received once it was found to
-//! belong to it, and what it sent for it.
-//! Bytes are those of the frame as received and as sent; the bytes of a frame that was lost before the pipeline are not
-//! known. Invariant: conservation (`tables::counters`).
+//! Frames of a member of a port-channel are also counted at the port-channel: received frames once the stage `port` has assigned
+//! them to it, and sent frames that were copies for it. Bytes are those of the frame as received and as sent; the bytes of a
+//! frame that was lost before the pipeline are not known. Invariant: conservation (`tables::counters`).
 
 use super::{Arrival, Decision};
 use crate::tables::counters::Counters;

@@ -85,7 +85,8 @@ impl Rate {
     }
 }
 
-/// Judges a frame that was received in a VLAN. `rate` becomes the rate that it counts against, whatever becomes of it.
+/// Judges a frame that was received in a VLAN. Sets `rate` to the rate of first-hop security against which the frame counts, if
+/// there is one.
 pub(super) fn run(
     tables: &Tables,
     arrival: &Arrival<'_>,
@@ -213,7 +214,7 @@ impl Judged<'_> {
             if !self.port.dhcp_trust && (to == CLIENT || key.unknown != 0) {
                 return Err(DropReason::DhcpServer);
             }
-            // `learn` drops what a port receives that spanning tree does not let forward yet.
+            // A port that does not forward yet traps nothing: `learn` drops what it receives.
             if (to == SERVER || to == CLIENT) && self.class.stp == StpState::Forwarding {
                 *rate = self.port.dhcp_bucket().map(|_| Rate::Dhcp);
                 return Ok(true);
@@ -237,14 +238,15 @@ impl Judged<'_> {
             return Ok(false);
         }
         match self.nd()? {
-            // `learn` drops what a port receives that spanning tree does not let forward yet.
+            // A port that does not forward yet traps nothing: `learn` drops what it receives.
             Some(traps) => Ok(traps && self.class.stp == StpState::Forwarding),
             None if self.port.verify_ipv6 => self.source().map(|()| false),
             None => Ok(false),
         }
     }
 
-    /// ND inspection; `None`: the packet is no message that it judges; true: the control plane is to judge it.
+    /// Inspects a packet (ND inspection). `None`: the packet is not a message that ND inspection judges; true: it goes to the
+    /// control plane, which judges it; false: it passes.
     fn nd(&self) -> Result<Option<bool>, DropReason> {
         let (trusted, hidden) = (self.port.nd_trust, Err(DropReason::NdInspection));
         let Some(ip) = self.packet.first_chunk::<IPV6_HEADER>() else { return Ok(None) };
@@ -258,7 +260,7 @@ impl Judged<'_> {
         let Some(kind) = self.packet.get(IPV6_HEADER).copied() else {
             return if trusted { Ok(None) } else { hidden };
         };
-        // Where the options begin.
+        // The offset of the options in the packet.
         let options = match kind {
             ROUTER_SOLICITATION => IPV6_HEADER + 8,
             NEIGHBOUR_SOLICITATION | NEIGHBOUR_ADVERTISEMENT => IPV6_HEADER + 24,
@@ -366,7 +368,7 @@ impl Judged<'_> {
 pub(crate) struct Policers(BTreeMap<(PortId, Rate), TokenBucket>);
 
 impl Policers {
-    /// Takes a token of a frame that came in at `port`; false when there is none.
+    /// Takes a token for a frame that `port` received; false if the bucket is empty, true if the port has no such rate.
     pub(crate) fn admit(&mut self, tables: &Tables, port: PortId, rate: Rate, now: Timestamp) -> bool {
         let of = tables.ports.get(port).map(of_port).and_then(|guard| rate.bucket(&guard));
         let Some((rate_pps, burst)) = of else { return true };
@@ -406,7 +408,7 @@ pub(super) fn randomise(rng: &mut Rng, plane: &mut PlaneState) {
     if !rng.percent(40) {
         return;
     }
-    // A generator of its own, so that what the others get does not change.
+    // Draw from separate generators, so that the values drawn from `rng` do not change.
     let mut locks = Rng::new(rng.next_u64());
     let locked = locks.percent(30);
     let mut discovery = Rng::new(locks.next_u64());
@@ -444,7 +446,7 @@ pub(super) fn randomise(rng: &mut Rng, plane: &mut PlaneState) {
     }
 }
 
-/// A binding of a generated state: few addresses, so that frames meet them.
+/// A binding of a generated state: few addresses occur, so that generated frames match them.
 pub(crate) fn random_binding(rng: &mut Rng, port: PortId, vlan: VlanId) -> (BindingKey, MacAddr) {
     let address = if rng.percent(50) { random_address(rng).into() } else { random_ipv6_address(rng).into() };
     (BindingKey { port, vlan, address }, random_mac(rng))
@@ -471,8 +473,8 @@ fn random_mac(rng: &mut Rng) -> MacAddr {
     MacAddr([2, 0, 0, 9, 0, 1 + rng.below(2) as u8])
 }
 
-/// A frame that the stage looks at: source, destination, EtherType and packet. Some are damaged, or differ from such a
-/// frame in one field.
+/// The source, destination, EtherType and packet of a frame for this stage. Some frames are damaged, or differ in one field from
+/// those that the stage judges.
 #[must_use]
 pub(crate) fn random_packet(rng: &mut Rng) -> (MacAddr, MacAddr, u16, Vec<u8>) {
     let (src, mac) = (random_mac(rng), random_mac(rng));

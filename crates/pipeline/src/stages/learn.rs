@@ -57,7 +57,7 @@ pub const VIOLATION_INTERVAL_NS: u64 = 250_000_000;
 pub(crate) struct Reports(BTreeMap<PortId, u64>);
 
 impl Reports {
-    /// The violation, if it is to be reported.
+    /// Returns the violation of port security if `learn` is one and the port may report one again.
     pub(crate) fn admit(&mut self, learn: Learn, now: Timestamp) -> Option<(PortId, VlanId, MacAddr)> {
         let Learn::Violation { vlan, mac, port, .. } = learn else { return None };
         let next_ns = self.0.entry(port).or_default();
@@ -184,8 +184,8 @@ mod tests {
         MacAddr([2, 0, 0, 0, 0, n])
     }
 
-    /// Three access ports. Ports 1 and 3 have port security; port 1 learns one address more than host 9's, which is static
-    /// there, and port 3 learns `limit`.
+    /// Three access ports. Ports 1 and 3 have port security: port 1 has the static address of host 9 and may learn one more, port
+    /// 3 may learn `limit` addresses.
     fn state(limit: u32) -> PlaneState {
         let mut state = PlaneState::default();
         state.vlans.insert(VlanId::DEFAULT, VlanState::default());
@@ -205,7 +205,8 @@ mod tests {
         pipeline
     }
 
-    /// Sends a broadcast from `src`; the port, or `None` when port security drops it.
+    /// Processes a broadcast from `src` at port `at`. Returns true if it is forwarded and false if port security drops it, with
+    /// the output.
     fn passes(pipeline: &mut Pipeline, ms: u64, at: u16, src: MacAddr) -> (bool, Output) {
         let frame = Builder::new(MacAddr::BROADCAST, src).ethertype(0x88b5).build();
         let mut out = Output::default();

@@ -19,11 +19,11 @@ use lanyard_wire::{Tag, pop, push};
 pub struct Copy {
     /// The port that sends it.
     pub to: PortId,
-    /// It leaves without the tag that the frame has.
+    /// True if the copy leaves without the tag that the frame has.
     pub strip: bool,
-    /// It leaves with a tag of this VLAN, or with VLAN ID 0.
+    /// The VLAN ID of the tag that is pushed onto the copy, 0 for a frame in no VLAN; `None` pushes no tag.
     pub tag: Option<u16>,
-    /// The port is down, or the frame exceeds its MTU: the copy is counted there as dropped.
+    /// True if the port is down or the frame exceeds its MTU: the copy is counted there as dropped.
     pub lost: bool,
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn emit(copy: Copy, frame: &[u8], send: &mut dyn FnMut(Copy, &[u8])) 
         return send(copy, frame);
     }
     let mut bytes = frame.to_vec();
-    // The frame is long enough for both: it has a tag, and it has addresses.
+    // Neither operation fails: a frame whose tag is popped has one, and every frame is long enough for a push.
     let popped = !copy.strip || pop(&mut bytes).is_ok();
     if popped && copy.tag.is_none_or(|vid| push(&mut bytes, DOT1Q, Tag { vid, ..Tag::default() }).is_ok()) {
         send(copy, &bytes);
@@ -110,7 +110,7 @@ pub(super) fn randomise(rng: &mut Rng, plane: &mut PlaneState) {
     }
     let ports: Vec<PortId> = plane.ports.keys().copied().collect();
     let vlans: Vec<VlanId> = plane.vlans.keys().copied().collect();
-    // One for all, because a dry run shows the bytes of all such copies of a frame once.
+    // Use one RSPAN VLAN for all copies: a dry run shows the bytes of a frame's RSPAN copies only once.
     let remote = rng.pick(&vlans);
     let sources = |port: &&mut PortState| matches!(port.kind, PortKind::Netdev | PortKind::Routed);
     for port in plane.ports.values_mut().filter(sources) {

@@ -61,7 +61,7 @@ pub(crate) fn low_policies() -> [PortQos; 2] {
 }
 
 /// Gives the ports of a generated state random settings. Rates are 0 or never reached, so that nothing depends on the moment a
-/// frame comes. Each stage draws from a generator of its own: a new stage does not change what the others get.
+/// frame comes. Each stage draws from a generator of its own, so that a new stage does not change the settings of the others.
 pub(crate) fn randomise(seed: u64, plane: &mut PlaneState) {
     let rng = |stage: Stage| Rng::new(!seed ^ (stage as u64) << 32);
     let (mut storm, mut learn) = (rng(Stage::Storm), rng(Stage::Learn));
@@ -89,7 +89,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Nothing has been seen yet. `seed` makes the choice of samples unpredictable.
+    /// The state before the first frame. `seed` makes the choice of samples unpredictable.
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             storm: storm::Policers::default(),
@@ -112,7 +112,7 @@ impl Memory {
                 storm: decision.storm,
                 mirrored: std::mem::take(&mut decision.mirrored),
                 sampled: decision.sampled,
-                // Nothing has judged it after this stage.
+                // Keep the hits of `acl_ingress` only: the frame does not reach the lists after this stage.
                 hits: decision.hits.drain(..decision.ingress_hits).collect(),
                 ..Decision::new(decision.port, Verdict::Dropped(DropReason::Storm))
             };
@@ -148,7 +148,7 @@ impl Memory {
     pub(crate) fn class_counters(&self, port: PortId, direction: Direction) -> Vec<ClassCounters> {
         self.classes.counters(port, direction)
     }
-    /// The counters of all service policies, for a change.
+    /// The policers and counters of all service policies, mutable.
     pub(crate) fn classes(&mut self) -> &mut qos_ingress::Classes {
         &mut self.classes
     }
@@ -182,7 +182,7 @@ pub struct Arrival<'a> {
     /// The length in bytes of the longest frame that it becomes on a wire: that of `bytes`, or of the longest
     /// segment if it is still to be divided.
     pub longest: usize,
-    /// The software's judgements by diverted lists, for a frame that comes back from it.
+    /// The software's judgements by diverted lists, if the frame comes back from the software.
     pub answers: &'a [Answer],
 }
 
@@ -214,7 +214,7 @@ pub struct Decision {
     pub host: Option<TrapReason>,
     /// The adjacency that it was routed to.
     pub adjacency: Option<AdjacencyId>,
-    /// The route that led there.
+    /// The route that led to the adjacency.
     pub route: Option<(VrfId, IpNet)>,
     /// The rules of access lists that have decided about it.
     pub hits: Vec<Hit>,
@@ -224,7 +224,7 @@ pub struct Decision {
     pub has_tag: bool,
     /// Its bytes, if an input policy has marked the packet.
     pub marked: Option<Vec<u8>>,
-    /// How many of them are those of `acl_ingress`.
+    /// The number of `hits` that `acl_ingress` has added; they come first.
     pub ingress_hits: usize,
 }
 
@@ -255,7 +255,8 @@ impl Decision {
 }
 
 impl Decision {
-    /// The questions that the software has to answer before the frame may go on; nothing of this decision holds if there are any.
+    /// The questions that the software has to answer before the frame may go on; if there are any, the rest of this decision is
+    /// void.
     pub(crate) fn questions(&self) -> Vec<Question> {
         self.hits.iter().filter_map(|hit| hit.question.as_deref().copied()).collect()
     }
@@ -335,7 +336,7 @@ fn run(
     end
 }
 
-/// A frame behind the stages that concern the port and VLAN in which it arrived.
+/// A frame that has passed the stages about its ingress port and VLAN.
 struct Passage<'a> {
     tables: &'a Tables,
     arrival: &'a Arrival<'a>,
@@ -344,7 +345,7 @@ struct Passage<'a> {
 }
 
 impl Passage<'_> {
-    /// `route` and the stages after it.
+    /// Runs `route` and the stages after it.
     fn onward(
         &self,
         frame: &Parsed,
@@ -381,7 +382,7 @@ impl Passage<'_> {
                 Err(Verdict::Trapped(reason))
             }
             (Onward::Up { reason, port: None }, _) => Err(Verdict::Trapped(reason)),
-            // `route` bridges only frames that `vlan_ingress` has admitted to a VLAN.
+            // This cannot happen: `route` bridges only frames that `vlan_ingress` has admitted to a VLAN.
             (Onward::Bridge | Onward::FromHost(Out::Vlan(_)), _) => {
                 Err(Verdict::Dropped(DropReason::NoEgress))
             }

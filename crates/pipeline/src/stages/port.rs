@@ -1,7 +1,7 @@
 //! port: checks that the ingress port exists and is enabled, and maps a member of a port-channel to the port-channel.
 //!
-//! The later stages know the port-channel only. A member whose frames do not belong to the port-channel (LACP, `min-links`)
-//! receives nothing but control frames, which the stage `trap` has handled.
+//! The later stages see the port-channel in place of the member. A member whose frames do not belong to the port-channel (LACP,
+//! `min-links`) receives nothing but control frames, which the stage `trap` has handled.
 
 use super::Arrival;
 use crate::state::{Aggregation, PortState};
@@ -9,7 +9,7 @@ use crate::tables::Tables;
 use crate::trace::{Fact, Notes, Verdict};
 use lanyard_types::{DropReason, PortId, Stage};
 
-/// The port that the later stages know, and its state: the ingress port, or its port-channel.
+/// Returns the port that the later stages use, and its state: the ingress port, or its port-channel.
 pub(super) fn run<'t>(
     tables: &'t Tables,
     arrival: &Arrival<'_>,

@@ -1,11 +1,12 @@
 //! qos_ingress: applies the input policy of the port that received a frame: classifies it, polices its class, and marks it.
 //!
-//! The stage follows `learn`: a station above its rate is a station at this port all the same. What it writes into a packet is
-//! what the later stages see, so routing carries it on, and outbound lists and policies compare it.
+//! The stage follows `learn`: the address of a station is learned even if the station exceeds its rate. The later stages see the
+//! packet with the DSCP that this stage has written: outbound lists and policies compare that value, and a routed packet leaves
+//! with it.
 //!
-//! A policer's colour decides what happens to the frame, but `decide` takes no tokens. It is given the [`Colours`] of the policers
-//! that have been asked; `Memory::meter` asks those of the classes that it reports, and the frame is decided again if one of them is
-//! not green.
+//! A policer's colour decides what happens to the frame, but `decide` takes no tokens. It is given the [`Colours`] of the
+//! policers that have been asked; `Memory::meter` asks the policers of the classes that `decide` reports, and the frame is
+//! decided again if one of them is not green.
 //!
 //! The class of service is that of the tag with which a frame leaves; a frame that arrives without a tag has class 0.
 
@@ -38,7 +39,7 @@ pub struct Classed {
     pub colour: Colour,
 }
 
-/// The colours that policers have given to a frame. Those that have not been asked give green.
+/// The colours that policers have given to a frame. The colour of a policer that has not been asked is green.
 #[derive(Debug, Default)]
 pub struct Colours(BTreeMap<(PortId, Direction), Colour>);
 
@@ -118,7 +119,7 @@ impl Classes {
         }
         changed
     }
-    /// Counts a frame in its classes.
+    /// Counts a frame of `len` bytes in its classes.
     pub(crate) fn count(&mut self, classed: &[Classed], len: u64) {
         for one in classed {
             let Some((_, counters)) = self.row(one) else { continue };
@@ -145,8 +146,9 @@ impl Classes {
             rows.into_iter().flatten().for_each(|(_, counters)| *counters = ClassCounters::default());
         }
     }
-    /// A policy whose classes or lists change begins anew; one of which only actions and rates change continues. A policer whose
-    /// rates change begins with full buckets.
+    /// Adapts the state to settings of `port` that change from `old` to `new`. A policy whose name, classes or lists change
+    /// begins with new counters and full buckets. If only actions and rates change, the counters continue, and a policer whose
+    /// rates or bursts change begins with full buckets.
     pub(crate) fn change(&mut self, port: PortId, old: Option<&PortState>, new: Option<&PortState>) {
         for direction in Direction::ALL {
             let of = |state: Option<&PortState>| state.and_then(|state| state.qos.of(direction)).cloned();
@@ -187,7 +189,8 @@ pub fn continues(old: Option<&QosPolicy>, new: Option<&QosPolicy>) -> bool {
     }
 }
 
-/// A policy whose limits a test's frames exceed: its policer has this second bucket, and frames of each colour differ.
+/// A policy with one class, whose policer a test's frames exceed. `excess` is the policer's second bucket; green and yellow
+/// frames get different marks, red ones are dropped.
 pub(super) fn low(excess: Excess) -> QosPolicy {
     let cos = |cos: u8| ColourAction::Pass(Mark { dscp: Some(cos), cos: Some(cos) });
     let committed = RateLimit { bps: 2_000, burst: 100 };
@@ -196,8 +199,8 @@ pub(super) fn low(excess: Excess) -> QosPolicy {
     QosPolicy { name: "low".into(), lists: AclBindings::default(), classes: vec![class] }
 }
 
-/// Gives ports of a generated state policies, in a third of all cases. A class has no limit, one that no frame keeps, or one that
-/// is never reached, so that nothing depends on the moment a frame comes.
+/// Gives ports of a generated state policies, in a third of all cases. The bucket of a policer is too small for every frame, or
+/// never empty, so that nothing depends on the moment a frame comes.
 pub(super) fn randomise(rng: &mut Rng, plane: &mut PlaneState) {
     if !rng.percent(33) {
         return;
@@ -260,7 +263,7 @@ fn random_class(rng: &mut Rng, n: u16) -> QosClass {
     };
     let policer = Policer { committed: limit(rng), excess, actions: [action(rng), action(rng), action(rng)] };
     let policer = rng.percent(40).then_some(policer);
-    // A bucket that no frame fits never takes tokens, so that its colour does not depend on other frames.
+    // A bucket that is too small for every frame is never charged, so its colour does not depend on other frames.
     debug_assert!(policer.is_none_or(|policer| Costs::of(&policer).byte_cost[0] > 0));
     QosClass { name: format!("c{n}"), mark: random_mark(rng), policer, queue: rng.below(4) as u16 }
 }

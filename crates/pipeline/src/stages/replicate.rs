@@ -1,13 +1,12 @@
-//! replicate: makes the copies, with their tags, in the order of the minimum-copy rule.
+//! replicate: makes the copies, with their tags, in an order that needs the fewest clones and tag operations.
 //!
-//! Ports that take the frame in the form in which it arrived come first. Then the frame is changed once for each
-//! further form, and the ports with that form follow, in ascending order. N ports take N-1 clones, and as many tag
-//! operations as there are forms besides the one that arrived. A frame whose tag names another VLAN than its egress
-//! VLAN (priority-tagged, or routed) is sent to no port as it arrived. A routed frame is rewritten once, before all
-//! copies. A customer's control frame in a tunnel has its protocol's destination at tunnel ports and the tunnel's
-//! elsewhere; changing that is not counted as a tag operation. A copy for a port-channel leaves by the member to which the
-//! frame's bucket is assigned. Behind each copy come those that monitor sessions take of it; they count neither as clones
-//! nor as tag operations.
+//! Ports that take the frame in the form in which it arrived come first. Then the frame is changed once for each further form,
+//! and the ports with that form follow, in ascending order. N ports take N-1 clones, and as many tag operations as there are
+//! forms besides the one that arrived. A frame whose tag names another VLAN than its egress VLAN (priority-tagged, or routed) is
+//! sent to no port as it arrived. A routed frame is rewritten once, before all copies. A customer's control frame in a tunnel has
+//! its protocol's destination address at tunnel ports and the tunnel address elsewhere; changing that is not counted as a tag
+//! operation. A copy for a port-channel leaves by the member to which the frame's bucket is assigned. Behind each copy come those
+//! that monitor sessions take of it; they count neither as clones nor as tag operations.
 
 use super::bridge::Egress;
 use super::mirror;
@@ -46,14 +45,13 @@ pub struct Plan {
     pub tag: Tag,
     /// The rewrite of a routed frame, which precedes all copies.
     pub rewrite: Option<Rewrite>,
-    /// For a frame with the address of the tunnel (`MacAddr::TUNNEL`): the ports where it gets another
-    /// destination.
+    /// For a frame to the tunnel address (`MacAddr::TUNNEL`): the ports where it gets another destination.
     pub tunnelled: Option<Tunnelled>,
     /// The members by which copies for port-channels leave: port-channel and member.
     pub members: Vec<(PortId, PortId)>,
     /// The marks of copies by output policies, by the port of the policy: a port-channel's, not its member's.
     pub marks: Marks,
-    /// The family of the packet, if its header is valid.
+    /// The family of the packet in which `marks` change the DSCP; `None` without marks, or if the packet's header is not valid.
     pub packet: Option<Family>,
     /// The copies for monitor sessions: the index of a copy above, and the copy of it.
     pub mirrored: Vec<(usize, mirror::Copy)>,

@@ -200,7 +200,8 @@ impl Ingress<'_> {
             return Err(Verdict::Dropped(DropReason::UrpfFailed));
         }
         if header.dst.is_ipv6() && is_link_local(header.dst) {
-            // Every router has a link-local address of its own on every link.
+            // No router forwards a packet to a link-local address. The kernel gets it, because every interface has such an
+            // address.
             return up(TrapReason::LocalAddress, notes);
         }
         let found = self.tables.routes.longest(self.rif.vrf, header.dst);

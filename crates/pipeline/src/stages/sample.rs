@@ -19,7 +19,7 @@ pub struct Sample {
     pub port: PortId,
     /// The number of frames, this one included, that were considered since the port's last sample.
     pub pool: u32,
-    /// Samples over the rate since then.
+    /// The number of samples since then that were discarded because they exceeded the rate.
     pub drops: u32,
 }
 
@@ -37,7 +37,7 @@ impl Sampler {
     pub(super) fn new(seed: u64) -> Self {
         Self { rng: Rng::new(!seed), arrival_ns: 0, counts: BTreeMap::new() }
     }
-    /// Considers a frame.
+    /// Counts a frame, and returns its sample if it is drawn and the rate allows one.
     pub(super) fn draw(&mut self, port: PortId, rate: SamplingRate, now: Timestamp) -> Option<Sample> {
         let (pool, drops) = self.counts.entry(port).or_default();
         *pool = pool.wrapping_add(1);

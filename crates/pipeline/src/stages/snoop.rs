@@ -17,8 +17,7 @@ use lanyard_wire::group::{Membership, Packet};
 use lanyard_wire::{HEADER_LEN, TAG_LEN};
 use std::net::IpAddr;
 
-/// Ends a message about memberships; otherwise returns the ports to which a group's frame is limited, and `None` for a
-/// frame that is limited to none.
+/// Traps a message about memberships. For any other frame, returns the ports to which it is limited; `None` if it is not limited.
 pub(super) fn run(
     tables: &Tables,
     arrival: &Arrival<'_>,
@@ -94,7 +93,7 @@ pub(super) fn randomise(rng: &mut Rng, plane: &mut PlaneState) {
     }
 }
 
-/// A change of the MDB of a generated state: few groups and sources, so that frames meet them.
+/// A change of the MDB of a generated state: few groups and sources occur, so that generated frames match them.
 pub(crate) fn random_change(rng: &mut Rng, vlan: VlanId, ports: &PortSet) -> MdbChange {
     let family = if rng.percent(50) { Family::V4 } else { Family::V6 };
     let some = |rng: &mut Rng| Box::new(ports.iter().filter(|_| rng.percent(35)).collect::<PortSet>());

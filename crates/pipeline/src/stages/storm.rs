@@ -2,8 +2,8 @@
 //!
 //! A frame over the rate is dropped before `learn`: in a loop its source address is not a station behind this port. Unicast is
 //! unknown when the FDB has no entry for the destination and no router interface of the VLAN answers for it. As with traps, the
-//! decision does not take the token: [`Policers::admit`] does, when the frame is really processed. A frame over the rate was
-//! received in its VLAN, and nothing else becomes of it.
+//! decision does not take the token: [`Policers::admit`] does, when the frame is processed and not only traced. A frame over the
+//! rate is counted as received in its VLAN; no later stage processes it.
 
 use super::parse::Parsed;
 use super::route;
@@ -34,7 +34,7 @@ pub(super) fn random(rng: &mut Rng) -> Levels {
     levels
 }
 
-/// The kind whose rate the frame counts against; `None` where the port has no rate for it.
+/// The kind whose rate the frame counts against; `None` if the port has no rate for it, or the destination is known.
 pub(super) fn run(tables: &Tables, ingress: &PortState, frame: &Parsed, class: &Class) -> Option<StormKind> {
     let levels = &ingress.stages.storm;
     if *levels == Levels::default() {
@@ -58,7 +58,7 @@ pub(super) fn run(tables: &Tables, ingress: &PortState, frame: &Parsed, class: &
 #[derive(Debug, Default)]
 pub(crate) struct Policers(BTreeMap<(PortId, StormKind), Bucket>);
 
-/// A token bucket that holds what one second lets in.
+/// A token bucket whose depth is what the rate admits in one second.
 #[derive(Debug)]
 enum Bucket {
     Frames(TokenBucket),
@@ -70,7 +70,7 @@ enum Bucket {
 #[derive(Debug)]
 struct BitBucket {
     bps: u64,
-    /// Bits x 10^9, so that refilling by nanoseconds is exact.
+    /// The level in bits x 10^9, so that refilling by nanoseconds is exact; negative while the bucket is in debt.
     level: i128,
     filled: Option<Timestamp>,
 }
@@ -96,7 +96,7 @@ impl BitBucket {
 const SECOND: i128 = 1_000_000_000;
 
 impl Policers {
-    /// Takes the tokens of a frame of `kind` and `bytes` bytes that came in at `port`; false when there are none.
+    /// Takes the tokens for a frame of `kind` and `bytes` bytes that `port` received; false if there are none.
     pub(crate) fn admit(
         &mut self,
         tables: &Tables,

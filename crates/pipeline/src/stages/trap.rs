@@ -81,8 +81,9 @@ impl Tunnelled {
     }
 }
 
-/// The protocol of a customer's control frame that `port` carries; `None` for any other frame. Both the address and the
-/// payload must be those of the protocol.
+/// The protocol of a customer's control frame, if `port` carries it; `None` for any frame that is not a control frame. A control
+/// frame whose address and payload do not belong to one protocol that the port carries is dropped, and so is a frame to the
+/// tunnel address.
 fn customers(
     port: &PortState,
     arrival: &Arrival<'_>,
@@ -131,8 +132,8 @@ pub(super) fn is_neighbour(ethertype: u16, packet: &[u8]) -> bool {
             && packet.get(40).is_some_and(|kind| (133..=137).contains(kind))
 }
 
-/// The reason with which a frame for the kernel's stack is counted if it is no ordinary traffic of the switch's own
-/// addresses.
+/// The reason under which a frame for the kernel's stack is counted, unless it belongs to the ordinary traffic of the
+/// switch's own addresses.
 pub(super) fn host_reason(dst: MacAddr, ethertype: u16, packet: &[u8]) -> Option<TrapReason> {
     match dst.0 {
         _ if is_neighbour(ethertype, packet) => Some(TrapReason::Neighbour),
@@ -141,8 +142,9 @@ pub(super) fn host_reason(dst: MacAddr, ethertype: u16, packet: &[u8]) -> Option
     }
 }
 
-/// The reason with which the copy of a bridged frame for a VLAN interface is counted; `None`: it is not policed. `limited`: snooping
-/// limits the frame to the ports of its group, so the kernel's stack has asked for it.
+/// The reason under which the copy of a bridged frame for a VLAN interface is counted; `None`: the copy is not policed. `limited`
+/// is true if snooping limits the frame to the ports of its group: the kernel's stack then gets a copy only because it needs the
+/// group.
 pub(super) fn copy_reason(
     flood: bool,
     limited: bool,

@@ -20,7 +20,7 @@ pub struct Hit {
     pub rule: usize,
     /// The note for the control plane, if the rule has `log`.
     pub note: Option<Box<Note>>,
-    /// The question to the software before anything is done with the frame: the list is diverted.
+    /// The question that the software has to answer before the frame is processed further; only for a diverted list.
     pub question: Option<Box<Question>>,
 }
 
@@ -117,7 +117,7 @@ impl Acls {
     pub fn answer(&mut self, questions: &[Question]) -> Vec<Answer> {
         let mut ended = false;
         let mut answer = |of: &Question| {
-            // For a note: none is sent.
+            // The source address is only for a note, and no note is sent here.
             let judged = if ended { None } else { self.judge(of.list, &Ok(of.key), MacAddr::default()) };
             let permit = judged.as_ref().is_some_and(|(_, permit)| *permit);
             judged.into_iter().for_each(|(hit, _)| self.count(&hit));

@@ -66,7 +66,7 @@ impl Counters {
     pub fn port(&self, port: PortId) -> &PortCounters {
         &self.ports[port.index()]
     }
-    /// The port's counters, for a change.
+    /// The port's counters, mutable.
     pub fn port_mut(&mut self, port: PortId) -> &mut PortCounters {
         &mut self.ports[port.index()]
     }
@@ -75,7 +75,7 @@ impl Counters {
     pub fn vlan(&self, vlan: VlanId) -> FrameCount {
         self.vlans[vlan.index()]
     }
-    /// The VLAN's counter, for a change.
+    /// The VLAN's counter, mutable.
     pub fn vlan_mut(&mut self, vlan: VlanId) -> &mut FrameCount {
         &mut self.vlans[vlan.index()]
     }

@@ -1,4 +1,4 @@
-//! The filtering database (IEEE 802.1Q-2018, 8.8): maps an address of a VLAN to the port where it was seen.
+//! The forwarding database (FDB; IEEE 802.1Q-2018, 8.8): maps an address of a VLAN to the port where it was seen.
 //!
 //! One hash table under a salted hash holds dynamic and control-plane entries, at most one for each key. When a
 //! limit is reached, a new address is refused and counted, and existing entries stay: a host that invents
@@ -113,7 +113,7 @@ pub struct Found {
     pub port: Option<PortId>,
     /// The kind of entry.
     pub kind: FdbKind,
-    /// When it was last seen, in whole seconds of the pipeline's clock.
+    /// When a frame from the address was last seen, in whole seconds of the pipeline's clock.
     pub updated_s: u32,
 }
 
@@ -192,7 +192,8 @@ impl Shards {
     fn new(salt: u64) -> Self {
         Self(std::array::from_fn(|_| HashMap::with_hasher(Salt(salt))))
     }
-    /// Which shard a key is in. Addresses that are chosen for one shard only make one part of a walk longer.
+    /// The index of the shard of a key. A host that chooses addresses of a single shard makes one part of a walk longer, and
+    /// nothing else.
     const fn at(key: u64) -> usize {
         (key ^ key >> 12 ^ key >> 24 ^ key >> 48) as usize % SHARDS
     }
@@ -204,7 +205,7 @@ impl Shards {
     }
 }
 
-/// The filtering database.
+/// The forwarding database.
 #[derive(Debug)]
 pub struct Fdb {
     entries: Shards,

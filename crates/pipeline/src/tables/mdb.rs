@@ -1,8 +1,9 @@
 //! The multicast database (MDB): which ports get the packets of a group (IEEE 802.1Q-2018, 8.8.6; RFC 4541).
 //!
-//! An entry is (VLAN, group) or (VLAN, group, source), by IP address. The entry with the packet's source decides, else the
-//! group's own; a group without an entry of its own is unregistered, whatever its sources have. Multicast snooping writes
-//! the table, one change at a time ([`MdbChange`]); it is no part of `PlaneState`, because hosts change it all the time.
+//! An entry is (VLAN, group) or (VLAN, group, source), by IP address. Packets from a source with an entry of its own go by that
+//! entry, all others by the entry (VLAN, group). A group without an entry (VLAN, group) is unregistered, even if it has entries
+//! for sources. Multicast snooping writes the table, one change at a time ([`MdbChange`]); it is no part of `PlaneState`, because
+//! hosts change it all the time.
 //!
 //! Invariant: there are at most [`MDB_CAPACITY`] entries; a change that needs one more is refused, counted, and changes
 //! nothing.
@@ -12,7 +13,7 @@ use lanyard_types::{Family, PortSet, VlanId};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Most entries: a group counts once, and each of its sources once.
+/// The maximum number of entries: a group counts once, and each of its sources once.
 pub const MDB_CAPACITY: usize = 131_072;
 
 /// Groups that are flooded for the time being although snooping is on.
@@ -22,9 +23,9 @@ pub enum Flooded {
     /// None.
     #[default]
     Nothing = 0,
-    /// Those without an entry, because entries were refused.
+    /// Groups without an entry, because entries were refused.
     Unregistered = 1,
-    /// All, because the topology has changed and members may be at other ports.
+    /// All groups, because the topology has changed and members may be at other ports.
     All = 2,
 }
 
@@ -37,7 +38,7 @@ pub enum MdbChange {
         vlan: VlanId,
         /// The group.
         group: IpAddr,
-        /// Packets from this source; `None`: from sources without an entry of their own.
+        /// The source of the packets to which the entry applies; `None`: all sources without an entry of their own.
         source: Option<IpAddr>,
         /// The ports with members; `None` removes the entry.
         ports: Option<Box<PortSet>>,
@@ -87,7 +88,7 @@ pub struct Mdb {
 /// Checks an entry's addresses.
 ///
 /// # Errors
-/// [`Refused::Invalid`] when `group` is no group's address, or `source` is one or belongs to the other family.
+/// [`Refused::Invalid`] when `group` is not a multicast address, or `source` is one or belongs to the other family.
 pub fn check(group: IpAddr, source: Option<IpAddr>) -> Result<(), Refused> {
     if !group.is_multicast() {
         return Err(Refused::Invalid(format!("{group} is not a multicast address")));
@@ -163,7 +164,7 @@ impl Mdb {
         }
     }
 
-    /// The entries of a group, that for sources without an entry of their own first.
+    /// The entries of a group, first the one for sources without an entry of their own.
     #[must_use]
     pub fn entries(&self, vlan: VlanId, group: IpAddr) -> Vec<(Option<IpAddr>, PortSet)> {
         let Some(group) = self.groups.get(&(vlan, group)) else { return Vec::new() };

@@ -102,7 +102,7 @@ fn without_members_nothing_leaves() {
         "the other ports of the flood get it: {verdict:?}"
     );
     assert_eq!(pipeline.counters().port(port(3)).tx_dropped, 1);
-    // A port-channel that is the only port of a flood.
+    // Remove the other ports, so that the port-channel is the only port of the flood.
     for n in [2, 4, 5, 7] {
         pipeline.set_port(port(n), None, Timestamp::from_secs(1), &mut |_| {});
     }

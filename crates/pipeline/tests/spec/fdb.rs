@@ -93,7 +93,8 @@ fn control_plane_entries_stay() {
 
 #[test]
 fn limits_refuse_and_count() {
-    // Ports 1, 2 and 6 with the hosts that they receive from; the number learned; the number refused.
+    // Each case: the limit that is set; the received frames, as ingress port and host; the number of entries learned; the
+    // refusals.
     let set_global = |s: &mut PlaneState| s.global.fdb_limit = 2;
     let set_port = |s: &mut PlaneState| s.ports.get_mut(&port(2)).unwrap().fdb_limit = Some(1);
     let set_vlan = |s: &mut PlaneState| s.vlans.get_mut(&vlan(10)).unwrap().fdb_limit = Some(2);
@@ -146,7 +147,7 @@ fn high_water_stays() {
     assert_eq!((p.fdb().high_water(), p.fdb().len()), (9, 1));
 }
 
-/// One random step.
+/// One random step of the comparison with the model.
 #[derive(Debug, Clone)]
 enum Step {
     Hear { port: u16, host: u8 },
@@ -168,10 +169,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The model: port (0 drops), whether dynamic, and the time of the last frame.
+/// The model: by VLAN and host, the port (0 for an entry that drops), true for a dynamic entry, and the time of the last frame in
+/// seconds.
 type Model = BTreeMap<(u16, u8), (u16, bool, u32)>;
 
-/// The model's learning, with limits of 6 in total, 3 at port 1 and 4 in VLAN 10.
+/// Learns in the model, with limits of 6 entries in total, 3 at port 1 and 4 in VLAN 10.
 fn model_hear(model: &mut Model, at: u16, n: u8, now_s: u32) {
     let v = if at == 6 { 20 } else { 10 };
     let count = |test: &dyn Fn(u16, u16) -> bool| {

@@ -9,7 +9,7 @@ use lanyard_types::{
 use lanyard_wire::Builder;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Where a broadcast of port 1 goes in the base state.
+/// The outcome of a broadcast that port 1 receives, in the base state.
 const FLOOD: &str = "2:- 5:- 3:8100.10.0 7:8100.10.0 4:88a8.10.0";
 
 /// The base state with checks in VLAN 10 and at port 1.
@@ -142,7 +142,8 @@ fn rates_drop_what_is_above_them() {
     check(&mut p, 1, &ipv4(1, 1, 17, [68, 69], 0), FLOOD);
 }
 
-/// The verdict, or the reason of a drop. A trace takes no token, so it does not predict this.
+/// Processes a frame at time 0; returns the verdict, or the reason of a drop. No trace is compared, because a trace takes no
+/// token.
 fn run_at_zero(p: &mut Pipeline, frame: &[u8]) -> String {
     use lanyard_pipeline::trace::Verdict;
     let mut out = lanyard_pipeline::Output::default();
@@ -160,7 +161,7 @@ fn dhcp_goes_to_the_control_plane() {
     check(&mut p, 1, &ipv4(1, 0, 17, [67, 68], 0), "dropped dhcp_server");
     check(&mut p, 1, &ipv4(1, 0, 17, [68, 69], 0), FLOOD);
     check(&mut p, 1, &ipv4(1, 0, 6, [68, 67], 0), FLOOD);
-    // A later fragment has no ports; a packet that ends before them hides them.
+    // A later fragment has no ports, so it passes; VLAN 20 is not snooped.
     check(&mut p, 1, &ipv4(1, 0, 17, [67, 68], 100), FLOOD);
     check(&mut p, 6, &ipv4(1, 0, 17, [67, 68], 0), "3:8100.20.0 7:8100.20.0");
     let trusted = PortGuard { dhcp_trust: true, ..PortGuard::default() };
@@ -204,7 +205,7 @@ fn only_routers_advertise() {
         (&[], 135, FLOOD),
         (&[60, 0, 43, 60, 60, 60], 134, "dropped ra_guard"),
         (&[60, 60, 60, 60, 60, 60], 135, FLOOD),
-        // Behind more headers than are followed.
+        // A message behind more extension headers than the stage reads.
         (&[60, 60, 60, 60, 60, 60, 60], 135, "dropped ra_guard"),
     ] {
         check(&mut p, 1, &ipv6(LINK, chain, 58, &icmp(kind)), want);
@@ -240,7 +241,8 @@ fn packet6(src: u8, [from, to]: [Ipv6Addr; 2], next: u8, hop_limit: u8, payload:
     packet(host(src), 0x86dd, &ip)
 }
 
-/// A message of neighbour discovery with these options: the kind of each, and the station that it names.
+/// A message of neighbour discovery from host `src` at fe80::`from`. Each option has a kind, and contains the MAC address of a
+/// host.
 fn nd(kind: u8, src: u8, from: u16, target: u16, options: &[(u8, u8)]) -> Vec<u8> {
     let mut message = vec![kind, 0, 0, 0, 0, 0, 0, 0];
     if kind != 133 {
@@ -274,14 +276,15 @@ fn neighbour_discovery_needs_a_binding_of_its_port() {
         check(&mut p, 1, &explained, FLOOD);
     }
     for unexplained in [
-        // Another address, and the right one from another station.
+        // Addresses without a binding, and the bound address with another host's MAC address.
         nd(135, 1, 2, 7, &[]),
         nd(135, 9, 1, 7, &[]),
         nd(135, 1, 0, 2, &[]),
         nd(136, 1, 2, 2, &[]),
         nd(136, 9, 1, 1, &[]),
         nd(133, 1, 2, 0, &[]),
-        // An option names another station, or is not the only one, or has another kind.
+        // Options that contain another host's MAC address, two options, an option of the wrong kind, and an option in a message
+        // without a source address.
         nd(135, 1, 1, 7, &[(1, 9)]),
         nd(135, 1, 1, 7, &[(1, 1), (1, 9)]),
         nd(135, 1, 1, 7, &[(2, 1)]),
@@ -337,10 +340,10 @@ fn hidden_neighbour_discovery_is_dropped() {
     let mut p = discovering(PortGuard::default());
     for chain in [&[44][..], &[0], &[60, 43], &[60; 7]] {
         check(&mut p, 1, &say(chain, 255), ND_DENIED);
-        // No host accepts it.
+        // With another hop limit no host accepts the message, so it passes.
         check(&mut p, 1, &say(chain, 64), FLOOD);
     }
-    // The second fragment shows no type, and cannot be put together without the first.
+    // A later fragment does not contain the ICMPv6 type, and no host can reassemble it without the first, which is dropped.
     let second = [&[58, 0, 0, 9, 0, 0, 0, 7][..], &solicitation].concat();
     check(&mut p, 1, &packet6(1, [six(1), ALL_NODES], 44, 255, &second), FLOOD);
     let echo = [&[58, 0, 0, 0, 0, 0, 0, 0, 128][..], &[0; 30]].concat();
@@ -398,7 +401,7 @@ fn a_secondary_private_vlan_has_the_bindings_of_its_primary_one() {
     check(&mut p, 8, &arp(1, 1, 1, 1), "2:-");
 }
 
-/// A closed port takes nothing and sends nothing; a port that is open for some hosts takes their frames only.
+/// A closed port forwards nothing in either direction; a port that is open for some hosts accepts frames of these hosts only.
 #[test]
 fn locked_ports() {
     const DENIED: &str = "dropped unauthorized";
@@ -415,7 +418,7 @@ fn locked_ports() {
     check(&mut p, 1, &say(9), DENIED);
     check(&mut p, 1, &say(3), DENIED);
     assert_eq!(p.fdb().get(vlan(10), host(9)), None, "nothing is learned");
-    // EAPOL comes in before the lock.
+    // The stage `trap` handles EAPOL before this stage drops frames of hosts that are not authenticated.
     let eapol =
         Builder::new(MacAddr([1, 0x80, 0xc2, 0, 0, 3]), host(9)).ethertype(0x888e).payload(&[2, 1, 0, 0]);
     let eapol = eapol.build();
@@ -432,7 +435,7 @@ fn locked_ports() {
     assert!(!out.contains("1:"), "nothing leaves by it: {out}");
     let to = Builder::new(host(1), host(2)).ethertype(0x0800).payload(b"payload").build();
     check(&mut p, 2, &to, "dropped private_vlan");
-    // An entry that was learned is none of the control plane's.
+    // A learned entry does not open the port: only entries of the control plane do.
     let mut p = pipeline(&locked(PortLock::Open));
     check(&mut p, 1, &say(9), FLOOD);
     p.set_state(&locked(PortLock::Hosts), lanyard_pipeline::Timestamp::default(), &mut |_| ());

@@ -1,5 +1,5 @@
 //! Copies for the kernel's stack at a VLAN interface: each is policed by the trap group of its kind, and the other ports of the
-//! flood get theirs all the same.
+//! flood get their copies even if it is dropped.
 
 use crate::support::{BROADCAST, base, describe, host, pipeline, port, vlan};
 use lanyard_pipeline::state::{FdbTarget, PlaneState, TrapRate};

@@ -1,4 +1,4 @@
-//! Tests of the specification: each stage by tables of cases, the whole by properties, the FDB against a model.
+//! Tests of the specification: each stage by tables of cases, the complete pipeline by properties, the FDB against a model.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::type_complexity, clippy::drop_non_drop)]
 

@@ -43,7 +43,8 @@ fn carries(port: &PortState, vlan: VlanId) -> bool {
     port.tagged.contains(vlan) || port.untagged.contains(vlan)
 }
 
-/// For a forwarded frame with the address of the tunnel: its protocol, and that protocol's address.
+/// `None` for a frame outside tunnels. For a customer's control frame or a frame to the tunnel address: the protocol of its
+/// payload, with that protocol's destination address, if there is one.
 type Carried = Option<Option<(TunnelledProtocol, MacAddr)>>;
 
 fn carried(port: &PortState, bytes: &[u8]) -> Carried {
@@ -95,10 +96,11 @@ proptest! {
     #[test]
     fn conservation(seed: u64) {
         let (mut received, mut sent, mut trapped, mut early) = (0, 0, 0, 0);
-        // Also where copies are left out.
+        // The state keeps its limits for copies to the kernel's stack: conservation holds also where copies are left out.
         let state = State::new(seed).bridging().without_policies().without_access_lists().without_channels();
         let pipeline = over_state(seed, &state, |pipeline, _, now, port, bytes| {
-            // Frames that end before they belong to a VLAN; a trace shows where a frame ends that is over a rate.
+            // Count the frames that end before they belong to a VLAN. The verdict of `process` does not show the stage of a frame
+            // that is over a rate; the trace does.
             early += u64::from(match pipeline.trace(port, bytes).verdict {
                 Verdict::Trapped(reason) => reason.stage() <= Stage::VlanIngress,
                 Verdict::Dropped(reason) => reason.stage() <= Stage::VlanIngress,
@@ -106,11 +108,11 @@ proptest! {
             });
             let mut out = Output::default();
             let verdict = pipeline.process(now, port, bytes, &mut out);
-            // Notes of access lists are no frames.
+            // Access lists trap notes, which are not frames.
             out.trapped.retain(|(_, reason, _)| *reason != TrapReason::AclLog);
             received += 1;
             sent += (out.sent.len() + out.mirrored.len()) as u64;
-            // Of some frames that first-hop security drops the log gets a copy, which is not counted as trapped.
+            // The log gets a copy of some frames that first-hop security drops; such a copy is not counted as trapped.
             let reported = matches!(verdict, Verdict::Dropped(reason) if reason.report().is_some());
             trapped += if reported { 0 } else { out.trapped.len() as u64 };
             assert_eq!(verdict == Verdict::Forwarded, !out.sent.is_empty());
@@ -202,7 +204,7 @@ proptest! {
             let mut out = Output::default();
             let verdict = pipeline.process(now, from, bytes, &mut out);
             if let Verdict::Dropped(reason) = verdict && reason.is_over_rate() {
-                // A trace takes no token.
+                // A trace takes no token: it shows as trapped what a trap group over its rate drops.
                 let trapped = matches!(trace.verdict, Verdict::Trapped(_));
                 assert!(trapped || reason != lanyard_types::DropReason::TrapPoliced);
                 return;
@@ -257,7 +259,7 @@ fn generated_frames_reach_everything() {
         });
     }
     assert!(seen.contains("tunnel_protocol"));
-    // The first 24 reasons; generated frames of this test are not routed.
+    // Check the first 24 reasons only: the later ones include those of routing, and this test routes no frames.
     for reason in &lanyard_types::DropReason::ALL[..24] {
         // A port's dynamic entries are removed with it, and the generator's sink never refuses a frame.
         let out_of_reach = *reason == lanyard_types::DropReason::TransmitFailed;

@@ -84,7 +84,7 @@ fn members_and_routers_get_a_group() {
     ] {
         p.multicast(&change).unwrap();
     }
-    // Neither the port it came in by nor a blocked one.
+    // The frame goes neither to its ingress port nor to a blocked port.
     check(&mut p, "10.0.0.1", "239.1.1.1", "2:-");
     check(&mut p, "10.0.0.1", "239.1.1.2", "dropped no_egress");
     check(&mut p, "10.0.0.1", "239.1.1.3", "dropped no_egress");

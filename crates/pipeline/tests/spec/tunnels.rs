@@ -5,7 +5,7 @@ use lanyard_pipeline::state::{PlaneState, Tpid};
 use lanyard_types::{MacAddr, Tunnelled, TunnelledProtocol};
 use lanyard_wire::{Builder, Frame, Tag};
 
-/// The destination of a customer's control frame at each port, and the ports that it does not reach.
+/// Checks the destination address of a customer's control frame at each port, and which ports it does not reach.
 #[test]
 fn tunnels() {
     use TunnelledProtocol::{Cdp, Lldp, Stp};
