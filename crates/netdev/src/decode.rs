@@ -62,7 +62,7 @@ pub(crate) fn link(payload: &[u8]) -> Option<Link> {
     for nla in attributes(payload, LINK_HEADER) {
         match nla.kind() {
             libc::IFLA_AF_SPEC => link.forwards = forwards(nla.value()),
-            // Long attributes that nothing here needs.
+            // Long attributes that a `Link` does not need.
             libc::IFLA_STATS | libc::IFLA_PROTINFO | libc::IFLA_VFINFO_LIST => {}
             libc::IFLA_LINKINFO => link_info(&mut link, nla.value()),
             _ => {
@@ -91,8 +91,8 @@ fn forwards(value: &[u8]) -> bool {
     })
 }
 
-/// Reads only the kinds. The crate also decodes the data that follows, and fails for both if it
-/// cannot decode that.
+/// Reads only the kinds of the device and of its master. `netlink-packet-route` also decodes the data that follows a kind, and
+/// returns not even the kind if it cannot decode the data.
 fn link_info(link: &mut Link, value: &[u8]) {
     for nla in attributes(value, 0) {
         match nla.kind() {

@@ -319,11 +319,11 @@ impl Netdev {
             .map_err(|e| Error::new(format!("asking for the driver of {name}"), e))
     }
 
-    /// Whether the device is up and has a link, as its driver says at this moment. Events come later: the kernel combines the
+    /// True if the device is up and has a link, as its driver reports at this moment. Events come later: the kernel combines the
     /// changes of one second (`linkwatch`).
     ///
     /// # Errors
-    /// [`Error::is_gone`] when there is no such device, [`Error::is_unsupported`] for a driver that does not say.
+    /// [`Error::is_gone`] when there is no such device, [`Error::is_unsupported`] for a driver that does not report links.
     pub fn has_link(&self, name: &str) -> Result<bool> {
         ioctl::has_link(self.generic.borrow().fd(), name)
             .map_err(|e| Error::new(format!("asking for the link of {name}"), e))

@@ -5,7 +5,7 @@
 //! value with `netlink-packet-route` takes twice as long, and allocates for each next hop (`routes_a_second` below
 //! measures both). Objects of which there are few are decoded into values as in the rest of the crate.
 //!
-//! Invariants: a lost event is reported ([`Heard::Overrun`]); nothing here waits; reading is bounded by the caller.
+//! Invariants: a lost event is reported ([`Notification::Overrun`]); nothing here waits; reading is bounded by the caller.
 
 use crate::socket::{Channel, for_each_message};
 use crate::{Address, Link, Neighbour, decode};
@@ -109,7 +109,7 @@ pub enum Table {
 }
 
 impl Table {
-    /// The type of the request, and the header of its family.
+    /// The message type of the request, the header that follows it, and the length of that header in bytes.
     fn request(self) -> (u16, [u8; 16], usize) {
         let mut header = [0; 16];
         let (kind, length, family) = match self {
@@ -136,7 +136,7 @@ const RTM_GETNETCONF: u16 = 82;
 /// The progress of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// The descriptor to wait on: events can be read when it is readable.
+    /// The listing is not complete: read on, at the latest when [`Follower::listing_fd`] is readable.
     More,
     /// The listing is complete. If it is not `consistent`, the table changed while it was read, and
     /// entries may have been left out.
@@ -232,7 +232,7 @@ impl Follower {
     /// Passes up to about `most` entries of the running listing to `each`.
     ///
     /// # Errors
-    /// The kernel's reason, when it does not list this table; when an answer was lost.
+    /// When the kernel does not list this table, with its reason, and when an answer was lost.
     pub fn read_listing(
         &mut self,
         most: usize,

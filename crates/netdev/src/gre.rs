@@ -1,9 +1,9 @@
 //! Sends and receives GRE packets over IPv4 by raw sockets, raw(7). The kernel makes the IPv4 header of a packet, routes it, and
-//! fragments it where it exceeds the MTU of the route; it puts received packets together, and goes on with them itself as
-//! before.
+//! fragments it where it exceeds the MTU of the route; it reassembles received packets, and processes them itself as well,
+//! as it would without a socket.
 //!
-//! Invariants: nothing here waits, and a socket that sends receives nothing, although raw sockets of a protocol receive its
-//! packets.
+//! Invariants: nothing here waits, and a [`GreSocket`] receives nothing, although the kernel passes each packet of a
+//! protocol to every raw socket of that protocol.
 
 use crate::packet::{open_raw, queue_drops, set};
 use nix::errno::Errno;
@@ -30,11 +30,11 @@ impl GreSocket {
     /// Without CAP_NET_RAW.
     pub fn open() -> Result<Self> {
         let socket = open_raw(libc::AF_INET, libc::IPPROTO_GRE)?;
-        // Keeps nothing: a filter of one instruction, "return 0".
+        // The socket receives nothing: a filter of one instruction, "return 0".
         let mut code = [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }];
         let filter = libc::sock_fprog { len: 1, filter: code.as_mut_ptr() };
         set(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)?;
-        // No packet has DF, and each is fragmented where it has to be.
+        // The kernel does not set DF, so packets can be fragmented everywhere.
         set(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, &libc::IP_PMTUDISC_DONT)?;
         Ok(Self { socket })
     }
@@ -88,7 +88,8 @@ impl GreReceiver {
         Ok(Self { socket, address })
     }
 
-    /// The payload of the next packet, GRE's header first; `None` when there is none at the moment. `buffer` is room to work in.
+    /// The payload of the next packet, GRE's header first; `None` when there is none at the moment. `buffer` receives the
+    /// packet.
     ///
     /// # Errors
     /// When the socket has failed.

@@ -1,5 +1,5 @@
 //! Requests by SIOCETHTOOL: a driver's name, for which ethtool netlink has no message, and whether a device has a link, for
-//! which it has one that costs more.
+//! which the message of ethtool netlink costs more.
 //!
 //! Read netdevice(7) and linux/ethtool.h first. Invariant: the kernel writes into the request's data and
 //! nowhere else.

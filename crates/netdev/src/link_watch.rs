@@ -17,13 +17,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The time between two looks at a link.
+/// The shortest interval between two looks at the same link.
 const INTERVAL: Duration = Duration::from_millis(4);
-/// With many members the interval becomes longer, so that a link is looked at no more often than this on average. A look takes
-/// about a microsecond.
+/// The interval is at least this for each member, so with many members one link is looked at every 50 microseconds on average. A
+/// look takes about a microsecond.
 const A_LINK: Duration = Duration::from_micros(50);
 
-/// Says whether the netdev of this name has a link; `None`: its driver cannot say, so nothing is reported.
+/// Returns whether the netdev of this name has a link; `None` if its driver does not report links, so no change is reported.
 type Look = Box<dyn FnMut(&str) -> Option<bool> + Send>;
 /// Takes a change: true if the link is back, false if it is lost. Returns false when nobody takes changes any more.
 pub type Report = Box<dyn FnMut(PortId, bool) -> bool + Send>;
@@ -41,7 +41,7 @@ struct Shared {
     changed: Condvar,
 }
 
-/// The thread's work.
+/// The members that the thread looks at, and whether it has to end.
 #[derive(Debug, Default)]
 struct Wanted {
     members: Vec<(PortId, String)>,
@@ -102,7 +102,7 @@ impl Drop for LinkWatch {
 }
 
 fn run(shared: &Shared, mut look: Look, mut report: Report) {
-    // The members whose links were up, or lost, at the last look.
+    // Whether each member's link was up at the last look.
     let mut known: BTreeMap<PortId, bool> = BTreeMap::new();
     loop {
         let members = {
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(fixture.next(), (port(2), true));
         fixture.look_again();
         assert!(fixture.reports.try_recv().is_err(), "no further change");
-        // A member without a link is reported when it comes.
+        // A member that has no link when it is added is reported.
         fixture.lose("eth3");
         fixture.watch.set(vec![(port(3), "eth3".into())]);
         assert_eq!(fixture.next(), (port(3), false));

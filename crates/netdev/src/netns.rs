@@ -58,7 +58,7 @@ pub fn create(name: &str) -> io::Result<()> {
     if mounts::only_receives(&path) {
         match mounts::in_init(|| create_here(&path)) {
             Ok(()) if is_mounted(&path) => return Ok(()),
-            // PID 1's mounts are not those that this process receives.
+            // The mount is not visible here, so this process does not receive PID 1's mounts: undo it.
             Ok(()) => mounts::in_init(|| delete_here(&path))?,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
             // PID 1's mount namespace cannot be entered, as in a container of a user without rights.

@@ -3,7 +3,7 @@
 //! Read first: tc-htb(8), tc-pfifo(8), linux/pkt_sched.h. Frames get their class by `skb->priority`, which the programs of the
 //! switch write: the number of the discipline in the upper half, that of the class in the lower.
 //!
-//! Invariant: only a discipline with the switch's own number is changed or removed.
+//! Invariant: only a discipline with the switch's own major number is changed or removed.
 
 use crate::decode::attributes;
 use crate::error::Error;
@@ -43,9 +43,9 @@ const HTB_CEIL64: u16 = 7;
 const HTB_VERSION: u32 = 3;
 /// TC_LINKLAYER_ETHERNET: the kernel then needs no rate tables.
 const LINKLAYER_ETHERNET: u8 = 1;
-/// The minor number of the class above all others.
+/// The minor number of the root class, the parent of all others.
 const TOP: u16 = 1;
-/// A class saves tokens for this time, and for two frames.
+/// The burst of a class: the bytes that its rate lets through in this time, and two frames.
 const BURST_NS: u64 = 2_000_000;
 const FRAMES_BYTES: u64 = 2 * 1_600;
 /// Nanoseconds of a tick of the packet scheduler (PSCHED_SHIFT).
@@ -108,14 +108,14 @@ const fn handle(major: u16, minor: u16) -> u32 {
     (major as u32) << 16 | minor as u32
 }
 
-/// The number of the discipline of a class.
+/// The handle of the queueing discipline below a class.
 const fn leaf(major: u16, minor: u16) -> u32 {
-    // A number of its own for each class; two of the switch's numbers are never closer than this.
+    // Each class needs a major number of its own. The switch's own major numbers are further apart than minor numbers reach.
     handle(major.wrapping_add(minor), 0)
 }
 
 impl Netdev {
-    /// The queueing discipline at the root of a netdev; `major` is the switch's own number.
+    /// The queueing discipline at the root of a netdev; `major` is the major number of the switch's own.
     ///
     /// # Errors
     /// When the kernel does not answer.
@@ -130,7 +130,7 @@ impl Netdev {
         })
     }
 
-    /// True when the discipline at the root of a netdev, if there is one, is the kernel's choice: it then has no number.
+    /// True when the kernel has chosen the discipline at the root of a netdev (it then has no handle), or when there is none.
     ///
     /// # Errors
     /// When the kernel does not answer.
@@ -140,8 +140,8 @@ impl Netdev {
         Ok(found.into_iter().all(|handle| handle == 0))
     }
 
-    /// The kinds of the disciplines below the one at the root of a netdev that an administrator or another program has set: they
-    /// have a number, those that the kernel chooses have none.
+    /// The kinds of the disciplines below the root discipline of a netdev that an administrator or another program has set. They
+    /// have a handle; those that the kernel chooses have none.
     ///
     /// # Errors
     /// When the kernel does not answer.
@@ -150,7 +150,8 @@ impl Netdev {
         self.queue_dump(RTM_GETQDISC, ifindex, |seen| below(&seen).then(|| seen.kind().unwrap_or_default()))
     }
 
-    /// Gives a netdev these queues, in place of those that it has with the number `major`. Queues that stay keep their frames.
+    /// Gives a netdev these queues, in place of those that it has with the major number `major`. Queues that stay keep their
+    /// frames.
     ///
     /// # Errors
     /// When the kernel refuses: it has no HTB, or another discipline is at the root. The netdev may then have some of the queues.
@@ -253,7 +254,7 @@ impl Netdev {
     }
 }
 
-/// HTB at the root. Frames without a class of it go to the default class.
+/// The message that sets HTB at the root of a netdev. Frames without one of its classes go to the default class.
 fn root(ifindex: u32, major: u16) -> Message {
     let words = [HTB_VERSION, 10, QueueTree::DEFAULT.into(), 0, 0];
     let init: Vec<u8> = words.iter().flat_map(|word: &u32| word.to_ne_bytes()).collect();
@@ -270,7 +271,7 @@ fn root(ifindex: u32, major: u16) -> Message {
 fn rate_spec(bytes_per_s: u64) -> [u8; 12] {
     let mut spec = [0; 12];
     spec[1] = LINKLAYER_ETHERNET;
-    // A higher rate is in an attribute of its own.
+    // HTB_RATE64 and HTB_CEIL64 carry a rate that this field cannot hold.
     spec[8..].copy_from_slice(&u32::try_from(bytes_per_s).unwrap_or(u32::MAX).to_ne_bytes());
     spec
 }

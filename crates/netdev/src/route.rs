@@ -281,7 +281,7 @@ impl Netdev {
     /// Adds a permanent neighbour, or makes an existing one permanent (`arp IP MAC`).
     ///
     /// # Errors
-    /// The kernel's refusal; gone.
+    /// The kernel's refusal; [`Error::is_gone`] when the device is not there.
     pub fn set_neighbour(&self, ifindex: u32, addr: IpAddr, mac: MacAddr) -> Result<()> {
         let mut message = neighbour_message(ifindex, addr);
         message.header.state = KernelState::Permanent;

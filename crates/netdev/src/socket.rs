@@ -22,7 +22,7 @@ const BUFFER_BYTES: usize = 256 * 1024;
 const SOCKET_BYTES: usize = 1 << 20;
 /// The kernel answers within the request, so after this time the answer was lost.
 const TIMEOUT_S: i64 = 5;
-/// How often a dump is tried that concurrent changes interrupt.
+/// How often a dump is tried if concurrent changes interrupt it.
 const DUMP_TRIES: usize = 16;
 /// The maximum number of objects read from one dump: more than any kernel table that this is used for
 /// contains.
@@ -416,7 +416,7 @@ mod tests {
     }
 
     proptest! {
-        /// No input may panic or give more messages than headers fit.
+        /// No input may panic, or give more messages than headers fit into it.
         #[test]
         fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0u16..40, flags in any::<u16>()) {
             prop_assert!(outcomes(&bytes, 7).len() <= bytes.len() / HEADER);

@@ -64,7 +64,7 @@ impl Tap {
         Ok(Self { file })
     }
 
-    /// Says whether the netdev has carrier.
+    /// Sets or clears the netdev's carrier.
     ///
     /// # Errors
     /// When the kernel is older than 4.20.
@@ -77,7 +77,7 @@ impl Tap {
         }
     }
 
-    /// The next frame that the host has sent; `None` when there is none at the moment. `buffer` is room to work in.
+    /// The next frame that the host has sent; `None` when there is none at the moment. `buffer` receives it.
     ///
     /// # Errors
     /// When the netdev has gone or is down.
@@ -90,7 +90,7 @@ impl Tap {
         }
     }
 
-    /// Has the host receive a frame.
+    /// Sends a frame to the host, which receives it at the netdev.
     ///
     /// # Errors
     /// When the netdev is down or gone, or its queue is full.

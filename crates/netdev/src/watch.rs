@@ -6,7 +6,7 @@
 //! values, so a notification that arrives twice or out of order does no harm.
 //!
 //! Invariant: a lost notification is reported as [`Changed::Any`]. Programs attached to TCX send no notification at all;
-//! callers look for those themselves.
+//! callers have to look for such programs themselves.
 
 #![allow(unsafe_code)]
 
@@ -40,7 +40,7 @@ const NETCONF_IFINDEX: u16 = 1;
 /// The ifindex that a message about a shared block of filters has (`TCM_IFINDEX_MAGIC_BLOCK`): any device may use the block.
 const SHARED_BLOCK: u32 = 0xffff_ffff;
 
-/// The change.
+/// The device or devices whose properties have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Changed {
     /// A device, in this namespace or in the one that `netnsid` names (as [`crate::Link::peer_netnsid`] does).

@@ -20,7 +20,7 @@ use std::time::Instant;
 const MAX_EVENTS: usize = 1 << 16;
 /// Most trapped frames that wait for the protocol thread.
 const MAX_TRAPS: usize = 1024;
-/// Most bytes of trapped frames that wait.
+/// Most bytes of trapped frames that wait among the events, where no protocol thread fetches them.
 const MAX_TRAPPED_BYTES: usize = 4 << 20;
 
 /// Events that wait to be fetched.
@@ -44,7 +44,8 @@ struct Traps {
 }
 
 impl Events {
-    /// From now on trapped frames wait for [`Events::fetch_traps`].
+    /// Separates trapped frames from the other events: from now on they wait for [`Events::fetch_traps`]. `bell` is rung when
+    /// the first one arrives.
     pub fn part_traps(&mut self, bell: Arc<EventFd>) {
         self.traps = Some(Traps { waiting: VecDeque::new(), bell });
     }
@@ -88,7 +89,7 @@ impl Events {
             FdbEvent::Deleted(entry) => PlaneEvent::FdbDeleted(entry),
         });
     }
-    /// Returns waiting trapped frames, at most `most`, when the protocol thread fetches them.
+    /// Returns at most `most` of the trapped frames that wait, oldest first; none before [`Events::part_traps`].
     pub fn fetch_traps(&mut self, most: usize) -> Vec<Trapped> {
         let Some(traps) = &mut self.traps else { return Vec::new() };
         let taken = traps.waiting.drain(..most.min(traps.waiting.len())).collect();
@@ -355,7 +356,7 @@ mod tests {
                 until("its arrival", || self.tap.receive().expect("the link is up").is_some());
             }
         }
-        /// One turn of the receiving port. The queue behind the other one is emptied, because it holds
+        /// One turn of the receiving port. The queue of the sending port is emptied, because it holds
         /// fewer frames than the ring.
         fn turn(&mut self) {
             self.core.turn(self.ports[0]);

@@ -113,7 +113,7 @@ impl ProtocolPlane for SoftProtocols {
     }
 }
 
-/// The port by which a frame that is made here leaves: for a port-channel, one of its members.
+/// The port out of which a frame of a protocol for `port` is sent: for a port-channel, one of its members.
 fn sender(tables: &Tables, port: PortId) -> PortId {
     let member = tables.ports.channel(port).and_then(|channel| tables.channels.member(channel, 0));
     member.unwrap_or(port)

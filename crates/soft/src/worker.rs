@@ -37,11 +37,11 @@ impl Shared {
         self.waiting.fetch_sub(1, Ordering::AcqRel);
         core
     }
-    /// Makes the thread reread what to wait on.
+    /// Wakes the thread, which then reads the present links.
     pub fn ring(&self) {
         let _ = self.bell.write(1);
     }
-    /// Makes the thread drop replaced links; false when it has not done so yet.
+    /// True once the thread has dropped the links that were replaced. Call [`Shared::ring`] first.
     pub fn released(&self) -> bool {
         self.seen.load(Ordering::Acquire) == self.control().generation
     }
@@ -58,7 +58,7 @@ impl Shared {
     }
 }
 
-/// Runs until the core is stopped.
+/// Carries frames until the core is stopped.
 pub fn run(shared: &Shared) {
     pin();
     let mut generation = 0;
@@ -114,7 +114,7 @@ pub fn run(shared: &Shared) {
 /// The time between two searches for netdevs that have left.
 const SEARCH: Duration = Duration::from_millis(100);
 
-/// Waits for events, but with `search` at most [`SEARCH`]; returns the ports and their poll flags.
+/// Waits for events, at most for the time [`SEARCH`] if `search` is true. Returns the ports and their poll flags.
 fn wait(
     shared: &Shared,
     waits: &[(PortId, Arc<OwnedFd>)],

@@ -10,10 +10,10 @@ use std::sync::Arc;
 /// The lists in force.
 pub type InForce = BTreeMap<AclId, Arc<PlaneList>>;
 
-/// Lists with numbers.
+/// The lists of a plane state that is being made, with their numbers.
 pub(crate) struct Numbered<'a> {
     before: &'a InForce,
-    /// Those of the state that is being made.
+    /// The lists that have been numbered so far.
     pub(crate) state_lists: InForce,
 }
 
@@ -22,7 +22,8 @@ impl<'a> Numbered<'a> {
     pub(crate) const fn new(before: &'a InForce) -> Self {
         Self { before, state_lists: BTreeMap::new() }
     }
-    /// The number of a list of a policy map: one that has changed gets another number.
+    /// The number of a policy map's list: that of an equal list, or else a free one, so a list that has changed gets another
+    /// number. `None` when no number is free.
     pub(crate) fn number_of_equal(&mut self, list: PlaneList) -> Option<AclId> {
         let in_use = self.state_lists.iter().find(|(_, other)| ***other == list);
         if let Some((id, _)) = in_use {
@@ -37,7 +38,7 @@ impl<'a> Numbered<'a> {
         self.state_lists.insert(id, Arc::new(list));
         Some(id)
     }
-    /// The number of a list: the one that it has, or one that no list has; `None` when there is none left.
+    /// The number of a list: that of the list with the same name and family, or else a free one. `None` when no number is free.
     pub(crate) fn number(&mut self, list: PlaneList) -> Option<AclId> {
         let same = |other: &PlaneList| other.name == list.name && other.family == list.family;
         if let Some((id, _)) = self.state_lists.iter().find(|(_, other)| same(other)) {

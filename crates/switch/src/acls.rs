@@ -14,8 +14,8 @@ use lanyard_acl::time::Minute;
 use lanyard_config::{AccessGroups, Config, InterfaceName};
 use lanyard_pipeline::state::{AclBindings, PlaneState};
 
-/// Adds access lists to a plane state that has the ports and VLANs. `now` decides about time ranges; without it every range is
-/// active. `before` are the lists in force.
+/// Adds access lists to a plane state that has the ports and VLANs. `now` (UTC) decides which time ranges are active; without it
+/// every range is. `before` are the lists in force.
 pub fn overlay(
     config: &Config,
     facts: &Facts,
@@ -102,7 +102,7 @@ mod tests {
         bind(&mut config, "eth1", Some("m"));
         let first = state(&config, &InForce::new());
         let (m, _) = first.acls.first_key_value().expect("a list");
-        // A list whose name comes first leaves the other its number.
+        // A new list whose name sorts first does not take the number of the other list.
         config.lists.access.insert("a".into(), list(&["deny ip any any"]));
         bind(&mut config, "eth2", Some("a"));
         let second = state(&config, &first.acls);

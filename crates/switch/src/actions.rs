@@ -1,7 +1,7 @@
 //! Changes of the kernel's network configuration as values: [`Action`]s, which the daemon carries out, and the [`Record`] of
 //! what they replaced.
 //!
-//! Invariants: an action knows the value it replaces, so that it can be undone; [`transact`] undoes the completed actions when
+//! Invariants: an action contains the value it replaces, so that it can be undone; [`transact`] undoes the completed actions when
 //! one fails.
 
 use crate::facts::{HostStack, Knob, LinkFacts, LinkMode};
@@ -28,7 +28,7 @@ pub enum Action {
     },
     /// Creates the veth pair of a VLAN interface or a subinterface, with both ends down.
     CreatePair(Pair),
-    /// Deletes it.
+    /// Deletes such a veth pair.
     DeletePair(Pair),
     /// Moves a netdev to another namespace. There it is down and has lost its addresses and settings.
     Move {
@@ -54,7 +54,7 @@ pub enum Action {
         name: String,
         /// The address with its prefix length.
         net: IpNet,
-        /// True adds.
+        /// True to add, false to remove.
         add: bool,
     },
     /// Sets a boolean sysctl of a whole namespace.
@@ -79,12 +79,12 @@ pub enum Action {
     },
 }
 
-/// The veth pair of a VLAN interface or a subinterface. Its pipeline end is called [`pipeline_end_of`] the other.
+/// The veth pair of a VLAN interface or a subinterface. [`pipeline_end_of`] the host end's name is the pipeline end's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pair {
     /// The host end's name: `vlan10`, `eth1.100`.
     pub name: String,
-    /// The host end's address.
+    /// The host end's MAC address; `None` lets the kernel choose.
     pub mac: Option<MacAddr>,
     /// Layer-3 MTU of both ends in bytes.
     pub mtu: u32,
@@ -103,7 +103,7 @@ pub struct LinkSettings {
     pub mtu: u32,
     /// MAC address.
     pub mac: Option<MacAddr>,
-    /// The kernel's own stack.
+    /// The settings of the kernel's own IP stack.
     pub host: HostStack,
 }
 
@@ -163,9 +163,9 @@ pub struct Original {
     pub mtu: u32,
     /// MAC address.
     pub mac: Option<MacAddr>,
-    /// The kernel's own stack.
+    /// The settings of the kernel's own IP stack.
     pub host: HostStack,
-    /// Its link mode, while the switch has set another.
+    /// The link mode in which the netdev was found, while the switch has set another one; `None` otherwise.
     #[serde(default)]
     pub mode: Option<LinkMode>,
 }
@@ -197,7 +197,7 @@ pub struct Record {
     /// The namespaces that the switch has created.
     #[serde(default)]
     pub namespaces: BTreeSet<String>,
-    /// The netdevs that the switch has moved to a VRF's namespace.
+    /// The netdevs that the switch has moved to a VRF's namespace, each with the VRF.
     #[serde(default)]
     pub homes: BTreeMap<String, String>,
     /// The static routes that the switch has installed, or was about to install.
@@ -242,12 +242,12 @@ pub trait Netdevs {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{cause}{}", undoing.iter().map(|(_, error)| format!("; and undoing an earlier step failed: {error}")).collect::<String>())]
 pub struct TransactError<E: std::error::Error + 'static> {
-    /// The interface that the first action that failed is for.
+    /// The interface of the first action that failed; `None` if that action concerns a namespace.
     pub interface: Option<String>,
     /// Why that action failed.
     #[source]
     pub cause: E,
-    /// The actions that should have undone those before it and failed, and why.
+    /// The inverse actions that failed, each with the reason: what they should have undone remains.
     pub undoing: Vec<(Action, E)>,
 }
 

@@ -14,7 +14,7 @@ use lanyard_pipeline::state::{Aggregation, GlobalState, PortState, ReservedActio
 use lanyard_types::{ChannelId, LoadBalance, MacAddr, PortId, VlanSet};
 use std::collections::BTreeMap;
 
-/// The nibble of the slow protocols' address among the reserved ones.
+/// The last nibble of the slow protocols' address, 01:80:C2:00:00:02: the index among the reserved addresses.
 const SLOW_PROTOCOLS: usize = 0x2;
 
 /// Link aggregation as the protocol thread runs it.
@@ -26,7 +26,7 @@ pub struct Lowered {
     pub channels: BTreeMap<ChannelId, PortId>,
 }
 
-/// The configuration of link aggregation: the members of `config` whose port-channel is configured, too.
+/// The configuration of link aggregation: the port-channels of `config`, and the members whose port-channel is configured.
 #[must_use]
 pub fn lower(config: &Config, facts: &Facts, ports: &PortIds, identity: &Identity) -> Lowered {
     let mut lowered = Lowered::default();
@@ -56,8 +56,8 @@ pub fn lower(config: &Config, facts: &Facts, ports: &PortIds, identity: &Identit
     lowered
 }
 
-/// The members with whether they have a link that can be aggregated: up at both ends, in full duplex, and the port-channel
-/// not shut down. `is_half` says whether a netdev's link is in half duplex.
+/// For each member of a port-channel, true if its link can be aggregated: it is up and not in half duplex, and neither the
+/// member nor the port-channel is shut down. `is_half` returns true for a netdev whose link is in half duplex.
 #[must_use]
 pub fn links(
     config: &Config,
@@ -75,7 +75,7 @@ pub fn links(
     list
 }
 
-/// Sets how members are chosen, and traps LACP's frames where a member has LACP.
+/// Sets by which fields frames are distributed over members, and traps LACP's frames if any member runs LACP.
 pub(crate) fn overlay(config: &Config, global: &mut GlobalState) {
     let settings = &config.aggregation;
     global.load_balance = LoadBalance { symmetric: settings.symmetric, ..settings.load_balance };
@@ -92,7 +92,8 @@ pub(crate) fn switchport(channel: ChannelId, interface: &Interface) -> Switchpor
     }
 }
 
-/// The port of a routed port-channel or of its member: the tags of subinterfaces are accepted there, too.
+/// Returns `port`, which belongs to a routed port-channel or to its member, with the tags of the port-channel's subinterfaces
+/// accepted.
 pub(crate) fn with_tags(config: &Config, channel: ChannelId, port: PortState) -> PortState {
     let tags = config.channel_tags(channel);
     if tags.is_empty() { port } else { PortState { tagged: tags, access: false, ..port } }
@@ -110,8 +111,7 @@ pub(crate) fn mtu(config: &Config, facts: &Facts, channel: ChannelId) -> u32 {
     members.filter_map(|(name, _)| Some(facts.usable(&name.to_string())?.mtu)).min().unwrap_or(1500)
 }
 
-/// Makes the ports of port-channels and of their members from those of switch ports: `name` is the port's, `port` has the
-/// settings of the port-channel's interface.
+/// Makes the port of a port-channel from `port`, a switch port with the settings of the port-channel's interface.
 pub(crate) fn channel_port(config: &Config, facts: &Facts, channel: ChannelId, port: PortState) -> PortState {
     let shutdown = config.interfaces.get(&InterfaceName::of_channel(channel)).is_none_or(|it| it.shutdown);
     PortState {
@@ -123,7 +123,7 @@ pub(crate) fn channel_port(config: &Config, facts: &Facts, channel: ChannelId, p
     }
 }
 
-/// The port of a member of the port-channel at `of`: `port` has the layer-2 settings of the port-channel.
+/// Makes the port of a member from `port`, which has the layer-2 settings of the port-channel; `of` is the port-channel's port.
 pub(crate) fn member_port(of: PortId, channel: ChannelId, port: PortState) -> PortState {
     PortState {
         tagged: VlanSet::EMPTY,

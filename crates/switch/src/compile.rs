@@ -137,7 +137,8 @@ fn switchport(config: &Config, name: &str, interface: &Interface, facts: &Facts)
     let plain = membership(words, config.tag_native);
     let (mut membership, mut private) = private_vlan::membership(config, words, plain);
     if words.stages.guard.lock == PortLock::Closed {
-        // It receives in its VLAN, so that the stage `guard` judges what comes in, and nothing leaves by it.
+        // A closed port receives in its VLAN, so that the stage `guard` judges its frames, and is a member of no VLAN, so that
+        // it sends none.
         (membership.tagged, membership.untagged, private) = (VlanSet::EMPTY, VlanSet::EMPTY, true);
     }
     PortState {
@@ -321,7 +322,7 @@ mod tests {
     #[test]
     fn tunnel() {
         check("eth1: tunnel 7", "eth1", &["eth1 if1 up None pvid 7 tagged - untagged 7 mtu 1500"]);
-        // A tunnel ignores the tag its configuration names for trunks.
+        // A tunnel port ignores the TPID that is configured for a trunk.
         check("eth1: tunnel 7 tpid-88a8", "eth1", &["eth1 if1 up None pvid 7 tagged - untagged 7 mtu 1500"]);
     }
 

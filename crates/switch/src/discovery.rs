@@ -12,7 +12,7 @@ use lanyard_types::{PortId, VlanId};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// The nibble of LLDP's address among the reserved ones.
+/// The last nibble of LLDP's address, 01:80:C2:00:00:0E: the index among the reserved addresses.
 const LLDP: usize = 0xe;
 /// Bytes of an Ethernet header, one tag and the FCS around a packet of the MTU's length.
 const OVERHEAD: u32 = 14 + 4 + 4;
@@ -41,8 +41,8 @@ pub(crate) fn overlay(config: &Config, global: &mut GlobalState) {
     global.trap_cdp = config.discovery.cdp_runs;
 }
 
-/// The configuration of discovery: the ports of `config` that have a number and a usable netdev. `system` has what does
-/// not follow from the configuration: description, platform and software.
+/// The configuration of discovery: the ports of `config` that have a number and a usable netdev. `system` has the information
+/// that does not follow from the configuration: description, platform and software.
 #[must_use]
 pub fn lower(
     config: &Config,
@@ -111,7 +111,7 @@ pub fn lower(
     lowered
 }
 
-/// The ports of `lowered` that have a link.
+/// The ports of `lowered`, each with true if it has a link.
 #[must_use]
 pub fn links(lowered: &lanyard_lldp::Config, facts: &Facts) -> Vec<(PortId, bool)> {
     let up = |name: &str| facts.usable(name).is_some_and(|link| link.admin_up && link.carrier);
@@ -122,7 +122,7 @@ fn native(interface: &Interface) -> VlanId {
     interface.switchport.untagged_vlan()
 }
 
-/// How a telephone at the port is to mark its voice.
+/// The tag, VLAN, priority and DSCP of voice, for a telephone at the port; `None` if no voice VLAN or mark is configured.
 fn voice(interface: &Interface) -> Option<NetworkPolicy> {
     let port = &interface.switchport;
     let wanted =

@@ -17,7 +17,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// The nibble of the PAE group address among the reserved ones (IEEE 802.1Q-2018, table 8-1).
+/// The last nibble of the PAE group address, 01:80:C2:00:00:03: the index among the reserved addresses (IEEE 802.1Q-2018,
+/// table 8-1).
 const PAE: usize = 3;
 /// Milliseconds of a minute.
 const MINUTE_MS: u64 = 60_000;
@@ -25,7 +26,7 @@ const MINUTE_MS: u64 = 60_000;
 /// The ports that the authenticator has opened, by the names of their interfaces. A port that is not named is closed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Admitted {
-    /// Whom each port is open for.
+    /// Each port with the hosts for which it is open.
     pub ports: BTreeMap<String, Access>,
 }
 
@@ -47,7 +48,7 @@ impl Admitted {
     fn access(&self, name: &str) -> Access {
         self.ports.get(name).cloned().unwrap_or_default()
     }
-    /// The configuration with the locks and the VLANs of ports, as the authenticator has decided.
+    /// The configuration in which each controlled port has the lock and the VLAN that the authenticator has decided on.
     pub(crate) fn effective<'c>(&self, config: &'c Config) -> Cow<'c, Config> {
         let names: BTreeSet<String> = controlled(config).map(|(name, _)| name.to_owned()).collect();
         if names.is_empty() {
@@ -67,8 +68,8 @@ impl Admitted {
         }
         Cow::Owned(own)
     }
-    /// Gives the plane the addresses of the hosts that ports are open for. A static address of `mac address-table static` comes
-    /// first.
+    /// Gives the plane the addresses of the hosts that ports are open for. A static address of `mac address-table static` takes
+    /// precedence.
     pub(crate) fn overlay(&self, config: &Config, ids: &PortIds, state: &mut PlaneState) {
         for (name, _) in controlled(config) {
             let access = self.access(name);
@@ -84,7 +85,8 @@ impl Admitted {
     }
 }
 
-/// The configuration of the authenticator. `state` is the plane's; `up` says whether a port has a link.
+/// The configuration of the authenticator. `state` is the plane state, whose enabled ports have a link; `address` is the address
+/// from which requests to servers are sent.
 #[must_use]
 pub fn lower(
     config: &Config,
@@ -134,7 +136,7 @@ fn of_port(name: &str, interface: &Interface, id: PortId, up: bool) -> PortConfi
     }
 }
 
-/// A server that can be asked: it has an address and a key.
+/// The authenticator's settings of a RADIUS server; `None` if the server has no address or no key.
 fn server(radius: &Radius, server: &RadiusServer) -> Option<Server> {
     let at = server.address?;
     Some(Server {
@@ -148,7 +150,7 @@ fn server(radius: &Radius, server: &RadiusServer) -> Option<Server> {
 /// Checks the ports with access control of `next`.
 ///
 /// # Errors
-/// When such a port is a trunk, has private VLANs or port security, or is a member of a port-channel or one itself; when two
+/// When a port with access control is not an access port, has port security, is a port-channel or a member of one; when two
 /// servers have the same address and port.
 pub(crate) fn check(next: &Config) -> Result<(), Refused> {
     for (name, interface) in controlled(next) {
@@ -176,7 +178,7 @@ pub(crate) fn check(next: &Config) -> Result<(), Refused> {
     Ok(())
 }
 
-/// The VLAN in which a controlled port is by its configuration, and the mode of its hosts, for views.
+/// The configured access VLAN and host mode of a controlled port, for views; `None` for any other port.
 #[must_use]
 pub fn settings(config: &Config, name: &str) -> Option<(VlanId, HostMode)> {
     let (_, interface) = controlled(config).find(|(held, _)| *held == name)?;

@@ -1,5 +1,5 @@
 //! Ports that the switch has shut down by itself ("err-disable"), for all causes but those of spanning tree, which keeps
-//! its own because it acts on the protocol thread (`lanyard_stp::Bridge::err_disabled`).
+//! a list of its own because it acts on the protocol thread (`lanyard_stp::Bridge::err_disabled`).
 //!
 //! Invariants: an entry names a switch port that the configuration does not shut down; `shutdown` removes it. While there
 //! is an entry, the port is not enabled in the plane and no action brings its netdev up. Times are milliseconds since the
@@ -26,7 +26,7 @@ pub struct ErrDisabled {
 pub struct Held {
     /// The cause.
     pub cause: ErrCause,
-    /// When the port is enabled again; `None` if not by itself.
+    /// When the port is enabled again; `None` if the switch does not enable it by itself.
     pub until_ms: Option<u64>,
 }
 
@@ -49,7 +49,7 @@ impl ErrDisabled {
     pub fn iter(&self) -> impl Iterator<Item = (&str, Held)> {
         self.ports.iter().map(|(name, held)| (name.as_str(), *held))
     }
-    /// When [`ErrDisabled::recover`] has something to do; `None` while no port waits.
+    /// When the next interval ends and [`ErrDisabled::recover`] is due; `None` if no port is to be enabled again.
     #[must_use]
     pub fn next_ms(&self) -> Option<u64> {
         self.ports.values().filter_map(|held| held.until_ms).min()
@@ -67,8 +67,8 @@ impl ErrDisabled {
         list
     }
     /// Adapts the entries to a configuration that has been taken. A port that is shut down by it, or that is no switch port
-    /// any more, is forgotten. A cause that has begun to recover starts the interval of its ports now; one that no longer
-    /// recovers stops it.
+    /// any more, is removed. If the configuration has enabled recovery for a cause, the interval of the cause's ports starts now;
+    /// if it has disabled recovery, the ports stay shut down.
     pub fn configure(&mut self, now: u64, config: &Config) {
         let ports: BTreeMap<&str, bool> =
             switchports(config).map(|(name, interface)| (name, interface.shutdown)).collect();
@@ -87,7 +87,7 @@ impl ErrDisabled {
             }
         }
     }
-    /// Changes the actions that would bring up the netdevs of these ports.
+    /// Changes `actions` so that they do not bring up the netdevs of these ports.
     pub(crate) fn hold_down(&self, actions: &mut [Action]) {
         for action in actions {
             if let Action::Link { name, to, .. } = action

@@ -37,7 +37,7 @@ pub struct LinkFacts {
     pub vrf: Option<String>,
 }
 
-/// How a port settles speed and duplex with its link partner.
+/// How a port agrees on speed and duplex with its link partner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LinkMode {
     /// By autonegotiation (IEEE 802.3, clause 28).
@@ -143,7 +143,7 @@ pub struct Namespace {
     pub knobs: BTreeMap<Knob, bool>,
 }
 
-/// Every netdev, by name.
+/// The observed state of the host: netdevs by name, sysctls, namespaces, link modes, and the port-channels in use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
     /// `net.ipv6.conf.all.forwarding`.
@@ -161,7 +161,8 @@ pub struct Facts {
     pub channels: BTreeSet<ChannelId>,
     /// The members of port-channels that are in use.
     pub bundled: BTreeSet<PortId>,
-    /// The speeds in Mbit/s of the ports of which a setting is a share, by name; those that report none are left out.
+    /// The speeds in Mbit/s, by name, of the ports with a setting that is a percentage of the speed. Ports that report no speed
+    /// are left out.
     pub speeds: BTreeMap<String, u32>,
     by_name: BTreeMap<String, LinkFacts>,
     by_index: BTreeMap<(Option<String>, u32), String>,

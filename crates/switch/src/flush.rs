@@ -32,7 +32,7 @@ fn stale_at(
     let all = FdbFilter { port: Some(port), ..FdbFilter::default() };
     let Some(after) = after else { return vec![all] };
     let down = before.enabled && !after.enabled;
-    // Port security counts the addresses that it has seen being learned.
+    // Port security counts only the addresses that are learned while it is on, so flush those from before the change.
     let secured = before.stages.secure != after.stages.secure;
     if down || secured || after.name != before.name || after.kind != before.kind {
         return vec![all];

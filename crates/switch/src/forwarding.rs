@@ -35,7 +35,7 @@ impl fmt::Display for Forwarder {
     }
 }
 
-/// The forwarder of the packets of a family that are received at an interface. `None` asks for the VRF as a whole.
+/// The forwarder of the packets of a family that are received at the interface `at`; `None` means the VRF as a whole.
 #[must_use]
 pub fn forwarder(
     config: &Config,
@@ -64,7 +64,7 @@ pub fn forwarder(
     }
 }
 
-/// `ip forwarding plane` for the packets received at an interface. `None` asks for the VRF as a whole.
+/// The setting `ip forwarding plane` for packets received at the interface `at`; `None` means the VRF as a whole.
 #[must_use]
 pub fn setting(config: &Config, vrf: &Option<String>, at: Option<&Interface>) -> ForwardingPlane {
     let of_interface = at.and_then(|interface| interface.layer3.forwarding_plane);
@@ -133,7 +133,7 @@ pub fn forwarders(config: &Config, routers: &Routers) -> Forwarders {
     all
 }
 
-/// True if the plane routes at none of `rifs` what the kernel has to route.
+/// True if none of `rifs` makes the plane route packets that the kernel has to route.
 #[must_use]
 pub fn agrees<'a>(forwarders: &Forwarders, rifs: impl IntoIterator<Item = &'a RifState>) -> bool {
     let by_kernel: BTreeSet<(bool, String)> = forwarders

@@ -99,7 +99,8 @@ fn statics(config: &Config, state: &PlaneState, ports: &PortIds) -> BTreeMap<Bin
     config.guard.bindings.iter().filter_map(of).collect()
 }
 
-/// The name of the port at which hosts behind an interface are: for a member of a port-channel, that of the port-channel.
+/// The name of the port through which hosts behind an interface are reached: for a member of a port-channel, that of the
+/// port-channel. `None` for a VLAN interface.
 fn reached(config: &Config, name: &InterfaceName) -> Option<String> {
     let InterfaceName::Netdev(netdev) = name else { return None };
     let group = config.interfaces.get(name).and_then(|interface| interface.aggregation.group);

@@ -27,8 +27,8 @@ use std::net::{IpAddr, Ipv4Addr};
 pub fn host(wanted: &Layer3, forwarding: bool, base: HostStack) -> HostStack {
     HostStack {
         forwarding,
-        // ARP requests teach their sender's address. The address of a virtual router or of another
-        // interface must not be taught by this one (RFC 3768, 8.2).
+        // Receivers of an ARP request learn its sender's address. This interface must not announce the address of a
+        // virtual router or of another interface (RFC 3768, 8.2).
         arp_announce: 2,
         proxy_arp: forwarding && wanted.proxy_arp,
         local_proxy_arp: wanted.local_proxy_arp,
@@ -41,7 +41,7 @@ pub fn host(wanted: &Layer3, forwarding: bool, base: HostStack) -> HostStack {
             Urpf::Strict => 1,
             Urpf::Loose => 2,
         },
-        // A route by an interface without link must not be used, so that floating static routes
+        // A route out of an interface without link must not be used, so that floating static routes
         // take over.
         ignore_linkdown: true,
         arp_timeout_s: wanted.arp_timeout_s.unwrap_or(base.arp_timeout_s),
@@ -80,8 +80,8 @@ pub fn made_mac(
     }
 }
 
-/// The MTU of an interface that the switch creates, unless one is configured: 1500, that of a subinterface's parent, or the
-/// smallest of a port-channel's members.
+/// The MTU in bytes of an interface that the switch creates, unless one is configured: the parent's for a subinterface, the
+/// smallest of the members' for a port-channel, otherwise 1500.
 #[must_use]
 pub fn parent_mtu(name: &InterfaceName, config: &Config, facts: &Facts) -> u32 {
     if let Some(internal) = config.internal_vlan(name) {
@@ -149,7 +149,7 @@ fn wanted_knobs(next: &Config) -> BTreeMap<(Option<String>, Knob), bool> {
 /// Sets namespace sysctls that something needs, and restores those that nothing needs any more.
 pub(crate) fn knobs(next: &Config, facts: &Facts, list: &mut Actions) {
     let wanted = wanted_knobs(next);
-    // A namespace that existed before is restored. One that the switch created is deleted anyway.
+    // The sysctls of a namespace that existed before are restored. A namespace that the switch created is deleted anyway.
     let foreign = |vrf: &String| facts.namespaces.get(vrf).is_some_and(|found| found.mark.is_none());
     list.record.knobs.retain(|vrf, _| vrf.is_empty() || next.vrfs.contains_key(vrf) || foreign(vrf));
     let left = list.record.knobs.keys().filter(|vrf| !vrf.is_empty() && !next.vrfs.contains_key(*vrf));
@@ -160,7 +160,7 @@ pub(crate) fn knobs(next: &Config, facts: &Facts, list: &mut Actions) {
             // A namespace that is about to be created has the kernel's defaults.
             let now = facts.knob(vrf.as_deref(), knob).unwrap_or(knob == Knob::Redirects);
             let original = recall(&list.record, vrf.as_deref(), knob);
-            // Another instance in this namespace has changed it before, and its record has the
+            // Another instance in this namespace has changed the sysctl before, and that instance's record has the
             // original value.
             let shared = facts.shared_knobs.get(&knob).copied().filter(|_| vrf.is_none());
             let to = match (wanted.get(&(vrf.clone(), knob)), original) {
@@ -171,7 +171,7 @@ pub(crate) fn knobs(next: &Config, facts: &Facts, list: &mut Actions) {
                 (None, Some(original)) => {
                     remember(&mut list.record, vrf.as_deref(), knob, None);
                     if shared.is_some() {
-                        // Another instance still needs it; the last one restores it.
+                        // Another instance still needs the value; the last instance restores the sysctl.
                         continue;
                     }
                     original
@@ -231,7 +231,7 @@ fn hops(members: &[&StaticRoute], config: &Config, facts: &Facts) -> BTreeSet<Ho
         via: route.via,
         interface: route.interface.as_ref().map(ToString::to_string),
     };
-    // A `permanent` route whose interface is down is still used, and drops its packets.
+    // A `permanent` route whose interface is down adds no next hop, but stays: without any next hop it drops its packets.
     let alive =
         |route: &&StaticRoute| !route.discard && (!route.permanent || egress_up(route, config, facts));
     let ready = |route: &&StaticRoute| {
@@ -504,7 +504,7 @@ mod tests {
         facts.shared_knobs.insert(Knob::Ipv6Forwarding, false);
         let (turned, second) = plan(&on, &facts, &Default::default());
         assert_eq!((turned, second.ipv6_forwarding), (vec![], Some(false)), "what it was like before both");
-        // The first of two instances to leave leaves it on; the other restores it.
+        // The first of two instances to release the sysctl leaves it on; the other one restores it.
         for record in [&first, &second] {
             assert_eq!(plan(&off, &facts, record).0, [false; 0]);
         }

@@ -1,14 +1,14 @@
-//! Leftovers in the kernel of an action that should have undone or released something and failed: put into the record, so
-//! that a later plan, a restart or `detach` deals with it as with everything else that the switch has changed.
+//! Records what the kernel has or lacks because an action failed that should have undone or released something, so that a later
+//! plan, a restart or `detach` treats it like everything else that the switch has changed.
 //!
-//! Invariant: after [`keep`] the record says of each failed action's object what the kernel still has.
+//! Invariant: after [`keep`] the record describes, for the object of each failed action, the state that the kernel still has.
 
 use crate::actions::{Action, Record};
 use crate::facts::Facts;
 use crate::layer3::{recall, remember};
 
-/// Puts into `record` what `failed` leave behind. `other` is the record of the state that the kernel is still in there: of the
-/// refused configuration when undoing failed, of the previous one when a release failed.
+/// Corrects `record` by what the actions `failed` did not undo or release. `other` is the record of the configuration whose
+/// state the kernel still has: the refused configuration if undoing failed, the previous one if a release failed.
 pub(crate) fn keep(record: &mut Record, failed: &[Action], other: &Record, facts: &Facts) {
     for action in failed {
         match action {
@@ -40,7 +40,7 @@ pub(crate) fn keep(record: &mut Record, failed: &[Action], other: &Record, facts
                     own.mode = own.mode.or(found);
                 }
             }
-            // A pair carries the instance's mark.
+            // A pair needs no record: a later plan finds it by the instance's mark.
             Action::Namespace { .. } | Action::CreatePair(_) | Action::DeletePair(_) => {}
         }
     }

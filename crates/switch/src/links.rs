@@ -20,7 +20,7 @@ use lanyard_config::{Config, Duplex, Interface, InterfaceName, Role};
 use lanyard_types::MacAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The actions that lead from `old` to `next`. `None` stands for any current state of the netdevs.
+/// The actions that lead from `old` to `next`. `old` is `None` if the netdevs may be in any state.
 #[must_use]
 pub fn actions(
     old: Option<&Config>,
@@ -195,8 +195,8 @@ fn netdev(name: &str, old: Option<&Config>, next: &Config, facts: &Facts, list: 
     mode(name, link, (was, fixed_mode(next, &key)), facts, list);
 }
 
-/// Sets the link mode that is configured now, in place of the one that was; without one the mode in which the port was found.
-/// The record has that mode while another is set.
+/// Sets the configured link mode `now` in place of the previously configured one, `was`. If none is configured now, restores the
+/// mode in which the port was found, which the record holds while the switch has set another one.
 fn mode(
     name: &str,
     link: &LinkFacts,
@@ -208,7 +208,7 @@ fn mode(
     let recorded = original.mode;
     let found = facts.modes.get(&link.ifindex).copied();
     match now {
-        // A restart does not interrupt a link that has the mode already.
+        // A restart must not interrupt a link that already has the configured mode.
         Some(_) if recorded.is_some() && [was, found].contains(&now) => {}
         Some(_) => {
             let found = found.unwrap_or(LinkMode::Autonegotiation);
@@ -222,8 +222,8 @@ fn mode(
     }
 }
 
-/// Adds the change of a netdev's link mode; without a `to` there is none. `from` is not known after an earlier change that
-/// could not be undone.
+/// Appends the action that sets a netdev's link mode to `to`; nothing if `to` is `None`. `from` is `None` if the present mode is
+/// not known, for example after an earlier change that could not be undone.
 fn push_mode(actions: &mut Vec<Action>, name: &str, from: Option<LinkMode>, to: Option<LinkMode>) {
     if let Some(to) = to {
         actions.push(Action::Speed { name: name.to_owned(), from: from.unwrap_or(to), to });
@@ -236,7 +236,7 @@ fn push_link(actions: &mut Vec<Action>, name: &str, from: LinkSettings, to: Link
     }
 }
 
-/// The link mode that a configuration sets; `None` leaves a port's own.
+/// The link mode that a configuration sets; `None` if it leaves the port in the mode in which it was found.
 fn fixed_mode(config: &Config, name: &InterfaceName) -> Option<LinkMode> {
     let interface = config.interfaces.get(name)?;
     let full_duplex = interface.duplex != Duplex::Half;

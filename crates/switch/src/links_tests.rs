@@ -1,4 +1,4 @@
-//! Actions, as lines of text.
+//! Tests of the actions that a change of configuration needs, written as lines of text.
 
 use super::*;
 use crate::facts::Knob;
@@ -99,7 +99,7 @@ fn a_port_is_taken() {
     }
 }
 
-/// A netdev is its index: one with a new name is released, or continues as the port of that name.
+/// A netdev is identified by its index: if it is renamed, it is released, or continues as the port with the new name.
 #[test]
 fn a_netdev_with_another_name() {
     let old = "eth1: access 1 mtu 9000";
@@ -184,7 +184,7 @@ fn a_speed_is_given_back() {
         |found: &str| actions(None, &config(fixed), &facts(found), &Record::default(), &identity()).record;
     let released = release(&facts("eth1 promisc fixed 100"), &record("eth1"), &identity());
     assert_eq!(list(&released), "eth1 -promisc, eth1 speed auto", "detach");
-    // The links that a restart finds are as configured; a link that is not is set again.
+    // After a restart a link that has the configured mode is left alone; any other is set again.
     for (links, want) in [("eth1 promisc fixed 100", ""), ("eth1 promisc", "eth1 speed 100")] {
         let again = actions(None, &config(fixed), &facts(links), &record("eth1"), &identity());
         let speeds = again.before.iter().filter(|action| matches!(action, Action::Speed { .. }));

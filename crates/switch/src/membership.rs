@@ -7,7 +7,7 @@ use lanyard_types::{VlanId, VlanSet};
 /// The VLAN membership that a port's mode means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Membership {
-    /// The tag the port recognises.
+    /// The TPID of the tags that the port recognises.
     pub tpid: Tpid,
     /// VLAN of untagged frames.
     pub pvid: Option<VlanId>,
@@ -29,7 +29,7 @@ pub fn membership(words: &Switchport, tag_native: bool) -> Membership {
     };
     match words.mode {
         SwitchportMode::Access => one(Tpid::Dot1q),
-        // `private_vlan` decides what these carry.
+        // The module `private_vlan` determines the VLANs of these ports.
         SwitchportMode::PrivateHost | SwitchportMode::PrivatePromiscuous => {
             Membership { tpid: Tpid::Dot1q, pvid: None, tagged: VlanSet::EMPTY, untagged: VlanSet::EMPTY }
         }

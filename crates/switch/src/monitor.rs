@@ -215,7 +215,7 @@ fn remote(next: &Config, number: u16, of: &MonitorSession) -> Result<(), Refused
     Ok(())
 }
 
-/// Checks an ERSPAN destination session: packets with an identifier for an address leave by the ports of one session.
+/// Refuses an ERSPAN destination session with the identifier, the address and the VRF of an earlier session.
 fn erspan_destination(next: &Config, number: u16, of: &MonitorSession) -> Result<(), Refused> {
     let Some(own) = &of.erspan_destination else { return Ok(()) };
     let is_same = |(other, session): &(&u16, &MonitorSession)| {
@@ -231,7 +231,8 @@ fn erspan_destination(next: &Config, number: u16, of: &MonitorSession) -> Result
     }
 }
 
-/// Checks an ERSPAN source session.
+/// Refuses an ERSPAN source session whose netdev is configured for another use, or with the identifier and the collector of an
+/// earlier session.
 fn erspan(next: &Config, number: u16, of: &MonitorSession) -> Result<(), Refused> {
     let Some(own) = &of.erspan else { return Ok(()) };
     let name = erspan_netdev(number);
@@ -239,7 +240,7 @@ fn erspan(next: &Config, number: u16, of: &MonitorSession) -> Result<(), Refused
     if interface.is_some_and(|interface| interface.role != Role::Unset) {
         return Err(Refused::InTheWay(name));
     }
-    // A collector tells sessions apart by these; one behind another VRF is another collector.
+    // A collector distinguishes sessions by the identifier. The same address in another VRF is another collector.
     let is_own = |it: &ErspanSource| (it.id, it.destination, &it.vrf) == (own.id, own.destination, &own.vrf);
     let is_same = |(other, session): &(&u16, &MonitorSession)| {
         **other < number && session.erspan.as_ref().is_some_and(is_own)
@@ -252,7 +253,7 @@ fn erspan(next: &Config, number: u16, of: &MonitorSession) -> Result<(), Refused
     }
 }
 
-/// The places to which a session copies each frame.
+/// The number of ports to which a session copies each frame.
 fn destinations_of(next: &Config, session: &MonitorSession) -> usize {
     if let Some(erspan) = &session.erspan {
         return usize::from(erspan.tunnel().is_some());
@@ -260,7 +261,8 @@ fn destinations_of(next: &Config, session: &MonitorSession) -> usize {
     session.remote_destination.map_or(session.destinations.len(), |vlan| trunks(next, vlan).count())
 }
 
-/// Refuses a port with more copies than a plane makes. The sources of a session of VLANs are all switch ports here.
+/// Refuses a configuration in which a port needs more copies of a frame than a plane makes. A session with VLANs as sources
+/// counts as if every switch port were a source.
 fn too_many(next: &Config) -> Result<(), Refused> {
     let mut everywhere = 0;
     let mut own: BTreeMap<&InterfaceName, usize> = BTreeMap::new();
@@ -286,7 +288,7 @@ fn too_many(next: &Config) -> Result<(), Refused> {
     Ok(())
 }
 
-/// The directions of sources.
+/// The directions in which a source can be copied.
 const DIRECTIONS: [MonitorDirection; 3] =
     [MonitorDirection::Rx, MonitorDirection::Tx, MonitorDirection::Both];
 

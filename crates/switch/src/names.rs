@@ -78,7 +78,7 @@ pub fn ports(config: &Config) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The subinterface (`eth1.100`) whose pipeline end is called `port`; the latter's name is `ly` and a number or name.
+/// The subinterface (`eth1.100`) whose pipeline end is called `port` (`lyeth1.100`).
 #[must_use]
 pub fn subinterface(port: &str) -> &str {
     port.strip_prefix("ly").unwrap_or(port)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// A hook at which the kernel handles forwarded packets.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hook {
-    /// Whether it sees IPv4 packets, and IPv6 packets.
+    /// For IPv4 and IPv6: true if the hook sees such packets.
     pub families: [bool; 2],
     /// Where in the packet's path it is.
     pub point: HookPoint,

@@ -34,7 +34,7 @@ pub struct Learned {
     pub since_ms: u64,
 }
 
-/// The VLAN of a configured address: its own, or that of untagged frames.
+/// The VLAN of a configured address: `vlan` if the configuration names one, otherwise the port's VLAN of untagged frames.
 #[must_use]
 pub fn vlan_of(port: &Switchport, vlan: Option<VlanId>) -> VlanId {
     vlan.unwrap_or(port.untagged_vlan())
@@ -102,7 +102,7 @@ impl SecureAddresses {
         }
         self.ports.retain(|_, list| !list.is_empty());
     }
-    /// When the next address ages; `None` while none does.
+    /// When the next address expires; `None` if none ages.
     #[must_use]
     pub fn next_ms(&self, config: &Config) -> Option<u64> {
         let due = |(name, interface): (&str, &Interface)| {
@@ -113,8 +113,8 @@ impl SecureAddresses {
         secure(config).filter_map(due).min()
     }
 
-    /// Gives the plane the secure addresses, and lets it learn as many as are missing. A static address of
-    /// `mac address-table static` comes first.
+    /// Gives the plane the secure addresses, and lets it learn as many as are missing up to the port's maximum. A static
+    /// address of `mac address-table static` takes precedence.
     pub(crate) fn overlay(&self, config: &Config, ids: &PortIds, state: &mut PlaneState) {
         for (name, interface) in secure(config) {
             let Some(id) = ids.get(name).filter(|id| state.ports.contains_key(id)) else { continue };

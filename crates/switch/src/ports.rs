@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PortIds {
     by_name: BTreeMap<String, PortId>,
-    /// Numbers that belong to interfaces of these names, configured or not.
+    /// Numbers reserved for the interfaces of these names, whether or not they are configured.
     fixed: Arc<BTreeMap<String, PortId>>,
 }
 
@@ -28,7 +28,7 @@ impl PortIds {
         let by_name = state.ports.iter().map(|(port, state)| (state.name.clone(), *port)).collect();
         Self { by_name, fixed: Arc::default() }
     }
-    /// With numbers that the plane decides ([`lanyard_plane::Plane::fixed_ports`]).
+    /// Reserves the numbers that the plane itself assigns to interfaces ([`lanyard_plane::Plane::fixed_ports`]).
     #[must_use]
     pub fn with_fixed(self, fixed: BTreeMap<String, PortId>) -> Self {
         Self { fixed: Arc::new(fixed), ..self }

@@ -1,4 +1,4 @@
-//! The spanning trees of private VLANs: a secondary VLAN has that of its primary VLAN.
+//! The spanning trees of private VLANs: a secondary VLAN belongs to the tree of its primary VLAN.
 
 use lanyard_config::Config;
 use lanyard_pipeline::state::PlaneState;

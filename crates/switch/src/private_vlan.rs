@@ -15,8 +15,8 @@ use lanyard_pipeline::state::{PlaneState, PortState, Shares, Tpid};
 use lanyard_types::{VlanId, VlanSet};
 use std::collections::BTreeMap;
 
-/// The membership of a port in a configuration with private VLANs, from the one that its other settings mean. True if the port
-/// is a host or promiscuous port.
+/// Returns the membership of a port under the private VLANs of `config`; `plain` is the membership that its other settings mean.
+/// Also returns true for a host or promiscuous port whose VLANs fit together.
 pub(crate) fn membership(config: &Config, words: &Switchport, plain: Membership) -> (Membership, bool) {
     let kind = |vlan: VlanId| config.vlans.get(&vlan).and_then(|vlan| vlan.private);
     let none = Membership { tpid: plain.tpid, pvid: None, tagged: VlanSet::EMPTY, untagged: VlanSet::EMPTY };
@@ -51,7 +51,7 @@ pub(crate) fn membership(config: &Config, words: &Switchport, plain: Membership)
     }
 }
 
-/// A trunk without the secondary VLANs whose primary VLAN it does not carry.
+/// Removes from a trunk the secondary VLANs whose primary VLAN it does not carry.
 fn with_primaries(config: &Config, trunk: Membership) -> Membership {
     let carried = trunk.tagged.union(&trunk.untagged);
     let alone = config.vlans.keys().filter(|vlan| {
@@ -67,14 +67,15 @@ fn with_primaries(config: &Config, trunk: Membership) -> Membership {
     }
 }
 
-/// The VLANs that the VLAN interface of `vlan` is a member of besides its own; `None` for one that is no primary VLAN.
+/// The secondary VLANs of which the VLAN interface of `vlan` is a member; `None` if `vlan` is no primary VLAN or has no
+/// interface.
 fn mapped(config: &Config, vlan: VlanId) -> Option<VlanSet> {
     let primary = config.vlans.get(&vlan)?.private == Some(PrivateKind::Primary);
     let list = &config.interfaces.get(&InterfaceName::Vlan(vlan))?.private_mapping;
     primary.then(|| config.secondaries(vlan, list))
 }
 
-/// Makes the pipeline's end of a VLAN interface a promiscuous port.
+/// Makes the pipeline end of a primary VLAN's interface a promiscuous port.
 pub(crate) fn interface(config: &Config, vlan: VlanId, port: &mut PortState) {
     if let Some(secondaries) = mapped(config, vlan) {
         port.private = true;
@@ -82,7 +83,7 @@ pub(crate) fn interface(config: &Config, vlan: VlanId, port: &mut PortState) {
     }
 }
 
-/// Lets secondary VLANs share the tables of their primary VLANs. One whose primary VLAN is not active is not active either.
+/// Lets secondary VLANs share the tables of their primary VLANs. A secondary VLAN is active only if its primary VLAN is.
 pub(crate) fn overlay(config: &Config, state: &mut PlaneState) {
     let pairs: BTreeMap<VlanId, VlanId> =
         config.vlans.keys().filter_map(|vlan| Some((*vlan, config.primary_of(*vlan)?))).collect();

@@ -23,23 +23,23 @@ use lanyard_types::{QueueClass, QueueLength, QueueTree};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The speed of which percentages count at a port whose netdev reports none.
+/// The speed, in bit/s, to which percentages refer at a port whose netdev reports no speed.
 const DEFAULT_BPS: u64 = 1_000_000_000;
-/// The rate of the queues of such a port: no limit.
+/// The rate, in bit/s, of the queues at a port whose netdev reports no speed: in effect no limit.
 const UNLIMITED_BPS: u64 = 100_000_000_000;
-/// The smallest burst of a policer that is given no burst, in bytes: a frame.
+/// The smallest burst, in bytes, of a policer without a configured burst: one frame.
 const MIN_BURST: u64 = 1_518;
-/// The share of a class that has no guaranteed rate, of the rate of the port.
+/// A class without a guaranteed rate is guaranteed 1/`FLOOR` of the rate to which percentages refer.
 const FLOOR: u64 = 100;
 /// The smallest rate of a class in bits per second.
 const MIN_RATE_BPS: u64 = 8_000;
-/// The bytes that the class with the smallest share sends in its turn, and the most that any class may.
+/// The number of bytes that the class with the smallest share sends in its turn, and the limit for any class.
 const QUANTUM: u64 = 1_518;
 const MAX_QUANTUM: u64 = 200_000;
-/// The limits in bytes of a queue without `queue-limit`, which holds 50 ms.
+/// The least and the most bytes of a queue without `queue-limit`; between them, it holds 50 ms at its class's highest rate.
 const QUEUE_BYTES: std::ops::RangeInclusive<u64> = 256 * 1024..=16 * 1024 * 1024;
 
-/// Checks what no single line can: the number of rules that the classes of a policy map need.
+/// Checks the number of rules that the classes of a policy map need, which depends on several lines together.
 ///
 /// # Errors
 /// The policy map and the class at which there are too many.
@@ -94,7 +94,7 @@ pub(crate) fn overlay(
     }
 }
 
-/// The lists that classify the frames of a policy map, or of its child.
+/// The lists that classify the frames of a policy map, or, if it has a child, of the child.
 fn bindings(
     qos: &Qos,
     config: &Config,
@@ -114,7 +114,7 @@ fn bindings(
     bound
 }
 
-/// The child of a policy map.
+/// The name and the policy map of a policy map's child.
 fn child<'a>(qos: &'a Qos, policy: &'a PolicyMap) -> Option<(&'a str, &'a PolicyMap)> {
     let name = policy.default.child.as_ref()?;
     qos.policies.get(name).map(|policy| (name.as_str(), policy))
@@ -142,7 +142,7 @@ fn minor(at: usize, policy: &PolicyMap) -> u16 {
     if at == policy.classes.len() { QueueTree::DEFAULT } else { QueueTree::DEFAULT + 1 + at as u16 }
 }
 
-/// The rate that the class with a child lets through.
+/// The rate, in bit/s, to which the parent policy shapes the class with a child; `None` without a parent or a `shape`.
 fn shaped(parent: Option<&ClassActions>, speed_bps: Option<u64>) -> Option<u64> {
     parent.and_then(|parent| parent.shape).map(|shape| bps(shape, speed_bps.unwrap_or(DEFAULT_BPS)))
 }
@@ -158,7 +158,7 @@ fn mark(actions: &ClassActions) -> Mark {
     Mark { dscp: actions.set.map(|set| set.dscp()), cos: actions.set_cos }
 }
 
-/// The burst of a rate that is given none: what it lets through in 250 ms.
+/// The burst, in bytes, of a rate without a configured burst: 250 ms at that rate, but at least [`MIN_BURST`].
 fn burst(bps: u64) -> u32 {
     u32::try_from((bps / 32).max(MIN_BURST)).unwrap_or(u32::MAX)
 }
@@ -283,7 +283,7 @@ pub fn trees(config: &Config, facts: &Facts) -> BTreeMap<String, QueueTree> {
 struct Share<'a> {
     minor: u16,
     actions: &'a ClassActions,
-    /// The rate that it is guaranteed; `None` for one of strict priority that may use all.
+    /// The guaranteed rate in bit/s; `None` for a class of strict priority without a rate of its own.
     rate: Option<u64>,
     weight: u64,
 }
@@ -293,7 +293,8 @@ fn tree(qos: &Qos, policy: &PolicyMap, speed_bps: Option<u64>) -> QueueTree {
     let parent = child(qos, policy).map(|_| &policy.default);
     let link = speed_bps.unwrap_or(UNLIMITED_BPS);
     let root = shaped(parent, speed_bps).map_or(link, |shape| shape.min(link));
-    // Percentages of a rate that is not known would be of no limit.
+    // Percentages refer to the parent's rate, otherwise to the port's speed. If the speed is not known, `root` is no limit, so
+    // they refer to a default.
     let base = if parent.is_some() { root } else { speed_bps.unwrap_or(DEFAULT_BPS) };
     let shares: Vec<Share<'_>> = inner
         .actions()
@@ -307,13 +308,13 @@ fn tree(qos: &Qos, policy: &PolicyMap, speed_bps: Option<u64>) -> QueueTree {
         .collect();
     let wanted: u64 = shares.iter().filter_map(|share| share.rate).sum();
     let strict = shares.iter().filter(|share| share.rate.is_none()).count() as u64;
-    // The bandwidth that the guaranteed classes leave is for those of strict priority, of which each keeps the others' guarantees.
+    // The classes of strict priority divide the rate that the guarantees leave, so that all rates together do not exceed `root`.
     let rest = root.saturating_sub(wanted).checked_div(strict).unwrap_or(0);
     let lightest = shares.iter().map(|share| share.weight).min().unwrap_or(1).max(1);
     let class = |share: &Share<'_>| {
         let ceil_bps = share.actions.shape.map_or(root, |shape| bps(shape, base).min(root));
         let rate = match share.rate {
-            // More than the port has is divided in proportion.
+            // Guarantees that together exceed `root` are reduced in proportion.
             Some(rate) if wanted > root => (u128::from(rate) * u128::from(root) / u128::from(wanted)) as u64,
             Some(rate) => rate,
             None => rest,
@@ -340,8 +341,9 @@ fn guaranteed(actions: &ClassActions, base: u64) -> Option<u64> {
     }
 }
 
-/// The part of a class in what is left, in relation to the other classes. Classes without `bandwidth remaining` have what IOS gives
-/// them: the remaining percent, or the ratio 1.
+/// The weight by which a class shares the bandwidth that the guarantees leave, in relation to the other classes of the policy
+/// map. Beside classes with `bandwidth remaining`, a class without `bandwidth` has the weight that IOS gives it: the remaining
+/// percent, or the ratio 1.
 fn weight(actions: &ClassActions, policy: &PolicyMap, base: u64) -> u64 {
     let all = || policy.actions().filter_map(|(_, actions)| actions.bandwidth);
     let percents: u64 = all()
@@ -371,8 +373,8 @@ fn limit(actions: &ClassActions, ceil_bps: u64) -> QueueLength {
     }
 }
 
-/// A class of a service policy in force, with the parts that a view shows: its name, whether it belongs to the child policy, and
-/// its index in the plane's policy; `None` for the parent's class, whose frames are those of all classes of the child.
+/// The classes of a service policy in force, for a view. Each has its name, true if it belongs to the child policy, and its index
+/// in the plane's policy; the index is `None` for the parent's class, whose frames are those of all classes of the child.
 #[must_use]
 pub fn shown(qos: &Qos, policy: &str) -> Vec<(String, bool, Option<usize>)> {
     let Some(policy) = qos.policies.get(policy) else { return Vec::new() };

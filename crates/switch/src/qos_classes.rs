@@ -2,8 +2,8 @@
 //! frame names its class.
 //!
 //! A class map's criteria are combined here, because a rule of a list is a conjunction: `match-all` multiplies the rules of its
-//! criteria, `match-any` puts them one behind the other. What a criterion excludes (`match not`, a `deny` of its access list)
-//! becomes a rule that goes on behind the criterion or the class.
+//! criteria, `match-any` puts them one behind the other. A frame that a criterion excludes (`match not`, a `deny` of its access
+//! list) matches a rule that skips the remaining rules of the criterion or of the class.
 //!
 //! Invariant: the first rule that permits names the first class of the policy map that matches the frame.
 
@@ -48,7 +48,7 @@ pub(crate) fn list(
     }))
 }
 
-/// The part of a rule that criteria add to: conditions by half.
+/// The conditions of a rule, each with the index of the half of the key that it compares.
 type Conditions = Vec<(u8, Condition)>;
 
 /// A rule of a criterion.
@@ -56,7 +56,7 @@ struct Part {
     conditions: Conditions,
     /// As `FlatRule::fragments`.
     fragments: bool,
-    /// True if a frame that it matches fulfils the criterion.
+    /// True if a frame that matches this rule fulfils the criterion, false if it does not.
     holds: bool,
 }
 
@@ -83,7 +83,7 @@ struct Prefix {
 impl Prefix {
     const EMPTY: Self = Self { conditions: Vec::new(), fragments: true };
 
-    /// Both; `None` if no frame fulfils both.
+    /// Adds the conditions of `part`; `None` if no frame fulfils both.
     fn and(&self, part: &Part) -> Option<Self> {
         let mut conditions = self.conditions.clone();
         for (half, condition) in &part.conditions {
@@ -106,7 +106,7 @@ impl Builder<'_> {
             false => self.block(&parts, number),
         }
     }
-    /// Rules for the frames that fulfil all of `parts`. Frames that do not go on behind the block.
+    /// Appends a block of rules that permits the frames that fulfil all of `parts`. Other frames skip to the end of the block.
     fn block(&mut self, parts: &[Parts], number: u16) {
         let begin = self.rules.len();
         self.expand(&Prefix::EMPTY, parts, number);
@@ -118,7 +118,7 @@ impl Builder<'_> {
         }
     }
     fn expand(&mut self, prefix: &Prefix, parts: &[Parts], number: u16) {
-        // A list that is longer is refused.
+        // `list` refuses a longer list, so stop here.
         if self.rules.len() > MAX_RULES {
             return;
         }
@@ -139,7 +139,7 @@ impl Builder<'_> {
             self.expand(prefix, rest, number);
         }
     }
-    /// `Deny` stands for going on behind the block, whose end is not known yet.
+    /// Appends a rule. The verdict `Deny` is a placeholder for a skip to the end of the block, which is not known yet.
     fn push(&mut self, prefix: &Prefix, number: u16, verdict: Verdict) {
         let Prefix { conditions, fragments } = prefix.clone();
         self.rules.push(FlatRule {
@@ -175,7 +175,7 @@ impl Builder<'_> {
         };
         rules.map(part).collect()
     }
-    /// The conditions of other criteria; `None` if no frame of this family fulfils them.
+    /// The conditions of a criterion other than an access list; `None` if no frame of this family fulfils it.
     fn simple(&self, of: &Match) -> Option<Conditions> {
         let (ip, family) = (self.family != Family::Mac, self.family);
         let tos = |values: &BTreeSet<u8>, shift: u32, ipv4: bool| {
@@ -205,7 +205,8 @@ impl Builder<'_> {
     }
 }
 
-/// The values of the TOS half whose upper bits, from `shift` on, are one of `values`. The half has a bit above the octet.
+/// Accepts the TOS half if its octet, shifted right by `shift` bits, is one of `values`. The half also has a bit above the octet,
+/// for later fragments, which may have either value.
 fn tos(values: &BTreeSet<u8>, shift: u32) -> Condition {
     let ranges = [0, lanyard_acl::key::LATER_FRAGMENT].into_iter().flat_map(|above| {
         values.iter().map(move |value| {
@@ -216,7 +217,7 @@ fn tos(values: &BTreeSet<u8>, shift: u32) -> Condition {
     Condition::Ranges(merged(ranges))
 }
 
-/// Ascending ranges, without those that adjoin.
+/// Joins those of the ascending `ranges` that adjoin each other.
 fn merged(ranges: impl Iterator<Item = (u16, u16)>) -> Vec<(u16, u16)> {
     let mut merged: Vec<(u16, u16)> = Vec::new();
     for (low, high) in ranges {
@@ -228,7 +229,7 @@ fn merged(ranges: impl Iterator<Item = (u16, u16)>) -> Vec<(u16, u16)> {
     merged
 }
 
-/// The values that both accept; `None` if there are none.
+/// The values that both conditions accept; `None` if there are none.
 fn both(one: &Condition, other: &Condition) -> Option<Condition> {
     if one == other {
         return Some(one.clone());
@@ -366,7 +367,7 @@ mod tests {
         Key::read(&header, &packet).expect("a header")
     }
 
-    /// Random class maps against what their lines mean, through the compiled classifier.
+    /// Compares the classes that the compiled classifier finds with the meaning of the lines, for random class maps.
     #[test]
     fn the_rules_name_the_class_that_the_lines_mean() {
         let lists = lists();

@@ -13,7 +13,7 @@ pub enum Refused {
     /// More ports than the plane has numbers.
     #[error(transparent)]
     Ports(#[from] TooManyPorts),
-    /// The bridge refuses it.
+    /// The spanning tree bridge refuses the configuration.
     #[error(transparent)]
     Spanning(#[from] SpanningError),
     /// A netdev cannot be a port.
@@ -114,7 +114,7 @@ pub enum Refused {
     SecureMaximum {
         /// The port.
         interface: String,
-        /// Its configured addresses.
+        /// The number of its configured addresses.
         count: usize,
         /// Its maximum.
         maximum: u32,
@@ -137,7 +137,7 @@ pub enum Refused {
         /// The session.
         session: u16,
     },
-    /// A monitor session with an RSPAN VLAN as the source, and something that does not go with it.
+    /// A monitor session with an RSPAN VLAN as the source, and other settings that this source excludes.
     #[error(
         "monitor session {session} has an RSPAN VLAN as its source: remove its other sources, its filter, `encapsulation \
          replicate` and `destination remote`"
@@ -221,7 +221,7 @@ pub enum Refused {
     MonitorCopies {
         /// The port.
         interface: String,
-        /// The copies.
+        /// The number of copies.
         count: usize,
         /// The most that a plane makes.
         most: usize,
@@ -282,7 +282,7 @@ pub enum Refused {
         /// Its primary VLAN.
         primary: VlanId,
     },
-    /// A static route out of an interface of another table.
+    /// A static route out of an interface that is in another VRF.
     #[error(
         "{interface} is {}, the route to {prefix} is {}: a route leads out of an interface of its own table",
         table(.interface_vrf.as_ref()), table(.route_vrf.as_ref())
@@ -318,9 +318,9 @@ pub enum Unusable {
     Made {
         /// The netdev.
         netdev: String,
-        /// Its VLAN, where the name says it.
+        /// Its VLAN, if the name is that of a VLAN interface's end.
         vlan: Option<VlanId>,
-        /// The instance, if it is another one.
+        /// The instance that made it; `None` if it is this one.
         instance: Option<String>,
     },
     /// A port of a bridge, bond, team or VRF.
@@ -328,10 +328,10 @@ pub enum Unusable {
     Enslaved {
         /// The netdev.
         netdev: String,
-        /// The name of its master, or its index in words.
+        /// The name of its master, or, if that is not known, a text with the master's index.
         master: String,
     },
-    /// No Ethernet framing.
+    /// A netdev without Ethernet framing.
     #[error("{0} is not an Ethernet device and cannot be a port")]
     NoEthernet(String),
 }

@@ -126,8 +126,8 @@ fn rif(
     Some((RifId::new(id.get())?, rif))
 }
 
-/// The address of a virtual router belongs to the VLAN interface, so frames to it are not flooded, and it is not
-/// learned at another port.
+/// Adds the MAC addresses of virtual routers to the FDB as addresses of the VLAN interface, so that frames to them are not
+/// flooded, and they are not learned at another port.
 fn self_entries(rif: &RifState, state: &mut PlaneState) {
     let RifAttachment::Vlan { vlan, up } = rif.attachment else { return };
     if state.vlans.contains_key(&vlan) {

@@ -12,7 +12,7 @@ use lanyard_config::{Config, Interface, InterfaceName};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// A program.
+/// A program that provides a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Service {
     /// radvd(8).
@@ -32,7 +32,7 @@ impl Service {
             Self::Keepalived => "keepalived",
         }
     }
-    /// The function that is missing without it.
+    /// The consequence of a missing program, for a message.
     #[must_use]
     pub const fn purpose(self) -> &'static str {
         match self {
@@ -68,7 +68,7 @@ pub fn wanted(
     all
 }
 
-/// IOS's default interval in seconds.
+/// IOS's default for the longest interval between router advertisements, in seconds.
 const RA_INTERVAL_S: u16 = 200;
 /// AdvDefaultLifetime in seconds.
 const RA_LIFETIME_S: u16 = 1800;
@@ -118,7 +118,7 @@ fn advertisements(config: &Config, name: &InterfaceName, interface: &Interface) 
     Some(text)
 }
 
-/// The netdev that has a virtual router's addresses: a macvlan of the interface with this index.
+/// The name of the netdev that has a virtual router's addresses: a macvlan of the interface with this index.
 #[must_use]
 pub fn vmac_name(ifindex: u32, group: u8) -> String {
     format!("vr{ifindex}.{group}")

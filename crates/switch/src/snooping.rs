@@ -1,5 +1,5 @@
-//! Connects multicast snooping to the switch: which VLANs the plane snoops, and the settings of the machines in the protocol
-//! crate, from the configuration and the plane's state.
+//! Connects multicast snooping to the switch: which VLANs the plane snoops, and the settings of the state machines in the
+//! protocol crate, from the configuration and the plane's state.
 
 use crate::identity::Identity;
 use crate::ports::PortIds;
@@ -32,7 +32,8 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// The VLAN in which the groups of a frame with this VID are; `None`: without a tag, or with a priority tag.
+    /// The VLAN in which the groups of a frame with the VID `vid` are. `vid` is `None` for a frame without a tag, and 0 for
+    /// one with a priority tag. Returns `None` if the frame belongs to no VLAN.
     #[must_use]
     pub fn vlan(&self, vid: Option<u16>) -> Option<VlanId> {
         let vlan = vid.filter(|vid| *vid != 0).map_or(self.pvid, VlanId::new)?;
@@ -40,7 +41,7 @@ impl Classifier {
     }
 }
 
-/// The plane's treatment of groups in a VLAN, by `Family::index()`.
+/// The plane's treatment of unregistered groups in a VLAN, by `Family::index()`; `None` if the family is not snooped there.
 #[must_use]
 pub fn of_vlan(config: &Config, vlan: VlanId) -> [Option<Unregistered>; 2] {
     Family::ALL.map(|family| {
@@ -64,7 +65,7 @@ pub fn classifiers(state: &PlaneState) -> BTreeMap<PortId, Classifier> {
     bridges.map(|(id, port)| (*id, classifier(port))).collect()
 }
 
-/// The configuration of the machines: the VLANs of `state` that are snooped, each with its enabled ports.
+/// The configuration of the snooping machines: the VLANs of `state` that are snooped, each with its enabled ports.
 #[must_use]
 pub fn lower(
     config: &Config,
@@ -142,7 +143,7 @@ fn one(
 }
 
 /// The source of the switch's queries: the configured address, that of the VLAN's interface, or one that wins no election.
-/// MLD requires a link-local one (RFC 3810, 5.1.14).
+/// MLD requires a link-local address (RFC 3810, 5.1.14).
 fn querier_address(
     config: &Config,
     identity: &Identity,

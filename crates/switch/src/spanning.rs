@@ -191,7 +191,7 @@ fn lower_port(interface: &Interface, mode: Mode) -> PortConfig {
 /// Checks whether the bridge accepts the configuration.
 ///
 /// # Errors
-/// Why not.
+/// The reason for which the bridge refuses it.
 pub fn check(config: &Config, ports: &PortIds, identity: &Identity) -> Result<(), SpanningError> {
     lower(config, ports, identity).map_or(Ok(()), |wanted| Ok(wanted.check()?))
 }
@@ -204,12 +204,12 @@ pub enum SpanningError {
         "{wanted} spanning trees: {limit} are possible (no spanning-tree vlan LIST takes the tree from VLANs)"
     )]
     TooManyTrees {
-        /// The trees that are configured.
+        /// The number of configured trees.
         wanted: usize,
-        /// The most there can be.
+        /// The largest possible number.
         limit: usize,
     },
-    /// A setting.
+    /// The bridge refuses a setting.
     #[error(transparent)]
     Config(lanyard_stp::ConfigError),
 }
@@ -253,7 +253,7 @@ pub fn next(
     Ok(Some(next))
 }
 
-/// The ports for which `next` says `shutdown` and `old` does not.
+/// The ports that `next` shuts down and `old` does not.
 #[must_use]
 pub fn shut(old: &Config, next: &Config, ports: &PortIds) -> Vec<PortId> {
     let mut list = Vec::new();
@@ -265,8 +265,8 @@ pub fn shut(old: &Config, next: &Config, ports: &PortIds) -> Vec<PortId> {
     list
 }
 
-/// The more restrictive of two states: a pair is in the state that forwards less, and watched when either
-/// says so.
+/// Combines two sets of states into the more restrictive one: each pair of tree and port has the state that forwards less, and
+/// is watched if it is watched in either set.
 #[must_use]
 pub fn stricter(one: &TreeStates, other: &TreeStates) -> TreeStates {
     let mut both = one.clone();
@@ -312,7 +312,7 @@ impl Spanning {
         }
         list
     }
-    /// Tells the bridge which links have changed.
+    /// Reports changed links to the bridge.
     pub fn links(&mut self, now: u64, changes: &[LinkChange]) {
         for LinkChange { port, up, speed_mbps, duplex } in changes {
             self.reported.insert(*port, *up);
@@ -389,7 +389,7 @@ impl Spanning {
         // simulation).
         state.global.trap_pvst = match mode {
             lanyard_stp::Mode::Mst => VlanSet::all(),
-            // Where there is no tree the neighbours' trees are to see each other through this switch.
+            // Only in VLANs with a tree here: in others the BPDUs of neighbours pass through this switch to each other.
             _ if per_vlan => self.bridge.config().vlans.clone(),
             _ => VlanSet::EMPTY,
         };
@@ -435,7 +435,7 @@ impl Spanning {
         }
     }
 
-    /// Removes from `actions` those that would bring up ports that a guard has shut down.
+    /// Changes `actions` so that they do not bring up ports that a guard has shut down.
     pub fn hold_down(&self, actions: &mut [Action], ports: &PortIds) {
         for action in actions {
             if let Action::Link { name, to, .. } = action
@@ -453,7 +453,7 @@ impl Spanning {
     }
 }
 
-/// The action that sets a port's netdev up or down; `None` when it is so already or does not exist.
+/// The action that sets a port's netdev up or down; `None` when the netdev is in that state already or does not exist.
 #[must_use]
 pub fn set_up(facts: &Facts, name: &str, up: bool) -> Option<Action> {
     let link = facts.usable(name).filter(|link| link.admin_up != up)?;

@@ -75,7 +75,7 @@ pub struct Switch {
     admitted: Admitted,
     /// The access lists of the plane state in force.
     acls: InForce,
-    /// The local time, for time ranges; `None` until it has been set.
+    /// The time in UTC, for the time ranges of access lists; `None` until it has been set.
     minute: Option<Minute>,
     /// The state of spanning tree that the last run saved; kept until the first configuration has
     /// been carried out.
@@ -85,15 +85,15 @@ pub struct Switch {
 /// The leftovers of actions that failed.
 #[derive(Debug, Clone, Default)]
 struct Left {
-    /// True if there is anything.
+    /// True if there are leftovers.
     any: bool,
-    /// The interfaces whose netdevs may not be as configured.
+    /// The interfaces whose netdevs may differ from the configuration.
     interfaces: BTreeSet<String>,
 }
 
 impl Switch {
     /// A switch with the default configuration. `found` is the state of an adopted plane, `record`
-    /// what the last run saved.
+    /// the record that the last run saved.
     #[must_use]
     pub fn new(identity: Identity, facts: Facts, found: &PlaneState, record: Record) -> Self {
         let ports = PortIds::adopt(found);
@@ -123,7 +123,7 @@ impl Switch {
     pub fn set_acls(&mut self, in_force: &InForce) {
         self.acls.clone_from(in_force);
     }
-    /// Sets the port numbers that the plane decides.
+    /// Sets the port numbers that the plane itself assigns.
     #[must_use]
     pub fn with_fixed_ports(self, fixed: std::collections::BTreeMap<String, lanyard_types::PortId>) -> Self {
         Self { ports: self.ports.with_fixed(fixed), ..self }
@@ -147,7 +147,7 @@ impl Switch {
     pub const fn err_disabled(&self) -> &ErrDisabled {
         &self.err_disabled
     }
-    /// The same, for changes.
+    /// As [`Switch::err_disabled`], for changes.
     pub const fn err_disabled_mut(&mut self) -> &mut ErrDisabled {
         &mut self.err_disabled
     }
@@ -156,7 +156,7 @@ impl Switch {
     pub const fn secure(&self) -> &SecureAddresses {
         &self.secure
     }
-    /// The same, for changes.
+    /// As [`Switch::secure`], for changes.
     pub const fn secure_mut(&mut self) -> &mut SecureAddresses {
         &mut self.secure
     }
@@ -173,8 +173,8 @@ impl Switch {
     pub fn add_secure(&mut self, name: &str, learned: Learned) -> bool {
         self.secure.insert(&self.config, name, learned)
     }
-    /// Adapts the learned addresses to the running configuration. Those of ports with sticky learning become sticky; true
-    /// if there were any.
+    /// Adapts the learned addresses to the running configuration. Those of ports with sticky learning become sticky.
+    /// Returns true if there were such addresses.
     pub fn configure_secure(&mut self) -> bool {
         self.secure.configure(&self.config);
         let sticky: Vec<(String, Vec<Learned>)> = switchports(&self.config)
@@ -271,7 +271,7 @@ impl Switch {
     /// Checks whether `next` may be taken, given the netdevs and limits.
     ///
     /// # Errors
-    /// Why not.
+    /// Why it may not be taken.
     pub fn check(&self, old: &Config, next: &Config) -> Result<Vec<String>, Refused> {
         let ports = self.ports.assign(port_names(next))?;
         spanning::check(next, &ports, &self.identity)?;
@@ -336,16 +336,16 @@ impl Switch {
         self.spanning = plan.spanning;
         self.found = None;
     }
-    /// Records what actions leave in the kernel that should have undone or released something, and `failed`. `other` is the
-    /// record of the state that the kernel is still in there: of the refused configuration, or of the previous one. The
-    /// next plan deals with all of it.
+    /// Corrects the record by what the actions `failed` did not undo or release. `other` is the record of the configuration whose
+    /// state the kernel still has: the refused one if undoing failed, the previous one if a release failed. The next plan
+    /// corrects the kernel's state.
     pub fn leave(&mut self, failed: &[Action], other: &Record) {
         leftovers::keep(&mut self.record, failed, other, &self.facts);
         self.left.any |= !failed.is_empty();
         self.left.interfaces.extend(failed.iter().filter_map(Action::interface));
     }
-    /// True while something is left that the kernel has against the configuration. A plan for the running configuration
-    /// deals with it.
+    /// True while the kernel may differ from the running configuration because actions have failed. A plan for the running
+    /// configuration corrects it.
     #[must_use]
     pub const fn has_leftovers(&self) -> bool {
         self.left.any
@@ -367,22 +367,22 @@ impl Switch {
         self.admitted.overlay(&self.config, &self.ports, &mut state);
         state
     }
-    /// VLAN interfaces whose line protocol is up.
+    /// The VLANs of VLAN interfaces, routed port-channels and their subinterfaces whose line protocol is up.
     #[must_use]
     pub fn lines_up(&self) -> VlanSet {
         lines_up(&self.admitted.effective(&self.config), &self.facts, &self.ports, &self.identity)
     }
-    /// The changes of carrier of VLAN interfaces that are due.
+    /// The changes of carrier that are due; see [`links::carriers`].
     #[must_use]
     pub fn carriers(&self) -> Vec<Action> {
         links::carriers(&self.config, &self.facts, &self.lines_up())
     }
-    /// True when a netdev that the configuration names is not the one that the switch has set up by that name, if it has set
-    /// one up at all.
+    /// True for a netdev that the configuration names and that the switch has not set up: the record has no netdev of this name,
+    /// or one with another index.
     #[must_use]
     pub fn is_new(&self, link: &LinkFacts) -> bool {
         let name = InterfaceName::Netdev(link.name.clone());
-        // One in a VRF's namespace has been moved there by the switch.
+        // A netdev in a VRF's namespace has been moved there by the switch.
         link.vrf.is_none()
             && self.config.interfaces.contains_key(&name)
             && self.record.originals.get(&link.name).is_none_or(|original| original.ifindex != link.ifindex)
@@ -417,7 +417,7 @@ impl Switch {
     pub fn set_record(&mut self, record: Record) {
         self.record = record;
     }
-    /// The actions that restore everything.
+    /// The actions that give every netdev back as it was found.
     #[must_use]
     pub fn release(&self) -> Vec<Action> {
         links::release(&self.facts, &self.record, &self.identity)

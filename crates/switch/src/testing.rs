@@ -55,7 +55,7 @@ fn one(text: &str, ifindex: u32) -> LinkFacts {
             "alias" => link.alias = Some(value().into()),
             "mac" => link.mac = value().parse().ok(),
             "in" => link.vrf = Some(value().into()),
-            // See `facts`.
+            // `facts` reads the value.
             "fixed" => drop(value()),
             _ => panic!("{word}?"),
         }

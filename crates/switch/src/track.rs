@@ -1,4 +1,4 @@
-//! Tracked objects: up or down, with configured delays between a change of what is observed and of what is reported.
+//! Tracked objects: up or down, with configured delays between a change of the observed state and of the reported state.
 //!
 //! Invariants: pure, time is an argument. An object's first state is reported without delay. A running delay ends when
 //! the observation changes back.
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub struct State {
     /// The reported state.
     pub up: bool,
-    /// When the observed state will be reported, if it differs.
+    /// When the observed state will be reported, if it differs from the reported one.
     pub due_ms: Option<u64>,
     /// The number of changes of the reported state.
     pub changes: u64,
@@ -41,7 +41,7 @@ impl Tracks {
     pub fn next_ms(&self) -> Option<u64> {
         self.states.values().filter_map(|state| state.due_ms).min()
     }
-    /// Handles what is observed at `now_ms`. Returns the objects whose reported state has changed.
+    /// Handles the observed states at `now_ms`. Returns the objects whose reported state has changed, each with its new state.
     pub fn look(
         &mut self,
         now_ms: u64,

@@ -74,7 +74,7 @@ pub enum Announced {
     Hook(Hook),
     /// Something changed that only a listing shows.
     Change,
-    /// It does not concern hooks.
+    /// The announcement does not concern hooks.
     Nothing,
 }
 

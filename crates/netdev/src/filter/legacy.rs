@@ -100,7 +100,7 @@ struct Info {
     size: u32,
 }
 
-/// `None` when the table has been removed meanwhile.
+/// Reads the struct ipt_getinfo of a table; `None` when the table has been removed meanwhile.
 fn info(family: &Family, socket: &OwnedFd, table: &str) -> io::Result<Option<Info>> {
     let mut bytes = vec![0; INFO];
     bytes[..table.len()].copy_from_slice(table.as_bytes());

@@ -101,7 +101,7 @@ impl FilterWatch {
             programs: programs::Links::default(),
         })
     }
-    /// The same without XFRM, for chains at netdevs.
+    /// As [`Self::open`], but without XFRM: enough to follow chains at netdevs.
     ///
     /// # Errors
     /// When the kernel gives no netlink socket.
@@ -161,7 +161,7 @@ impl FilterWatch {
             let live = chains.into_iter().filter(|chain| !dormant.contains(&chain.table));
             hooks.extend(live.map(|chain| chain.hook).take(MOST + 1));
             if hooks.len() > MOST {
-                // One that is left out might be the only one of its family or netdev.
+                // A hook that is left out might be the only one of its family or netdev.
                 let many = io::Error::other(format!("there are more than {MOST}"));
                 return Err(Error::new("listing the chains of nftables", many));
             }
@@ -190,7 +190,7 @@ impl FilterWatch {
     }
 }
 
-/// Runs `list` in a namespace: by the calling thread if that is its own.
+/// Runs `list` in `namespace`: on the calling thread if it is in that namespace, otherwise on a fresh thread.
 fn inside<T: Send>(namespace: &File, list: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     let (this, that) = (netns::current()?.metadata()?, namespace.metadata()?);
     if (this.dev(), this.ino()) == (that.dev(), that.ino()) {

@@ -16,8 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Links that one listing examines; the next listing continues behind them. As many links that are not of this namespace are
-/// remembered, so that they are not examined again.
+/// The number of links that one listing examines; the next listing continues behind them. The same number of links of other
+/// namespaces is remembered, so that they are not examined again.
 const MOST_LINKS: usize = 16_384;
 /// The kernel numbers links in ascending order, so a listing begins behind the last link that the previous one has seen. One
 /// listing of this number begins at the first link, because the kernel begins to number anew after 2^31 links.
@@ -56,7 +56,7 @@ struct GetInfo {
     info: u64,
 }
 
-/// The part of struct bpf_link_info that describes such a link.
+/// The part of struct bpf_link_info that describes a link of BPF_LINK_TYPE_NETFILTER.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 struct Info {
@@ -98,10 +98,10 @@ struct Create {
     hook_flags: u32,
 }
 
-/// The links that are known.
+/// The links that earlier listings have found, and where the next listing begins.
 #[derive(Debug, Default)]
 pub(super) struct Links {
-    /// The last link that was examined.
+    /// The id of the last link that was examined.
     last: u32,
     listings: u32,
     /// True once a listing has reached the last link.
@@ -122,10 +122,10 @@ impl Known {
     fn has(&self, id: u32) -> bool {
         self.here.contains_key(&id) || self.others.contains(&id)
     }
-    /// Adds a link; `hook` if it may be in this namespace.
+    /// Adds an examined link. `hook` is `None` if the link is in another namespace, or not at a hook of forwarded packets.
     ///
     /// # Errors
-    /// When this namespace has too many.
+    /// When this namespace has too many links.
     fn add(&mut self, id: u32, hook: Option<Hook>) -> io::Result<()> {
         match hook {
             Some(hook) if self.here.len() < MOST => drop(self.here.insert(id, hook)),
@@ -162,7 +162,7 @@ impl Links {
             };
             if !self.known.has(id) {
                 match link(id) {
-                    // A link that is still being made: the next listing looks at it again.
+                    // A link that is still being made: the next listing examines it again.
                     Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => break,
                     Err(error) => return Err(error),
                     Ok(None) => {}
@@ -183,7 +183,7 @@ impl Links {
     }
 }
 
-/// The hook that forwarded packets pass at a link.
+/// The hook of a link; `None` when forwarded packets do not pass it.
 fn hook(info: &Info) -> Option<Hook> {
     let (_, name) = HOOKS.into_iter().find(|(hook, _)| *hook == info.hook)?;
     (info.kind == LINK && [IPV4, IPV6].contains(&info.family)).then(|| Hook {
@@ -232,7 +232,7 @@ fn accepting() -> io::Result<OwnedFd> {
     descriptor(PROG_LOAD, &mut load)
 }
 
-/// The first link behind `id`.
+/// The id of the first link after `id`; `None` when there is none, or when this process may not list links.
 fn next(id: u32) -> io::Result<Option<u32>> {
     let mut by_id = ById { id, next: 0, flags: 0 };
     match call(LINK_GET_NEXT_ID, &mut by_id) {
@@ -263,14 +263,14 @@ fn info(link: &OwnedFd) -> io::Result<Info> {
     Ok(info)
 }
 
-/// A call whose answer is a new descriptor.
+/// Calls bpf(2) with a command that returns a new descriptor.
 fn descriptor<T>(command: libc::c_int, attributes: &mut T) -> io::Result<OwnedFd> {
     let fd = call(command, attributes)?;
     // SAFETY: the callers' commands answer with a new descriptor, which nobody else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// bpf(2) with a member of union bpf_attr; what the kernel knows behind it is 0.
+/// Calls bpf(2) with a member of union bpf_attr. The kernel takes attributes beyond the end of `attributes` as 0.
 fn call<T>(command: libc::c_int, attributes: &mut T) -> io::Result<i32> {
     // SAFETY: `attributes` is exclusively borrowed for the call, and its length is given. Addresses in it are those of buffers
     // that outlive the call and have the lengths that the call gives; the callers' types are the kernel's, without padding.

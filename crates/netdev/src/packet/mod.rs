@@ -34,7 +34,7 @@ thread_local! {
 #[derive(Debug)]
 pub struct PacketSocket {
     socket: OwnedFd,
-    /// Frames have a virtio_net_hdr.
+    /// True if frames are received and sent with a virtio_net_hdr.
     pending: bool,
 }
 
@@ -73,8 +73,8 @@ impl PacketSocket {
         Ok(this)
     }
 
-    /// As [`Self::open`], but frames come with what their sender has left to be done, checksum and segmentation, instead of
-    /// without a word of it.
+    /// As [`Self::open`], but [`Packet::pending`] describes the work that the sender of a frame has left to be done: checksum and
+    /// segmentation.
     ///
     /// # Errors
     /// As for [`Self::open`].

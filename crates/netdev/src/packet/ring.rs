@@ -39,8 +39,8 @@ pub struct RingShape {
     pub block_size: u32,
     /// How long a frame may wait for its block to fill, in milliseconds.
     pub block_age_ms: u32,
-    /// Frames are received and sent with a virtio_net_hdr: checksums and segmentation may be
-    /// pending.
+    /// True if frames are received and sent with a virtio_net_hdr: checksums and segmentation may
+    /// be pending.
     pub vnet_header: bool,
 }
 
@@ -103,7 +103,7 @@ impl PacketRing {
     pub fn is_bound(&self) -> bool {
         raw::bound(&self.socket) == Some(self.ifindex)
     }
-    /// Binds the socket to the netdev that has the index now. The ring stays.
+    /// Binds the socket again, to the netdev that now has the index with which the ring was opened. The ring stays mapped.
     ///
     /// # Errors
     /// No such netdev.
@@ -194,7 +194,7 @@ impl Drop for Blocks {
 pub struct RingFrame<'a> {
     /// The kernel's header, other data of the block, and the frame.
     bytes: &'a mut [u8],
-    /// Where the frame begins in it: not before [`BEFORE`].
+    /// The offset of the frame in `bytes`; at least [`BEFORE`].
     start: usize,
 }
 
@@ -210,12 +210,12 @@ impl<'a> RingFrame<'a> {
         }
         Some(Self { bytes: bytes.get_mut(..start.checked_add(len as usize)?)?, start })
     }
-    /// Its bytes, without the tag that the kernel has removed.
+    /// The frame's bytes, without the tag that the kernel has removed.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[self.start..]
     }
-    /// The tag that the kernel has removed.
+    /// The tag that the kernel has removed from the frame; `None` if it has removed none.
     #[must_use]
     pub fn tag(&self) -> Option<[u8; TAG]> {
         let header = offset_of!(libc::tpacket3_hdr, hv1);
@@ -224,7 +224,7 @@ impl<'a> RingFrame<'a> {
         let tci = u32_at(self.bytes, header + offset_of!(libc::tpacket_hdr_variant1, tp_vlan_tci))?;
         raw::tag(status, tpid, tci as u16)
     }
-    /// Its bytes with the tag put back in line. This overwrites the virtio_net_hdr, so read that
+    /// The frame's bytes with the tag put back in line. This overwrites the virtio_net_hdr, so read that
     /// first.
     #[must_use]
     pub fn in_line(self) -> &'a [u8] {
@@ -246,7 +246,7 @@ impl<'a> RingFrame<'a> {
         header.copy_from_slice(&self.bytes[self.start - VNET_HEADER_LEN..self.start]);
         header
     }
-    /// The time of day at which it arrived, in nanoseconds.
+    /// The time at which the frame arrived, in nanoseconds since 1970-01-01 UTC.
     #[must_use]
     pub fn arrived_ns(&self) -> u64 {
         let field = |at| u64::from(u32_at(self.bytes, at).unwrap_or(0));

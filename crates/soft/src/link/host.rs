@@ -51,7 +51,7 @@ fn ipv6_switch(name: &str) -> String {
     format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6")
 }
 
-/// Sets or clears IFF_NOARP. Returns whether that changed it, or `None` when it is not possible.
+/// Sets or clears IFF_NOARP. Returns true if the flag has changed, false if it had the value already, `None` on failure.
 fn noarp(name: &str, on: bool) -> Option<bool> {
     // SAFETY: plain system call; the result is checked and owned at once.
     let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };

@@ -42,7 +42,7 @@ pub struct Received<'a> {
 }
 
 impl Link {
-    /// The descriptor to wait on.
+    /// The descriptor to wait on; `None` if no frames arrive by the link.
     pub fn fd(&self) -> Option<Arc<OwnedFd>> {
         match self {
             Self::Gone | Self::Memory(_) => None,
@@ -50,7 +50,7 @@ impl Link {
             Self::Tap(link) => Some(link.fd()),
         }
     }
-    /// The memory of its ring, in bytes.
+    /// The memory of the link's ring in bytes; 0 without a ring.
     pub fn memory(&self) -> u64 {
         if let Self::Packet(link) = self { link.memory() } else { 0 }
     }
@@ -93,7 +93,7 @@ impl Link {
             Self::Tap(link) => link.send(frame, offload),
         }
     }
-    /// Sends a frame with [`Link::flush`] at the latest; false when it has been refused already.
+    /// Sends a frame now, or with [`Link::flush`] at the latest; false when the frame was refused at once.
     pub fn put(&mut self, frame: &[u8], offload: Offload) -> bool {
         match self {
             Self::Packet(link) => link.put(frame, offload),
@@ -114,11 +114,11 @@ impl Link {
             Self::Gone | Self::Memory(_) | Self::Tap(_) => Vec::new(),
         }
     }
-    /// True when the netdev of the link has left.
+    /// True when the link's netdev was removed or moved to another network namespace.
     pub fn is_lost(&self) -> bool {
         if let Self::Packet(link) = self { link.is_lost() } else { false }
     }
-    /// Looks for a netdev that has left; true when it is back.
+    /// Looks for the netdev of a lost link; true when the netdev is back and the link uses it again.
     pub fn find_again(&mut self) -> bool {
         if let Self::Packet(link) = self { link.find_again() } else { false }
     }

@@ -54,8 +54,8 @@ impl PacketLink {
         let name = interface_name(ifindex)?;
         Ok(Self { ring, memory, ifindex, name, errors: 0, batch: Batch::default(), quiet: None })
     }
-    /// Keeps the host's stack off the netdev, or lets it receive, as it does initially: at a routed
-    /// port the host's stack answers.
+    /// If `off`, keeps the host's stack off the netdev. Otherwise lets it receive and answer there, as at
+    /// a routed port; this is the initial state.
     ///
     /// # Errors
     /// When the netdev has been removed.
@@ -79,8 +79,8 @@ impl PacketLink {
     pub fn memory(&self) -> u64 {
         self.memory
     }
-    /// Clears a pending error (the netdev went down or was removed); false when there are only
-    /// errors.
+    /// Clears a pending error (the netdev went down or was removed); false after [`MAX_ERRORS`]
+    /// successive errors without a frame.
     pub fn recover(&mut self) -> bool {
         self.ring.clear_error();
         self.errors += 1;
@@ -90,7 +90,8 @@ impl PacketLink {
     pub fn is_lost(&self) -> bool {
         !self.ring.is_bound()
     }
-    /// Uses the netdev that has the index and the name again: one that was moved away and came back. False while there is none.
+    /// Looks for a netdev with this link's index and name, which was moved away and came back, and uses it again. False while
+    /// there is none.
     pub fn find_again(&mut self) -> bool {
         let same = interface_name(self.ifindex).is_ok_and(|name| name == self.name);
         let found = same && self.ring.bind_again().is_ok();
@@ -112,7 +113,7 @@ impl PacketLink {
         // Reading the counter of a live socket does not fail.
         self.ring.missed().unwrap_or(0)
     }
-    /// Adds a frame to the batch.
+    /// Adds a frame to the batch, or sends it at once if it is too long for that; false when it was refused.
     pub fn put(&mut self, frame: &[u8], offload: Offload) -> bool {
         if Batch::takes(frame) {
             self.batch.push(self.ring.socket(), frame, offload);
@@ -129,7 +130,7 @@ impl PacketLink {
     pub fn flush(&mut self) -> Vec<usize> {
         self.batch.flush(self.ring.socket())
     }
-    /// Sends a frame at once.
+    /// Sends a frame at once; false when it was refused.
     pub fn send(&mut self, frame: &[u8], offload: Offload) -> bool {
         let mut header = offload.to_bytes();
         let mut parts = [

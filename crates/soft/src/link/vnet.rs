@@ -43,7 +43,7 @@ impl Offload {
             [self.hdr_len, self.gso_size, self.csum_start, self.csum_offset].map(u16::to_ne_bytes);
         [self.flags & NEEDS_CSUM, self.gso_type, h[0], h[1], g[0], g[1], s[0], s[1], o[0], o[1]]
     }
-    /// The same for a frame whose headers are `by` bytes longer (shorter when negative).
+    /// The offload after the frame's headers have grown by `by` bytes (shrunk, if negative).
     pub fn moved(self, by: isize) -> Self {
         let moved = |at: u16| u16::try_from(at as isize + by).unwrap_or(at);
         Self { hdr_len: moved(self.hdr_len), csum_start: moved(self.csum_start), ..self }

@@ -20,7 +20,7 @@ use std::net::IpAddr;
 /// The audit of one VRF.
 #[derive(Debug, Default)]
 pub(super) struct Audit {
-    /// Set when an event was lost, or the kernel has changed something without an event.
+    /// True when an audit is needed: an event was lost, or the kernel has changed something without an event.
     pub wanted: bool,
     /// True between [`Routing::audit`] and [`Routing::audited`].
     pub running: bool,
@@ -30,7 +30,7 @@ pub(super) struct Audit {
     pub generation: u8,
     /// Routes that events reported during the audit.
     pub routes: HashSet<(IpNet, Rank, u32)>,
-    /// While gone routes are being removed: the last prefix examined.
+    /// While gone routes are being removed: the last prefix examined, or `Some(None)` before the first. Otherwise `None`.
     pub sweeping: Option<Option<IpNet>>,
     pub links: Listing<u32>,
     pub objects: Listing<u32>,

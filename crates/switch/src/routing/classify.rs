@@ -88,9 +88,9 @@ pub(super) fn value_of(object: &NextHopObject<'_>) -> Object {
     }
 }
 
-/// Inserts `candidate` at its place in the kernel's order and returns the next-hop sets that are no longer used by
-/// replaced candidates. `merges` says whether IPv6 merges another candidate of the same key with this one into a single
-/// route; the message then describes the whole route.
+/// Inserts `candidate` at its place in the kernel's order. Returns the next-hop sets whose use has ended: that of a replaced
+/// candidate, or that of `candidate` itself if the list already contains this route. `merges` returns true if IPv6 merges
+/// another candidate of the same key with this one into a single route; the message then describes the whole route.
 pub(super) fn place(
     list: &mut Vec<Candidate>,
     candidate: Candidate,
@@ -115,8 +115,8 @@ pub(super) fn place(
     Vec::new()
 }
 
-/// The only candidate of the same key and kind, if there is exactly one. A deletion that identifies its route in
-/// another way than the mirror does means this one.
+/// The index of the only candidate with the same key as `candidate`; `None` if there are several or none. A deletion that
+/// identifies its route in another way than the mirror does concerns this candidate.
 pub(super) fn alone(list: &[Candidate], candidate: &Candidate) -> Option<usize> {
     let mut same = (0..).zip(list).filter(|(_, other)| other.same_key(candidate));
     let first = same.next().map(|(at, _)| at);

@@ -25,8 +25,8 @@ pub(super) struct Fpm {
 }
 
 impl Routing {
-    /// Applies the client's changes. [`Routing::fpm_settled`] returns the routes that have an outcome, once the plane has
-    /// been programmed.
+    /// Applies the client's changes. Once the plane has been programmed, [`Routing::fpm_settled`] returns the prefixes of the
+    /// routes that have an outcome.
     pub fn fpm(&mut self, vrf: VrfId, updates: Vec<Update>) {
         for update in updates {
             match update {

@@ -38,7 +38,7 @@ pub(super) struct Adj {
     pub vrf: VrfId,
     pub ifindex: u32,
     pub address: IpAddr,
-    /// The sets that it is a member of.
+    /// The sets of which this neighbour is a member.
     sets: Vec<u32>,
     /// The number of these sets that have a group.
     grouped: u32,
@@ -52,7 +52,7 @@ impl Adj {
     pub const fn is_programmed(&self) -> bool {
         self.plane.is_some()
     }
-    /// The MAC address that the plane sends to.
+    /// The MAC address to which the plane sends; `None` while the plane has none.
     pub fn mac(&self) -> Option<MacAddr> {
         self.plane?.mac
     }
@@ -180,8 +180,8 @@ impl Hops {
     pub fn adj_of(&self, id: AdjacencyId) -> Option<&Adj> {
         self.adjs.get(self.adjacencies.owner(id.get())?)
     }
-    /// Returns the set of these next hops, with one more candidate that names it. `like` is the set that the prefix
-    /// used before: a new set keeps its flows on their next hops where possible.
+    /// Returns the set of these next hops, and counts one more candidate that names it. `like` is the set that the prefix
+    /// used before: a new set keeps the flows of `like` on their next hops where possible.
     pub fn intern(&mut self, around: &Around, key: SetKey, like: Option<u32>) -> u32 {
         let vrf = around.vrf;
         let full = (vrf, key);
@@ -236,7 +236,7 @@ impl Hops {
             .get(slot)
             .map_or_else(Vec::new, |set| set.members.iter().map(|(member, _)| *member).collect())
     }
-    /// The set without the next hops of `less`; `None` if none would be left.
+    /// The set without the next hops of `less`; `None` if none would be left, or if the set does not name several next hops.
     pub fn without(&self, slot: u32, less: &SetKey) -> Option<SetKey> {
         let SetKey::Many(hops) = &self.sets.get(slot)?.key else { return None };
         let goes = |hop: &(u32, Option<IpAddr>, u32)| match less {
@@ -252,7 +252,7 @@ impl Hops {
         }
     }
 
-    /// Resolves a set again. Returns true if its outcome is of another kind than before, so that its routes need
+    /// Resolves a set from the present surroundings. Returns true if its outcome has changed, so that its routes need
     /// another target.
     pub fn evaluate(&mut self, around: &Around, slot: u32) -> bool {
         let Some(set) = self.sets.get(slot) else { return false };
@@ -276,7 +276,7 @@ impl Hops {
         self.dirty_sets.insert(slot);
         was != outcome
     }
-    /// The sets whose outcome depends on the surroundings: all of `vrf`, or only those that refer to next-hop objects.
+    /// The slot numbers of the sets of `vrf`: of all, or, if `objects_only`, of those that refer to next-hop objects.
     pub fn slots(&self, vrf: VrfId, objects_only: bool) -> Vec<u32> {
         let wanted = |set: &Set| set.vrf == vrf && (!objects_only || matches!(set.key, SetKey::Object(_)));
         self.sets.iter().filter(|(_, set)| wanted(set)).map(|(slot, _)| slot).collect()
@@ -330,7 +330,7 @@ impl Hops {
             }));
         }
     }
-    /// The neighbours on an interface.
+    /// The slot numbers of the neighbours on an interface.
     pub fn behind(&self, vrf: VrfId, ifindex: u32) -> Vec<u32> {
         let there = |adj: &Adj| adj.vrf == vrf && adj.ifindex == ifindex;
         self.adjs.iter().filter(|(_, adj)| there(adj)).map(|(slot, _)| slot).collect()
@@ -557,7 +557,7 @@ impl Hops {
         self.deny(&slots);
         slots
     }
-    /// Marks the groups of these sets as not available.
+    /// Marks these sets as refused: the plane has no group for them.
     pub fn deny(&mut self, slots: &[u32]) {
         for slot in slots {
             if let Some(set) = self.sets.get_mut(*slot) {

@@ -103,17 +103,17 @@ pub struct Usage {
     pub groups: u64,
     /// Adjacencies that the plane has.
     pub adjacencies: u64,
-    /// Prefixes sent to the kernel because no group or adjacency was left for them.
+    /// How often a prefix or a set of next hops was left to the kernel because no group or adjacency was available.
     pub starved: u64,
     /// Prefixes that the plane had no room for.
     pub failed: u64,
 }
 
-/// The first retry interval for unresolved next hops; it doubles with each attempt...
+/// The first interval, in milliseconds, between requests to resolve a next hop. It doubles with each request.
 const ASK_MS: Millis = 1000;
-/// ...up to this maximum.
+/// The longest interval, in milliseconds, between requests to resolve a next hop.
 const ASK_MOST_MS: Millis = 32_000;
-/// After something was removed, refused changes are tried again this much later.
+/// Refused changes are tried again this many milliseconds after the last refusal, once something has been removed.
 const RETRY_MS: Millis = 10_000;
 
 /// The mirror of all VRFs' routing.
@@ -124,7 +124,7 @@ pub struct Routing {
     neighbours: BTreeSet<Ask>,
     /// Unresolved next hops, each with the time of the next request and the interval since the last one.
     asks: BTreeMap<Ask, (Millis, Millis)>,
-    /// Whether something was refused, and whether something was removed since.
+    /// True if a change was refused, and true if something was removed since.
     refused: bool,
     freed: bool,
     retry_ms: Millis,
@@ -146,7 +146,7 @@ struct Vrf {
     filling: bool,
     /// Prefixes that the plane has no room for.
     failed: BTreeSet<IpNet>,
-    /// While every prefix is being evaluated again: the last one done.
+    /// While every prefix is being evaluated again: the last prefix done, or `Some(None)` before the first. Otherwise `None`.
     scan: Option<Option<IpNet>>,
     /// For IPv4 and IPv6: true if the kernel routes by more than the destination.
     policy: [bool; 2],
@@ -260,7 +260,8 @@ impl Routing {
             out.push(RouteChange::VrfGone(vrf));
         }
     }
-    /// Resolves sets again. Routes of a set with another outcome get new targets.
+    /// Resolves the sets of a VRF again: all, or those that refer to next-hop objects. If an outcome has changed, the routes get
+    /// new targets.
     fn reconsider(&mut self, vrf: VrfId, objects_only: bool) {
         let Some(known) = self.vrfs.get_mut(&vrf) else { return };
         for slot in self.hops.slots(vrf, objects_only) {
@@ -372,11 +373,11 @@ impl Routing {
         }
     }
 
-    /// Sets whether the kernel routes a family by more than the destination: it has rules besides the default ones.
+    /// Sets whether the kernel routes a family by more than the destination, because it has rules besides the default ones.
     pub fn set_policy(&mut self, vrf: VrfId, ipv6: bool, on: bool) {
         self.vrf(vrf).policy[usize::from(ipv6)] = on;
     }
-    /// Returns what [`Routing::set_policy`] set last. The plane must not route such a family. Its routes stay mirrored,
+    /// Returns what [`Routing::set_policy`] set last. If true, the plane must not route the family. Its routes stay mirrored,
     /// so that the plane can route again as soon as the rules are removed.
     #[must_use]
     pub fn policy(&self, vrf: VrfId, ipv6: bool) -> bool {
@@ -517,7 +518,7 @@ impl Routing {
         });
         due
     }
-    /// When [`Routing::asks`] returns something next.
+    /// When [`Routing::asks`] next has a next hop to return; `None` if no next hop is unresolved.
     #[must_use]
     pub fn next_ask(&self) -> Option<Millis> {
         self.asks.values().map(|(at, _)| *at).min()

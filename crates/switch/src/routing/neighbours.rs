@@ -15,7 +15,7 @@ use std::net::IpAddr;
 /// A neighbour in the kernel's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Its MAC address, while the kernel would send to it.
+    /// Its MAC address, while the kernel considers it valid for sending.
     pub mac: Option<MacAddr>,
     /// True if it did not answer.
     pub failed: bool,

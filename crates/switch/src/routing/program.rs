@@ -26,7 +26,8 @@ pub(super) enum Programmed {
     Blackhole,
 }
 
-/// Values above this are not set numbers but reasons to trap.
+/// Packed values from `UP` on are reasons to trap, those from `CONNECTED` on router interfaces; lower ones are set numbers.
+/// `BLACKHOLE` and [`NONE`] are single values above the reasons.
 const UP: u32 = u32::MAX - 0x1ff;
 const CONNECTED: u32 = u32::MAX - 0x1fff;
 const BLACKHOLE: u32 = u32::MAX - 1;
@@ -50,7 +51,7 @@ impl Programmed {
             set => Self::Group(set),
         }
     }
-    /// The target as the plane takes it.
+    /// The target in the plane's form; `None` if the plane has no route to the prefix.
     pub(super) fn target(self, hops: &Hops) -> Option<RouteTarget> {
         match self {
             Self::Nothing => None,
@@ -64,7 +65,7 @@ impl Programmed {
 
 impl Routing {
     /// Appends up to about `most` changes for the plane to `out`, in order. Changes of next hops come first, so that a
-    /// dead one leaves its groups at once. Returns true if there is more.
+    /// dead next hop leaves its groups at once. Returns true if there are more changes.
     pub fn poll(&mut self, most: usize, out: &mut Vec<RouteChange>) -> bool {
         self.flush(out);
         let start = out.len();
@@ -227,7 +228,8 @@ impl Routing {
         }
         self.enqueue(*vrf, *prefix);
     }
-    /// Tries refused changes again if something was removed since. Returns when to call again.
+    /// Tries refused changes again if something was removed since and the last refusal is long enough ago. Returns when to call
+    /// again; `None` if there is nothing to try.
     pub fn retry(&mut self, now: Millis) -> Option<Millis> {
         if !(self.refused && self.freed) {
             return None;
@@ -260,7 +262,8 @@ impl Vrf {
         let coming = self.coming.pop_first().map(|(_, prefix)| prefix);
         coming.or_else(|| self.going.pop_first().map(|(_, prefix)| prefix))
     }
-    /// A new prefix between a failed one and the one that was forced for it has to be forced instead.
+    /// Forces a new prefix that contains a failed one: the frames of the failed prefix now match the new prefix, and no longer
+    /// the shorter one that was forced before.
     fn force_if_between(&mut self, prefix: IpNet) {
         let failed = self.failed.range(prefix..).take_while(|inside| prefix.contains(*inside));
         if failed.into_iter().any(|inside| *inside != prefix)
@@ -305,7 +308,7 @@ impl Vrf {
             Kind::Policy | Kind::Selective => kernel,
             Kind::Unicast => match hops.set(best.set).map(|set| set.outcome) {
                 Some(Outcome::Connected(ifindex)) => {
-                    // A host on the link with a route of its own, whose neighbour is resolved.
+                    // A host on the link with a route of its own: if its neighbour is resolved, packets go to the neighbour.
                     let resolved = self.rib.candidates(prefix).find(|c| c.rank == Rank::Neighbour);
                     let link = || self.around.rif(ifindex).map_or(kernel, Programmed::Connected);
                     resolved.map_or_else(link, |c| Programmed::Group(c.set))

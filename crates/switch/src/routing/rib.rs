@@ -10,7 +10,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
-/// Stands for no set and for no target.
+/// The value that means no set of next hops, or no target.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// Where a candidate comes from. The lower value is preferred.
@@ -50,7 +50,7 @@ pub(super) enum Kind {
     Blackhole,
     /// Drops them and answers with an ICMP error.
     NoRoute,
-    /// Something that the plane cannot do.
+    /// Treats packets in a way that the plane cannot.
     Policy,
     /// Depends on more than the destination (type of service, source), so the kernel handles the whole prefix.
     Selective,
@@ -65,7 +65,7 @@ pub(super) struct Candidate {
     pub rank: Rank,
     pub kind: Kind,
     pub tos: u8,
-    /// The number of the audit that saw it last.
+    /// The number of the last audit that has seen the candidate, modulo 256.
     pub seen: u8,
 }
 

@@ -1,4 +1,4 @@
-//! Answers of the mirror to `show` commands and about its tables.
+//! The mirror's data for `show` commands, and the use of its tables.
 
 use super::program::Programmed;
 use super::rib::{FAILED, NONE, Rank};
@@ -9,8 +9,8 @@ use lanyard_types::{AdjacencyId, MacAddr, VrfId};
 use std::net::IpAddr;
 
 impl Routing {
-    /// The neighbour of an adjacency that was used just now, if its use should be reported to the kernel. The kernel does
-    /// not see the plane's packets, and would otherwise remove a neighbour that seems unused.
+    /// The neighbour of an adjacency that the plane has just used; `None` if its use need not be reported to the kernel.
+    /// The kernel does not see the plane's packets, and would otherwise remove a neighbour that seems unused.
     #[must_use]
     pub fn used(&self, id: AdjacencyId) -> Option<Ask> {
         let adj = self.hops.adj_of(id)?;

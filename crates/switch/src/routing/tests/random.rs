@@ -68,7 +68,7 @@ fn op(lossy: bool) -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Runs `ops`; `exact` says that the plane has room for all.
+/// Applies `ops`. If `exact`, the plane has room for everything, so it must agree with the kernel exactly.
 fn run(mut world: World, ops: &[Op], exact: bool) {
     let mut lost_any = false;
     for op in ops {
