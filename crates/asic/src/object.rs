@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub enum TableKind {
     /// A hash table of buckets: it can refuse an entry before it is full.
     Exact,
-    /// Longest-prefix match, counted in units.
+    /// Longest-prefix match; only the number of used units counts, not which ones.
     Lpm,
     /// Ternary match in the order of priority; an insertion may move entries.
     Tcam,
@@ -40,7 +40,7 @@ pub enum Object {
     AclIpv4,
     /// A rule of an access list for IPv6 fields.
     AclIpv6,
-    /// A next hop of a group: one for each member.
+    /// A member of a next-hop group.
     EcmpMember,
     /// A next-hop group.
     EcmpGroup,
@@ -98,7 +98,7 @@ impl Object {
         }
     }
 
-    /// True when a table of this kind can contain it.
+    /// True if a table of this kind can contain objects of this kind.
     #[must_use]
     pub const fn fits(self, kind: TableKind) -> bool {
         match self {

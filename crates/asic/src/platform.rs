@@ -232,7 +232,7 @@ impl Front {
     }
 }
 
-/// The number of the first part of a split port: as high as half of all ports.
+/// The port number of the first part of split ports: half of [`MAX_PORTS`], above the numbers of all unsplit ports.
 pub const FIRST_PART: u16 = (MAX_PORTS / 2) as u16;
 
 const fn one() -> u32 {
@@ -282,8 +282,8 @@ impl Platform {
             self.front_port(number, format!("swp{number}"), speed_mbps)
         })
     }
-    /// Every part that a port of the front panel can be split into, whether it is or not, with the number of that port. Parts
-    /// have numbers from [`FIRST_PART`] on, in the order of the ports and their lanes.
+    /// Every part of every port of the front panel that can be split, whether it is split or not, each with the number of the
+    /// port to which it belongs. Parts have numbers from [`FIRST_PART`] on, in the order of the ports and their lanes.
     pub fn parts(&self) -> impl Iterator<Item = (u16, Front)> {
         let lanes = |row: &FrontPort| row.split.iter().map(|split| split.parts).max().unwrap_or(0);
         let all =
@@ -372,7 +372,7 @@ impl Platform {
         let mut seen = BTreeSet::new();
         for row in &self.port {
             let place = format!("port {}", row.first);
-            // The planes number ports from 1 and keep slot 0; splits and the CPU port take numbers of their own.
+            // The planes number ports from 1. The upper half of the numbers is for the parts of split ports (`FIRST_PART`).
             let last = u32::from(row.first) + u32::from(row.count) - 1;
             if row.first == 0 || row.count == 0 || last as usize >= MAX_PORTS / 2 {
                 return invalid(place, format!("ports are numbered 1 to {}", MAX_PORTS / 2 - 1));
@@ -416,7 +416,8 @@ impl Platform {
     }
 }
 
-/// The line of a place such as `memory kvd, table mac, size`: each part is looked for behind the one before.
+/// The line number, from 1, of a place such as `memory kvd, table mac, size`: each part is searched from the line of the previous
+/// part on.
 fn line_of(text: &str, place: &str) -> usize {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let key = |line: &str| line.split('=').next().unwrap_or_default().trim().to_owned();

@@ -1,4 +1,4 @@
-//! Port-channels on a chip: one port with several members, the choice of the member, lost links, and what has no room.
+//! Port-channels on a chip: one port with several members, the choice of the member, lost links, and refusals for want of room.
 
 mod common;
 
@@ -36,7 +36,7 @@ fn usage(chip: &Chip, path: &str) -> Usage {
     chip.usage().into_iter().find(|table| table.path == path).expect(path)
 }
 
-/// The ports by which a frame leaves, its verdict, and the events.
+/// Processes a frame; returns the ports by which it leaves, its verdict, and the events.
 fn passes(chip: &mut Chip, from: u16, to: MacAddr, source: MacAddr) -> (Vec<u16>, Verdict, Vec<Event>) {
     let (frame, mut effects) = (frame(to, source), Effects::default());
     let verdict = chip.frame(NOW, port(from), &frame, &mut effects);
@@ -46,7 +46,7 @@ fn leaves(chip: &mut Chip, from: u16, to: MacAddr, source: MacAddr) -> Vec<u16> 
     passes(chip, from, to, source).0
 }
 
-/// A device with this configuration and links at these ports, and a session that gets frames of the CPU port.
+/// A device with the configuration `list` and links at the ports `linked`, and a session that gets frames of the CPU port.
 fn device(list: Vec<Operation>, linked: &[u16]) -> (Device, u64) {
     device_of(&platform(APPLIANCE), list, linked)
 }
@@ -62,7 +62,8 @@ fn device_of(platform: &Platform, list: Vec<Operation>, linked: &[u16]) -> (Devi
     assert!(!incoming(&mut device, session).iter().any(refused));
     (device, session)
 }
-/// The frames that leave a device when one comes in: the seconds go on so that every port sends all of its frames.
+/// The ports by which frames leave when `bytes` comes in at the time `seconds`, until one second later: long enough for every
+/// port to send all of its frames.
 fn through(device: &mut Device, seconds: u32, from: u16, bytes: &[u8]) -> Vec<u16> {
     device.frame(Timestamp::from_secs(seconds), port(from), bytes);
     left(device, seconds + 1)
@@ -75,14 +76,15 @@ fn left(device: &mut Device, seconds: u32) -> Vec<u16> {
 fn the_members_are_one_port() {
     let mut chip = chip(&setup());
     let (everyone, host) = (MacAddr([0xff; 6]), station(1));
-    // The address is learned at the port-channel, whichever member receives it, and a flood does not return by the other member.
+    // The address is learned at the port-channel, whichever member receives the frame, and a flood does not leave by the other
+    // member.
     let (sent, _, events) = passes(&mut chip, 1, everyone, host);
     assert_eq!(sent, [3, 4]);
     assert!(matches!(&events[..], [Event::Learned(entry)] if entry.port == port(CHANNEL)), "{events:?}");
     let (sent, _, events) = passes(&mut chip, 2, everyone, host);
     assert_eq!((sent, events), (vec![3, 4], vec![]), "another member is no move");
     assert_eq!(passes(&mut chip, 2, host, station(2)).1, Verdict::Dropped(DropReason::SamePort));
-    // Each frame leaves once, by the member of its hash; a flood as well.
+    // Each frame, known or flooded, leaves the port-channel once, by the member that its hash selects.
     let mut used = BTreeSet::new();
     for n in 100..140 {
         let known = leaves(&mut chip, 3, host, station(n));
@@ -96,7 +98,7 @@ fn the_members_are_one_port() {
     commit(&mut chip, &[channel(1, &[1], &[1])]).expect("taken");
     let (sent, verdict, _) = passes(&mut chip, 2, everyone, station(7));
     assert_eq!((sent, verdict), (vec![], Verdict::Dropped(DropReason::NotCollecting)));
-    // Without a distributing member nothing leaves by it.
+    // Without a distributing member nothing leaves by the port-channel.
     commit(&mut chip, &[channel(1, &[1], &[])]).expect("taken");
     assert_eq!(leaves(&mut chip, 3, everyone, station(8)), [4]);
     assert_eq!(leaves(&mut chip, 3, host, station(8)), Vec::<u16>::new());
@@ -128,13 +130,14 @@ fn a_member_that_loses_its_link_is_replaced_by_the_chip() {
     assert!(ways(&mut device).iter().all(|by| *by == 1));
     device.link(port(2), true);
     assert_eq!(ways(&mut device), before, "the buckets are those that the driver has given");
-    // What the chip reports is what it was told.
+    // The chip reports the buckets as the driver has set them, although a link is lost.
     let told = channel(1, &[1, 2], &[1, 2]);
     device.link(port(1), false);
     assert!(device.chip().entries().contains(&told));
 }
 
-/// With three members: the driver that learns of a lost link later gives the buckets to the members to which the chip has given them.
+/// A port-channel with three members: a driver that later learns of a lost link assigns the buckets as the chip has done by
+/// itself.
 #[test]
 fn the_chip_chooses_as_the_driver_does() {
     let mut list = bridge(4);
@@ -176,13 +179,13 @@ fn what_has_no_room_is_refused_and_leaves_no_trace() {
         (Code::NoRoom, channels, 0),
         "{refused:?}"
     );
-    // A ninth member of an existing one, with a change before it in the same transaction.
+    // A ninth member for an existing port-channel, after another change in the same transaction.
     let list = [channel(1, &[1], &[1]), bundle(1, &[9]).remove(1)];
     let refused = commit(&mut chip, &list).expect_err("nine members");
     assert_eq!((refused.code, refused.table.as_str(), refused.at), (Code::NoRoom, members, 1), "{refused:?}");
     assert!(chip.entries() == before && used(&chip) == (4, 8), "a refused transaction has changed the chip");
     assert_eq!((usage(&chip, channels).refused, usage(&chip, members).refused), (1, 1));
-    // A port that leaves makes room, and so does a port-channel. One whose members refer to it stays.
+    // Removing a member or a port-channel makes room. A port-channel to which members refer cannot be removed.
     let mut freed: Vec<Operation> = vec![Operation::Port(port(104), None)];
     let refused = commit(&mut chip, &freed).expect_err("it has members");
     assert_eq!(refused.code, Code::Invalid, "{refused:?}");
@@ -193,7 +196,7 @@ fn what_has_no_room_is_refused_and_leaves_no_trace() {
     assert_eq!(used(&chip), (4, 7));
 }
 
-/// The entries create the same chip, one transaction each, in the order in which they are reported.
+/// The entries, in the order in which they are reported and each in a transaction of its own, create the same chip.
 #[test]
 fn the_entries_recreate_the_port_channels() {
     let original = chip(&setup());
@@ -229,7 +232,8 @@ fn frames_of_the_cpu_name_the_member() {
             (Some(port(member)), Some(TrapReason::SlowProtocol), &lacpdu)
         );
     }
-    // A frame for a member leaves by it, whether it is in use or not; one for the port-channel by a member in use.
+    // A frame for a member leaves by this member, even if it is not in use; a frame for the port-channel leaves by a member in
+    // use.
     let mut send = |to: u16, at: u32| {
         let header = CpuHeader { to: Some(port(to)), ..CpuHeader::default() };
         device.request(Timestamp::from_secs(at), session, 9, Request::Packet(header, lacpdu.clone()));
@@ -250,7 +254,7 @@ fn frames_of_the_cpu_name_the_member() {
     assert_eq!(relay(Some(port(CHANNEL)), 1600), [3]);
 }
 
-/// Frames wait at the member by which they leave, and those without room are counted there.
+/// Frames wait in the queue of the member by which they leave, and their tail drops are counted at that member.
 #[test]
 fn each_member_has_its_queue() {
     let (mut device, _) = device(setup(), &[1, 2, 3, 4]);
@@ -313,7 +317,7 @@ fn members_may_be_in_different_slices() {
         assert!(flood.contains(&other) && flood.len() == 2 && crossed == 2, "{flood:?} {crossed}");
     }
     assert_eq!(flows.keys().copied().collect::<BTreeSet<_>>(), [near, far].into());
-    // The queue of one member is full; the flow by the other one, in another slice, passes.
+    // The queue of one member is full; the flow by the other member, which is in another slice, is not delayed.
     let burst = Timestamp::from_secs(at + 100);
     let limit = platform.buffer.queue as usize;
     (0..limit + 100).for_each(|_| device.frame(burst, port(host), &frame(server, station(flows[&near]))));

@@ -100,7 +100,7 @@ fn addresses_without_room_are_not_learned_and_their_frames_are_flooded() {
     let (frame, mut effects) = (frame(station(0), station(1)), Effects::default());
     chip.flush(&Default::default(), NOW, &mut effects);
     assert_eq!((chip.usage()[0].used, chip.learned(NOW).len()), (0, 0));
-    // A configured entry replaces a learned one; removing it frees its place.
+    // A configured entry replaces a learned one; removing the configured entry frees its place.
     chip.frame(NOW, port(1), &frame, &mut effects);
     let fixed = |target| Operation::Fdb(vlan(10), station(1), target);
     chip.commit(NOW, &[fixed(Some(FdbTarget::Static(port(2))))], &mut effects).expect("room");
@@ -135,7 +135,8 @@ fn random_transactions_are_whole_or_nothing_on_every_platform() {
     }
 }
 
-/// An operation that may be refused: groups that do not exist, tables of the small platform that are full.
+/// A random operation. It may be refused, because it refers to a group that does not exist, or a table of the small platform is
+/// full.
 fn random(rng: &mut Rng) -> Operation {
     let number = rng.next_u64() % 1200;
     let by = (!rng.next_u64().is_multiple_of(4)).then_some(if number.is_multiple_of(25) {
@@ -310,14 +311,14 @@ fn drivers_hear_of_learning_links_and_frames_for_the_cpu() {
     assert!(left.contains(&(port(2), vec![1; 60])), "{left:?}");
 }
 
-/// The router, with a route that hands packets to the CPU.
+/// The configuration of [`router`], with a route to 10.0.0.0/8 that hands packets to the CPU.
 fn router_to_cpu() -> Vec<Operation> {
     let target = RouteTarget::Up(TrapReason::RoutePolicy);
     let route = Operation::Route(VrfId::DEFAULT, prefix("10.0.0.0/8"), Some(target));
     [router(), vec![route]].concat()
 }
 
-/// An IPv4 packet of `length` bytes for that route, which arrives at port 1.
+/// An IPv4 packet of `length` bytes for the route of [`router_to_cpu`], as it arrives at port 1.
 fn packet(length: u16) -> Vec<u8> {
     let mut packet = [&station(1).0[..], &station(0x101).0[..], &[8, 0, 0x45, 0]].concat();
     packet.extend(length.to_be_bytes());
@@ -342,7 +343,7 @@ fn a_route_to_the_cpu_traps() {
     assert_eq!((effects.sent, effects.cpu), (vec![], vec![(header, packet.as_slice().into())]));
 }
 
-/// The frames that leave a chip while it processes others.
+/// Collects the frames that leave a chip through an [`Exit`].
 #[derive(Default)]
 struct Outside {
     front: Vec<(PortId, Vec<u8>, Offload)>,
@@ -360,7 +361,7 @@ impl Exit for Outside {
     }
 }
 
-/// A buffer of datagrams for that route, and what is pending on it.
+/// A buffer of UDP datagrams for the route of [`router_to_cpu`], and the work that is pending on it.
 fn segments() -> (Vec<u8>, Offload) {
     let [size, start, offset] = [1472_u16, 34, 6].map(u16::to_ne_bytes);
     (packet(3000), [1, 5, 42, 0, size[0], size[1], start[0], start[1], offset[0], offset[1]])
@@ -378,7 +379,7 @@ fn frames_that_leave_at_once_are_those_that_would_wait() {
     });
     let now = waits.at();
     let mut out = Outside::default();
-    // Flooded, known, to the port that is busy with the frame before, and from the CPU.
+    // A flooded frame, a known one, two for the port that is busy with it, and one from the CPU.
     for (from, to, by) in [(1, 2, 1), (2, 1, 2), (3, 1, 3), (2, 1, 2)] {
         let frame = frame(station(to), station(from));
         waits.device.frame(now, port(by), &frame);
@@ -396,7 +397,7 @@ fn frames_that_leave_at_once_are_those_that_would_wait() {
     want.sort();
     out.front.sort();
     assert_eq!(out.front, want);
-    // A wire that does not take a frame.
+    // A frame that its wire refuses is counted as a drop.
     out.refuses = true;
     at_once.device.buffer(
         Timestamp::from_secs(2),

@@ -1,11 +1,11 @@
-//! A third implementation of the pipeline: the same states, routes and frames through the specification and through a chip, whose
-//! configuration comes as operations of the SDK, in their bytes. Some access lists are diverted, long ones in particular: the test
-//! is the driver that judges by them. Verdict, egress ports, their order, every byte, what reaches the
-//! CPU and why, learning, counters and the FDB must agree.
+//! The chip as a third implementation of the pipeline: the same states, routes and frames pass the specification and a chip,
+//! which is configured by operations of the SDK after they have been encoded and decoded. Some access lists are diverted, in
+//! particular long ones: the test is the driver that judges by them. Verdict, egress ports, their order, every byte, the frames
+//! for the CPU and their reasons, learning, counters and the FDB must agree.
 //!
-//! The states are those of the eBPF programs' differential test, so all three agree with each other. The chip's tables are large
-//! enough for all of them: what a full table does is a test of its own. `LANYARD_DIFF_FRAMES` is how many frames (60,000 by
-//! default), `LANYARD_DIFF_SEED` the first state's seed.
+//! The states are those of the eBPF programs' differential test, so all three implementations agree with each other. The chip's
+//! tables are large enough for all states; other tests fill them. `LANYARD_DIFF_FRAMES` is the number of frames (60,000 by
+//! default), `LANYARD_DIFF_SEED` the seed of the first state.
 
 mod common;
 
@@ -31,9 +31,9 @@ use lanyard_pipeline::{Output, Pipeline, Timestamp};
 use lanyard_types::{AclId, DropReason, PortId, Stage, TrapReason};
 use std::collections::BTreeSet;
 
-/// Slots for rules.
+/// Slots of the TCAM for access lists.
 const RULES: u32 = 1 << 17;
-/// The most entries of a random access list in the chip: port ranges expand to many.
+/// The most entries of a random access list that the chip gets; port ranges can expand to many more.
 const MOST: u32 = 1 << 12;
 /// The test diverts the lists whose number is a multiple of this, although they fit the chip.
 const DIVERTED: u16 = 3;
@@ -85,7 +85,7 @@ fn large() -> Platform {
     large
 }
 
-/// The state without the access lists that no chip has room for.
+/// The state without the access lists that have more than [`MOST`] entries.
 fn without_large_lists(mut state: State) -> State {
     let acls = &mut state.plane.acls;
     acls.retain(|id, list| ListSize::of(*id, list).entries <= MOST);
@@ -97,7 +97,7 @@ fn without_large_lists(mut state: State) -> State {
     state
 }
 
-/// A change of routing as operations: the SDK has none for all routes of a VRF.
+/// A change of routing as operations. The SDK has no operation that removes all routes of a VRF, so each route is removed by one.
 fn operation(change: &RouteChange, pipeline: &Pipeline) -> Vec<Operation> {
     vec![match change.clone() {
         RouteChange::Adjacency(id, new) => Operation::Adjacency(id, new),
@@ -128,7 +128,7 @@ struct Pair {
     /// Ports whose frames the chip hands to the CPU: VLAN interfaces and subinterfaces.
     hosts: BTreeSet<PortId>,
     now: Timestamp,
-    /// The driver's lists, and how many frames it has judged.
+    /// The access lists of the driver, which the test plays; `judged` counts the frames that it has judged.
     lists: Acls,
     judged: u64,
 }
@@ -148,7 +148,7 @@ impl Pair {
         Self { chip, pipeline, hosts: hosts.collect(), now, lists, judged: 0 }
     }
 
-    /// The same change to both; both take it, or both refuse.
+    /// Makes a change of routing in both implementations; checks that both accept it or both refuse it.
     fn route(&mut self, change: &RouteChange, what: &str) {
         let list = over_the_wire(operation(change, &self.pipeline));
         let wanted = self.pipeline.route(change).is_ok();
@@ -156,7 +156,7 @@ impl Pair {
         assert_eq!(taken.is_ok(), wanted, "{what}: {change:?}: {taken:?}");
     }
 
-    /// The same change of multicast groups to both; there is room in both.
+    /// Makes a change of multicast groups in both implementations; both must accept it.
     fn multicast(&mut self, change: &MdbChange, what: &str) {
         let done = self.pipeline.multicast(change);
         assert!(done.is_ok(), "{what}: {change:?}: {done:?}");
@@ -165,7 +165,7 @@ impl Pair {
         assert!(taken.is_ok(), "{what}: {change:?}: {taken:?}");
     }
 
-    /// One frame through both; answers its verdict.
+    /// Processes a frame in both implementations, checks that they agree, and returns the verdict.
     fn frame(&mut self, port: PortId, bytes: &[u8], what: &str) -> Verdict {
         let mut want = Output::default();
         let verdict = self.pipeline.process(self.now, port, bytes, &mut want);
@@ -190,7 +190,8 @@ impl Pair {
             want.sent.into_iter().partition(|(to, _)| self.hosts.contains(to));
         let to_wire: Vec<_> = to_wire.into_iter().map(|(to, bytes)| (to, bytes.into())).collect();
         assert_eq!(got.sent, to_wire, "{what}: egress");
-        // What is trapped for a port-channel names it, and everything else the port that has received it.
+        // A frame that is trapped for a port-channel names the port-channel; every other frame names the port that has received
+        // it.
         let mut cpu: Vec<ForCpu> =
             to_host.into_iter().map(|(to, bytes)| (port, Some(to), None, bytes)).collect();
         // The chip sends no notes of access lists.
@@ -200,7 +201,7 @@ impl Pair {
             && reason.stage() == Stage::Route
             && cpu.is_empty()
         {
-            // Up the stack of the netdev it came in at, which is the CPU's.
+            // The frame goes up the stack of the netdev at which it came in; with a chip this is the CPU.
             cpu.push((port, None, Some(reason), bytes.to_vec()));
         }
         let from = |header: &CpuHeader| header.port.expect("a port");
@@ -312,8 +313,8 @@ fn the_chip_is_a_third_implementation_of_the_pipeline() {
     );
 }
 
-/// The same through a device: its session, its fabric, its CPU port. Every frame that the specification sends to a front-panel port leaves
-/// there, and none else.
+/// The same comparison with a complete device: its session, its fabric, its CPU port. Exactly the frames that the specification
+/// sends to a front-panel port leave there.
 #[test]
 fn a_device_sends_what_the_specification_sends() {
     let (mut sent, mut punted) = (0, 0);
@@ -380,7 +381,7 @@ fn a_device_sends_what_the_specification_sends() {
     assert!(sent > 500 && punted > 100, "{sent} {punted}");
 }
 
-/// The messages that a session has received: answers, and the number of frames.
+/// The messages that a session has received: the answers, and the number of notices, all of which are frames.
 fn received(device: &mut Device, session: u64) -> (Vec<Answer>, usize) {
     let bytes: Vec<u8> = device.output(session).expect("a session").drain(..).collect();
     let (mut rest, mut answers, mut packets) = (&bytes[..], Vec::new(), 0);

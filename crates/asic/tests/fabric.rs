@@ -26,7 +26,7 @@ fn fabric(at: Buffering, slices: u16, queue: u32) -> (Platform, Fabric) {
 }
 
 /// Port 1 sends every second frame to port 9, to which no other port sends. The other frames go to port 8, which 24
-/// more ports overload. Returns the part of the frames for port 9 that have arrived.
+/// more ports overload. Returns the fraction of the frames for port 9 that have arrived, and the number of their drops.
 fn victim(at: Buffering) -> (f64, u64) {
     let (_, mut fabric) = fabric(at, 6, 64);
     let mut arrived = 0;
@@ -55,7 +55,7 @@ fn a_busy_port_holds_up_an_idle_one_unless_each_has_a_queue() {
     assert!(egress > 0.99 && egress_drops == 0, "{egress}, {egress_drops} dropped");
 }
 
-/// Every port sends at its full rate to random ports. Returns the used part of the ports' capacity.
+/// Every port sends at its full rate to random ports. Returns the fraction of the ports' capacity that is used.
 fn saturation(at: Buffering) -> f64 {
     let (platform, mut fabric) = fabric(at, 36, 256);
     let ports: Vec<u16> = platform.ports().map(|(number, _)| number).collect();
@@ -89,7 +89,7 @@ fn a_flood_crosses_once_for_each_slice_and_nothing_is_lost_unnoticed() {
         };
         fabric.enqueue(Timestamp::default(), port(1), copies(1));
         assert_eq!(fabric.crossings(), 6, "{at:?}");
-        // Twenty floods at once into queues of eight frames: every copy is sent or counted.
+        // Twenty floods at once into queues of eight frames: every copy is sent or counted as dropped.
         let mut dropped = 0;
         for _ in 0..20 {
             dropped += fabric.enqueue(Timestamp::default(), port(1), copies(1)).len();
@@ -102,7 +102,8 @@ fn a_flood_crosses_once_for_each_slice_and_nothing_is_lost_unnoticed() {
     }
 }
 
-/// A port that sends frames for one port and floods: whatever waits at the other port, they leave in the order in which they came.
+/// A port sends frames for one port as well as floods: however full that port's queues are, they leave it in the order in which
+/// they came.
 #[test]
 fn no_frame_of_a_stream_overtakes_another_one() {
     for at in [Buffering::Ingress, Buffering::Egress] {

@@ -1,4 +1,5 @@
-//! Multicast groups on a chip: forwarding by (*,G) and (S,G), messages about memberships, and what becomes of a group without room.
+//! Multicast groups on a chip: forwarding by (*,G) and (S,G), messages about memberships, and groups for which a table has no
+//! room.
 
 mod common;
 
@@ -90,7 +91,7 @@ fn the_entry_of_the_source_or_the_group_decides() {
     assert_eq!(leaves(&mut chip, "10.0.0.1", "239.1.1.1"), [2]);
     assert_eq!(leaves(&mut chip, "10.0.0.9", "239.1.1.1"), [3]);
     assert_eq!(leaves(&mut chip, "fd00::1", "ff05::1"), [4]);
-    // The same MAC address, and another group; the addresses of a link are never limited.
+    // Another group with the same MAC address has no entry, and link-local groups (224.0.0.0/24) are always flooded.
     assert_eq!(leaves(&mut chip, "10.0.0.1", "238.129.1.1"), all);
     assert_eq!(leaves(&mut chip, "10.0.0.1", "224.0.0.251"), all);
     // Routers get every group.
@@ -142,7 +143,7 @@ fn an_entry_without_room_is_refused_and_another_one_makes_room() {
         "an entry for each key in the tables"
     );
     assert_eq!(leaves(&mut chip, "10.0.0.1", &group(without)), [2, 3, 4]);
-    // Of a transaction with such an entry nothing is left: neither the change of a group, nor a removal, nor what is flooded.
+    // A transaction with an entry that has no room leaves no trace: no changed group, no removed group, no changed flooding.
     let list = [
         set(&group(0), None, &[4]),
         remove(&group(1), None),
@@ -157,10 +158,10 @@ fn an_entry_without_room_is_refused_and_another_one_makes_room() {
     let refused = commit(&mut chip, &list).expect_err("one was removed and four were added");
     assert_eq!(refused.code, Code::NoRoom);
     assert_eq!(table(&chip).used, used);
-    // A chip of many groups is too long to print.
+    // `assert_eq!` would print all groups of the chip.
     assert!(chip.entries() == entries, "the refused transaction has changed the chip");
     assert_eq!(leaves(&mut chip, "10.0.0.1", &group(0)), [2]);
-    // A hash table has room in the buckets of a key, so one entry less need not be enough.
+    // A key must find room in its own buckets of the hash table, so removing a single other entry may not be enough.
     let freed = taken.iter().position(|n| {
         commit(&mut chip, &[remove(&group(*n), None)]).expect("removed");
         commit(&mut chip, &[set(&group(without), None, &[3])]).is_ok()
@@ -206,7 +207,7 @@ fn messages_about_memberships_go_up_the_cpu_port_and_are_relayed() {
     assert_eq!(left(&mut device, later), [], "the chip does not pass it on by itself");
     let header = CpuHeader { reason: Some(TrapReason::Igmp), port: Some(port(1)), ..CpuHeader::default() };
     assert_eq!(packets(&mut device, session), [(header, report.clone())]);
-    // To ports that are not in the VLAN, and to the one that received it, nothing is sent.
+    // Nothing is sent to ports that are not in the VLAN, nor to the port that received the frame.
     let to = ports([1, 2, 3, 7, 20]);
     device.request(later, session, 4, Request::Relay(vlan(10), Some(port(1)), to, report.clone()));
     let tagged = [&report[..12], &[0x81, 0, 0, 10], &report[12..]].concat();
@@ -266,7 +267,7 @@ fn a_fault_at_a_group_leaves_no_trace() {
     assert_eq!(groups.map(|entry| format!("{entry:?}")).collect::<BTreeSet<_>>(), wanted);
 }
 
-/// The answer to the request that restarts the watchdog at `now`, which the chip has at `now` and a write's time.
+/// Restarts the watchdog by a request that arrives at `now`; returns its answer, which comes after the time of one write.
 fn restart(device: &mut Device, session: u64, now: Timestamp, after_ms: u32) -> u64 {
     device.request(now, session, 99, Request::SnoopingWatchdog(after_ms));
     device.advance(Timestamp::from_nanos(now.as_nanos() + 100_000));
@@ -304,7 +305,7 @@ fn without_a_driver_groups_are_flooded_when_the_watchdog_has_expired() {
     assert_eq!(reaches(&mut device, at(21_960), 17), [2, 3, 4]);
     assert_eq!(reaches(&mut device, at(21_970), 2), [2, 3, 4], "so are messages about memberships");
     assert_eq!((device.chip().entries(), device.next()), (before, None), "the entries stay");
-    // A VLAN that is set meanwhile is not snooped either.
+    // A VLAN that is set before a driver restarts the watchdog is not snooped either.
     let session = device.open();
     device.request(at(22_000), session, 1, Request::Hello(VERSION, "test".into()));
     device.request(at(22_000), session, 2, Request::Commit(snooped(Unregistered::Routers)));

@@ -1,4 +1,4 @@
-//! Access lists on a chip: what they take of the TCAM, that a list is carried out whole or refused whole, and that its rules
+//! Access lists on a chip: the TCAM entries that they take, that a list is accepted or refused as a whole, and that its rules
 //! judge frames and are counted.
 
 mod common;
@@ -21,7 +21,7 @@ use lanyard_pipeline::trace::Verdict as FrameVerdict;
 use lanyard_types::{AclId, DropReason, TrapReason};
 use std::sync::Arc;
 
-/// The destination port among the fields of a frame, and the last halves of the addresses.
+/// The indices of the destination and the source port among the halves of a key (`lanyard_acl::key`).
 const DESTINATION_PORT: u8 = 17;
 const SOURCE_PORT: u8 = 16;
 
@@ -69,13 +69,13 @@ fn used(chip: &Chip) -> u32 {
         .expect("a table")
         .used
 }
-/// Port 1 with a list for the IPv4 frames that it receives.
+/// Sets port 1 with the access list `number` for the IPv4 frames that it receives.
 fn bound(number: u16) -> Operation {
     let mut state = PortState::access("swp1", 0, common::vlan(10));
     state.acl_in[Family::Ipv4.index()] = Some(id(number));
     Operation::Port(port(1), Some(Box::new(state)))
 }
-/// UDP from port 1000 to `to`, from station 1 to station 2.
+/// A UDP packet from port 1000 to port `to`, from station 1 to station 2.
 fn udp(to: u16) -> Vec<u8> {
     let mut frame = [station(2).0, station(1).0].concat();
     frame.extend([8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
@@ -116,7 +116,7 @@ fn rules_judge_frames_and_are_counted() {
     assert_eq!(sent(&mut chip, &udp(80)), (FrameVerdict::Dropped(DropReason::AclPortIn), 0));
     assert_eq!(sent(&mut chip, &udp(53)), (FrameVerdict::Forwarded, 2));
     assert_eq!(chip.list_matches(id(5), false), [1, 1]);
-    // A list that gets another rule keeps the counts of the rule that stays.
+    // A list that gets another rule keeps the counts of its existing rules.
     let mut longer = web;
     longer.rules.push(rule(Verdict::Deny, vec![ports(DESTINATION_PORT, 53, 53)]));
     commit(&mut chip, &[set(5, longer)]).expect("room");
@@ -124,7 +124,7 @@ fn rules_judge_frames_and_are_counted() {
     assert_eq!(chip.list_matches(id(5), true), [1, 1, 1]);
     assert_eq!(chip.list_matches(id(5), false), [0, 0, 0]);
     assert_eq!(chip.list_matches(id(6), false), [0_u64; 0]);
-    // It is part of what a driver reads back.
+    // The list is part of the configuration that a driver reads back.
     let mut other = Chip::new(&platform(APPLIANCE), 2);
     commit(&mut other, &chip.entries()).expect("the same configuration");
     assert_eq!((other.entries(), used(&other)), (chip.entries(), used(&chip)));
@@ -144,7 +144,7 @@ fn a_list_that_does_not_fit_leaves_no_trace() {
     let before = (chip.entries(), used(&chip));
     let worst =
         || rule(Verdict::Deny, vec![ports(SOURCE_PORT, 1, 65_534), ports(DESTINATION_PORT, 1, 65_534)]);
-    // Twice 900 entries in 1,024 slots; a new list, and one that takes the place of another.
+    // Two rules of 900 entries each do not fit 1,024 slots: as a new list, and as a new value of an existing one.
     for number in [6, 5] {
         let large = set(number, list(Family::Ipv4, vec![worst(), worst()]));
         let steps = [set(7, small.clone()), large];
@@ -162,7 +162,7 @@ fn a_list_that_does_not_fit_leaves_no_trace() {
         assert_eq!(sent(&mut chip, &udp(80)).1, 0, "the old list judges");
     }
     commit(&mut chip, &[set(6, list(Family::Ipv4, vec![worst()]))]).expect("900 fit");
-    // A number of combinations that no counter holds is refused like any other.
+    // A list whose number of entries exceeds every counter is refused like any other that is too large.
     let many: Vec<(u8, Condition)> = (0..24).map(|half| ports(half, 1, 65_534)).collect();
     let Err(refused) = commit(&mut chip, &[set(8, list(Family::Ipv4, vec![rule(Verdict::Deny, many)]))])
     else {
@@ -218,11 +218,11 @@ fn what_a_diverted_list_has_to_judge_waits_for_the_driver() {
     assert_eq!(counted(&chip), [2, 0, 0, 2, 0], "each frame is counted once");
     assert_eq!(lists.matches(id(5)).expect("a list")[..2], [1, 1]);
     assert_eq!(chip.list_matches(id(5), false)[..2], [0, 0], "the chip has judged nothing");
-    // A frame without a valid header passes no list, wherever that is.
+    // A frame without a valid IP header is dropped by every list, diverted or not.
     let mut short = udp(53);
     short[14] = 0x44;
     assert_eq!(sent(&mut chip, &short), (FrameVerdict::Dropped(DropReason::AclPortIn), 0));
-    // A shorter list permits, and the frame goes on from there: flooded, and its source learned.
+    // A shorter list permits the frame, and the chip continues its processing: it is flooded, and its source is learned.
     let shorter = list(Family::Ipv4, rules[..1].to_vec());
     commit(&mut chip, &[set(5, shorter.clone())]).expect("diverted still");
     lists.set(id(5), Some(Arc::new(shorter))).expect("a list");
@@ -230,7 +230,7 @@ fn what_a_diverted_list_has_to_judge_waits_for_the_driver() {
     assert_eq!(chip.frame(now, port(1), &arrived, &mut effects), trapped);
     let (from, questions, frame) = effects.diverted.remove(0);
     let mut answers = lists.answer(&questions);
-    // Answers about another frame, or another list, are none about this one: it is diverted anew.
+    // A judgement about another frame does not count for this one: it is diverted anew.
     answers[0].key.half[0] ^= 1;
     let mut effects = Effects::default();
     assert_eq!(chip.judged(now, from, (&frame, frame.len()), &answers, &mut effects), trapped);
@@ -239,7 +239,7 @@ fn what_a_diverted_list_has_to_judge_waits_for_the_driver() {
     let mut effects = Effects::default();
     let verdict = chip.judged(now, from, (&frame, frame.len()), &answers, &mut effects);
     assert_eq!((verdict, effects.sent.len(), effects.events.len()), (FrameVerdict::Forwarded, 2, 1));
-    // There is room for it now: it moves in, or is refused without a trace.
+    // A diverted list that has become short enough gets its entries; one that is too long is refused and leaves no trace.
     assert_eq!(commit(&mut chip, &[Operation::Divert(id(5), false)]), Ok(2));
     assert_eq!(sent(&mut chip, &udp(80)), (FrameVerdict::Dropped(DropReason::AclPortIn), 0));
     commit(&mut chip, &[Operation::Divert(id(5), true), set(5, long)]).expect("no entries");
@@ -251,14 +251,15 @@ fn what_a_diverted_list_has_to_judge_waits_for_the_driver() {
     assert_eq!(refused.map_err(|refused| refused.code), Err(Code::NoRoom));
     assert_eq!((chip.entries(), used(&chip)), before);
     assert_eq!(sent(&mut chip, &udp(53)), (trapped, 0), "it is diverted as before");
-    // It is part of what a driver reads back.
+    // Whether a list is diverted is part of the configuration that a driver reads back.
     let mut other = Chip::new(&platform(APPLIANCE), 2);
     commit(&mut other, &chip.entries()).expect("the same configuration");
     assert_eq!((other.entries(), used(&other)), before);
     assert_eq!(sent(&mut other, &udp(53)), (trapped, 0));
 }
 
-/// Without a driver that judges, or while it does not read, what it would have to judge is dropped, and counted.
+/// Without a driver that judges, or while the driver does not read, the frames that it would have to judge are dropped and
+/// counted.
 #[test]
 fn diverted_frames_that_nobody_judges_are_dropped() {
     let mut device = Device::new(&platform(APPLIANCE), 1, 1);
@@ -273,7 +274,7 @@ fn diverted_frames_that_nobody_judges_are_dropped() {
     device.frame(now, port(1), &udp(53));
     assert_eq!(counted(device.chip()), [1, 0, 0, 0, 1]);
     device.request(now, session, 3, Request::Subscribe(wants::PACKETS | wants::DIVERTED));
-    // A second one that wants them gets none, or each frame would come back twice.
+    // A second session that subscribes to diverted frames gets none, because otherwise each frame would come back twice.
     let second = device.open();
     device.request(now, second, 1, Request::Hello(VERSION, "test".into()));
     device.request(now, second, 2, Request::Subscribe(wants::DIVERTED));
@@ -286,7 +287,7 @@ fn diverted_frames_that_nobody_judges_are_dropped() {
     assert!(waiting > 1000 && lost > 1000, "{waiting} wait, {lost} found no room");
     assert!(device.takes(session), "notices alone do not keep a driver from sending what it has judged");
     assert!(device.output(second).expect("a session").is_empty());
-    // One that comes back goes on; one that is lost on the way back is dropped.
+    // A frame that the driver gives back is forwarded; one that is lost on the way back is counted as dropped.
     let bytes: Vec<u8> = device.output(session).expect("a session").drain(..).collect();
     let mut rest = &bytes[..];
     let mut back = Vec::new();
@@ -305,7 +306,8 @@ fn diverted_frames_that_nobody_judges_are_dropped() {
     let [received, forwarded, trapped, _, dropped] = counted(device.chip());
     assert_eq!([received, forwarded, trapped, dropped], [frames + 1, 1, waiting - 2, lost + 1]);
     assert_eq!(device.departures(Timestamp::from_secs(5)).len(), 2, "flooded to the two other ports");
-    // The driver ends: those that it has taken and those that wait for it are dropped. The second one judges from now on.
+    // The driver ends: the frames that it has received and those that wait for it are counted as dropped. The second session
+    // judges from now on.
     device.close(session);
     assert_eq!(counted(device.chip()), [frames + 1, 1, 0, 0, frames]);
     device.frame(Timestamp::from_secs(6), port(1), &udp(53));

@@ -60,7 +60,7 @@ impl Fixture {
     fn client(&self) -> Client {
         Client::connect(&self.socket(), "test").expect("a chip")
     }
-    /// Sends a frame at one wire and waits for it at another.
+    /// Sends a frame into the wire `from` and waits for it at the wire `to`.
     fn passes(&self, from: usize, to: usize, bytes: &[u8]) {
         self.far[from].send(bytes).expect("sent");
         let mut frame = [0; 2000];
@@ -114,14 +114,14 @@ fn a_chip_outlives_its_drivers_and_forwards_on() {
     assert_eq!(fixture.end(), End::Stopped);
 }
 
-/// The mode keeps strangers out. Should it be widened, the chip itself closes connections of other users.
+/// The socket's mode refuses other users. If somebody changes the mode, the chip itself closes their connections.
 #[test]
 fn a_peer_with_another_uid_is_turned_away() {
     if !nix::unistd::geteuid().is_root() {
         println!("skipped: only root can become another user");
         return;
     }
-    // A directory that others may enter: the place of temporary files may be closed to them.
+    // In /tmp, because the configured directory of temporary files may be closed to other users.
     let dir = tempfile::Builder::new().prefix("lanyard-uid").tempdir_in("/tmp").expect("a directory");
     let open = |path: &std::path::Path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("a mode");
@@ -140,7 +140,7 @@ fn a_peer_with_another_uid_is_turned_away() {
     let server = Server::new(options, listener).expect("a chip");
     let stopper = server.stopper();
     let thread = std::thread::spawn(move || server.run().expect("it runs"));
-    // Answers: "refused" by the mode, "closed" by the chip, or "welcome".
+    // The script prints "refused" (by the mode), "closed" (by the chip), or "welcome".
     let script = r#"
 import socket, sys
 s = socket.socket(socket.AF_UNIX)
@@ -183,7 +183,7 @@ print("welcome" if answer[4:6] == bytes([0x80, 1]) else "closed")
     assert_eq!(thread.join().expect("no panic"), End::Stopped);
 }
 
-/// One request to the chip, of the round with this number.
+/// Sends the request of the round with this number to the chip.
 type Ask = Box<dyn FnMut(&mut Client, u32)>;
 
 #[test]
@@ -255,8 +255,8 @@ fn many_requests_under_way_are_all_answered_in_order() {
     writer.join().expect("no panic");
 }
 
-/// Runs `test` with a chip whose ports 1 and 2 are in VLAN 10 and have netdevs of a namespace as wires. `test` gets the indices of
-/// the wires' other ends, which are down, and a driver that has subscribed to events of links.
+/// Runs `test` with a chip whose ports 1 and 2 are in VLAN 10 and have netdevs of a namespace as wires. `test` gets the indices
+/// of the wires' other ends, which are down, and a driver that has subscribed to events of links.
 fn with_wires(test: impl FnOnce(&Netdev, [u32; 2], &mut Client) + Send) {
     let outcome = lanyard_netdev::netns::run_in_new(|| {
         lanyard_netdev::sysctl::set_disable_ipv6("default", true).expect("IPv6 off");
@@ -329,7 +329,7 @@ fn frames_pass_between_netdevs_and_links_are_followed() {
     });
 }
 
-/// The links of members of a port-channel are looked at all the time: docs/etherchannel.md, "Times".
+/// The links of members of a port-channel are checked every few milliseconds: docs/etherchannel.md, "Times".
 #[test]
 fn a_lost_link_of_a_member_is_noticed_at_once() {
     with_wires(|netdev, ends, client| {
@@ -388,7 +388,7 @@ fn drive(socket: &std::path::Path) {
     let setup = [bridge(2), router()[4..].to_vec(), router()[..4].to_vec(), members].concat();
     client.commit(&setup).expect("room");
     client.commit(&routes[..500]).expect("room");
-    // The device has room for 512 routes: a batch that is too large changes nothing.
+    // The device has room for 512 routes: a transaction that exceeds it changes nothing.
     let SdkError::Refused(refused) = client.commit(&routes[500..]).expect_err("no room") else {
         unreachable!("gone")
     };
@@ -419,7 +419,7 @@ fn drive(socket: &std::path::Path) {
     assert_eq!((header.port, bytes), (Some(port(1)), frame(station(1), station(2))));
 }
 
-/// Ports 1 and 2 are in both lists of the set-up.
+/// The number of operations that occur twice in the set-up: ports 1 and 2 are in both of its lists.
 fn duplicates() -> usize {
     2
 }

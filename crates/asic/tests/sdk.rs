@@ -143,7 +143,7 @@ fn every_cut_and_every_longer_message_is_refused() {
     for length in 0..message.len() {
         let mut cut = message[..length].to_vec();
         assert!(Request::decode(&cut).is_err(), "{length} bytes");
-        // The same with a length that matches.
+        // The same bytes with a header whose length matches.
         if length >= HEADER {
             cut[..4].copy_from_slice(&(length as u32).to_be_bytes());
             assert!(Request::decode(&cut).is_err(), "{length} bytes");
@@ -207,7 +207,7 @@ proptest! {
         sdk::fuzz(&message);
     }
 
-    /// With one byte of a valid message changed, it is read as another message or refused, and nothing
+    /// A valid message in which one byte is changed is read as another message or refused, and nothing
     /// panics.
     #[test]
     fn changed_bytes_do_no_harm(at in any::<prop::sample::Index>(), value: u8) {

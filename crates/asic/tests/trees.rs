@@ -1,4 +1,4 @@
-//! The watchdog of spanning tree: what the chip blocks when no driver restarts it, and when its ports may forward again.
+//! The watchdog of spanning tree: which ports the chip blocks when no driver restarts it, and when they may forward again.
 
 mod common;
 
@@ -42,7 +42,7 @@ fn greet(device: &mut Device, now: Timestamp) -> SessionId {
     ask(device, session, now, Request::Hello(VERSION, "test".into()));
     session
 }
-/// The answer to a request, for which the bus has a second from `now` on.
+/// Sends a request at `now`, lets the bus take the time that it needs, and returns the answer.
 fn ask(device: &mut Device, session: SessionId, now: Timestamp, request: Request) -> Answer {
     device.request(now, session, 7, request);
     if let Some(due) = device.next_on_bus() {
@@ -61,7 +61,7 @@ fn number(device: &mut Device, session: SessionId, now: Timestamp, request: Requ
         other => unreachable!("{other:?}"),
     }
 }
-/// The ports by which a broadcast leaves that port 1 receives at this time.
+/// The ports by which a broadcast leaves that port 1 receives at the time `ms`.
 fn reaches(device: &mut Device, ms: u64) -> Vec<u16> {
     let all = lanyard_types::MacAddr([0xff; 6]);
     device.advance(at(ms));
@@ -99,7 +99,8 @@ fn blocked_ports_discard_until_a_driver_acknowledges_the_expiry() {
     number(&mut device, session, at(0), Request::TreeWatchdog(1000));
     assert_eq!(number(&mut device, session, at(10), Request::TreeExpiry(false)), 0);
     assert_eq!(reaches(&mut device, 2000), [2]);
-    // Changes that a driver had begun before it knew: none of them opens a port that was watched, or is watched now.
+    // Changes that a driver may have sent before it knew of the expiry: none of them lets a port forward that was watched or is
+    // now.
     for list in [
         vec![state(3, StpState::Forwarding), state(4, StpState::Forwarding)],
         vec![watched(3, false), state(3, StpState::Forwarding)],
@@ -110,7 +111,7 @@ fn blocked_ports_discard_until_a_driver_acknowledges_the_expiry() {
         assert_eq!(reaches(&mut device, 2200)[..].iter().filter(|port| **port > 2).count(), 0);
     }
     assert_eq!(reaches(&mut device, 2300), [] as [u16; 0], "port 2 is watched as well");
-    // A driver that restarts the watchdog does not know of the expiry yet, and to ask changes nothing.
+    // Restarting the watchdog acknowledges nothing, because the driver may not know of the expiry yet; nor does asking for it.
     number(&mut device, session, at(2400), Request::TreeWatchdog(1000));
     assert_eq!(number(&mut device, session, at(2400), Request::TreeExpiry(false)), 1);
     assert_eq!(number(&mut device, session, at(2400), Request::TreeExpiry(false)), 1);
@@ -126,7 +127,7 @@ fn blocked_ports_discard_until_a_driver_acknowledges_the_expiry() {
     );
     assert!(matches!(ask(&mut device, session, at(2620), Request::Commit(open)), Answer::Done(_)));
     assert_eq!(reaches(&mut device, 2700), [3]);
-    // The watchdog that was restarted runs: port 3 is not watched any more, port 2 is.
+    // The restarted watchdog expires: port 3, which is not watched any more, keeps forwarding, port 2 is blocked.
     let open = vec![state(2, StpState::Forwarding)];
     assert!(matches!(ask(&mut device, session, at(2700), Request::Commit(open)), Answer::Done(_)));
     assert_eq!(reaches(&mut device, 3300), [2, 3]);
@@ -149,7 +150,8 @@ fn a_late_restart_finds_the_expiry() {
     assert_eq!(reaches(&mut device, 1002), [2]);
 }
 
-/// Other drivers keep the bus busy for longer than the period: the driver of the trees is alive, so its ports go on.
+/// Other drivers keep the bus busy for longer than the watchdog's period: the ports keep forwarding, because the driver of
+/// spanning tree is alive.
 #[test]
 fn requests_about_the_watchdog_do_not_wait_for_the_bus() {
     let (mut device, session) = device(trees());
@@ -225,7 +227,7 @@ fn a_transaction_that_fails_leaves_the_watch_as_it_was() {
     ];
     commit(&mut chip, &refused).expect_err("there is no such group");
     assert_eq!(chip.entries(), before);
-    // Applied to an empty chip the entries give the same chip.
+    // In an empty chip, the entries create the same configuration.
     assert_eq!(common::chip(&before).entries(), before);
     commit(&mut chip, &[watched(3, false), watched(3, false), watched(1, true)]).expect("taken");
     let all: Vec<Operation> =

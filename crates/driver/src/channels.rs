@@ -1,7 +1,7 @@
-//! [`Channels`]: the members in use of port-channels, and which of them a chip has not taken yet.
+//! [`Channels`]: the members in use of port-channels, and those that still have to be written to the chip.
 //!
-//! The protocol thread notes each change here before it writes it to the chip, so that a chip, or the software plane, that takes the
-//! place of another gets all of it.
+//! The protocol thread notes each change here before it writes it to the chip, so that a chip, or the software plane, that takes
+//! the place of another gets all of it.
 //!
 //! Invariant: the chip that forwards holds the wanted members of each port-channel that is not in `pending`.
 
@@ -25,7 +25,7 @@ pub(crate) struct Before {
 }
 
 impl Channels {
-    /// Those that a chip holds.
+    /// Creates it with the members that a chip holds.
     pub(crate) fn of(held: BTreeMap<ChannelId, ChannelMembers>) -> Self {
         Self { wanted: held, pending: BTreeSet::new() }
     }
@@ -33,12 +33,13 @@ impl Channels {
     pub(crate) const fn wanted(&self) -> &BTreeMap<ChannelId, ChannelMembers> {
         &self.wanted
     }
-    /// Notes members that the chip has to be given; returns what [`Channels::restore`] takes back.
+    /// Sets members, which then have to be written to the chip; returns the state before, for [`Channels::restore`].
     pub(crate) fn set(&mut self, channel: ChannelId, members: ChannelMembers) -> Before {
         let pending = !self.pending.insert(channel);
         Before { members: self.wanted.insert(channel, members), pending }
     }
-    /// Takes back a change that no chip takes. A change before it that the chip has not taken stays pending.
+    /// Undoes a change that the chip refuses as invalid. An earlier change of the port-channel that has not been written to the
+    /// chip stays pending.
     pub(crate) fn restore(&mut self, channel: ChannelId, before: Before) {
         if !before.pending {
             self.pending.remove(&channel);
@@ -48,15 +49,15 @@ impl Channels {
             None => _ = self.wanted.remove(&channel),
         }
     }
-    /// What gives an empty chip all of it.
+    /// The operations that set all members in an empty chip.
     pub(crate) fn operations(&self) -> Vec<Operation> {
         self.wanted.keys().map(|channel| self.operation(*channel)).collect()
     }
-    /// What the chip has to be given still.
+    /// The operations that still have to be written to the chip.
     pub(crate) fn pending(&self) -> Vec<Operation> {
         self.pending.iter().map(|channel| self.operation(*channel)).collect()
     }
-    /// Notes what the chip has taken. Members that have changed meanwhile stay pending.
+    /// Notes that the chip has carried out an operation. Members that have changed meanwhile stay pending.
     pub(crate) fn taken(&mut self, operation: &Operation) {
         if let Operation::Channel(channel, _) = operation
             && self.operation(*channel) == *operation
@@ -64,7 +65,7 @@ impl Channels {
             self.pending.remove(channel);
         }
     }
-    /// Notes that another chip holds what these operations give an empty one, and nothing else.
+    /// Notes that another chip has taken over, and that it holds the members of these operations only.
     pub(crate) fn moved(&mut self, held: &[Operation]) {
         self.pending = self.wanted.keys().copied().collect();
         held.iter().for_each(|operation| self.taken(operation));
@@ -96,7 +97,7 @@ mod tests {
         channels.set(channel(1), members(2));
         let first = channels.pending();
         assert_eq!(first, [Operation::Channel(channel(1), Some(Box::new(members(2))))]);
-        // They change while the chip takes them.
+        // The members change again before the chip has answered.
         channels.set(channel(1), ChannelMembers::default());
         channels.taken(&first[0]);
         assert_eq!(channels.pending(), [Operation::Channel(channel(1), None)]);
@@ -111,13 +112,13 @@ mod tests {
         channels.set(channel(2), members(2));
         let held = channels.operations();
         assert_eq!(held.len(), 2);
-        // The protocol thread changes one after the chip that takes over has been given all.
+        // The protocol thread changes members after all have been written to the chip that takes over.
         channels.set(channel(2), members(3));
         channels.moved(&held);
         assert_eq!(channels.pending(), [Operation::Channel(channel(2), Some(Box::new(members(3))))]);
         channels.restore(channel(2), Before::default());
         assert_eq!((channels.pending(), channels.wanted().len()), (vec![], 1));
-        // A change that is taken back leaves one before it pending that the chip has not taken.
+        // Undoing a change leaves an earlier one pending that has not been written to the chip.
         channels.set(channel(1), members(4));
         let waiting = channels.pending();
         let before = channels.set(channel(1), members(5));

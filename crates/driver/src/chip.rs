@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The longest time until a chip that was started answers.
+/// The longest time until a chip that was started must answer.
 const START_WITHIN: Duration = Duration::from_secs(10);
 /// The interval of attempts during that time.
 const POLL: Duration = Duration::from_millis(5);
@@ -137,11 +137,12 @@ pub(crate) struct Software {
 
 /// The interval of checks whether a chip answers again.
 const REJOIN: Duration = Duration::from_millis(500);
-/// The time in which such a chip must answer.
+/// The longest time that a chip may take to answer such a check.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
 
 impl Software {
-    /// Starts it on a thread of its own. Another thread calls `found` whenever a chip answers at `watched`.
+    /// Starts the pipeline on a thread of its own, with its SDK at `socket`. Another thread calls `found` whenever a chip answers
+    /// at the socket `watched`.
     ///
     /// # Errors
     /// When the system has no socket or no thread left.
@@ -189,8 +190,8 @@ impl Software {
         Ok(software)
     }
 
-    /// True once after each time that a chip has answered. A chip that hangs accepts connections, too, so only the thread that looks
-    /// for it waits for its answers.
+    /// Returns true once after each time that a chip has answered. A chip that hangs still accepts connections, so waiting for
+    /// its answer is left to the thread that checks for it.
     pub(crate) fn takes_found(&self) -> bool {
         self.found.swap(false, Ordering::AcqRel)
     }
@@ -209,8 +210,8 @@ impl Drop for Software {
     }
 }
 
-/// Removes everything from a chip. One that has hung still holds what it held then, and the switch may have lost some of that since.
-/// Ports go before the states of trees that block them.
+/// Removes everything except the global settings from a chip. A chip that hung for some time still has its old entries, and the
+/// switch may have removed some of them since. Ports are removed before the states of trees that block them.
 pub(crate) fn empty(client: &mut Client) -> Result<(), SdkError> {
     let of_trees = |operation: &Operation| matches!(operation, Operation::Stp(..) | Operation::Watched(..));
     let removals = client.entries()?.iter().rev().filter_map(removal).collect::<Vec<Operation>>();

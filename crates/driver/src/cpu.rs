@@ -2,8 +2,9 @@
 //! reports to the rest of the driver.
 //!
 //! From the chip, a frame for an interface goes to that interface's netdev, a frame for the control plane waits for the
-//! protocols, a diverted frame is judged here by the access lists and goes back, and an event waits for management. From
-//! the kernel, a frame sent to `swpN` leaves the chip at that port unchanged; a frame sent to a VLAN interface or a subinterface enters the chip's pipeline there.
+//! protocols, a diverted frame is judged here by the access lists and goes back, and an event waits for management. From the
+//! kernel, a frame sent to `swpN` leaves the chip at that port unchanged; a frame sent to a VLAN interface or a subinterface
+//! enters the chip's pipeline there.
 //!
 //! Invariants: every queue is bounded, and losses are counted and reported. No lock is held while a frame is read or
 //! written.
@@ -34,7 +35,7 @@ const MAX_EVENTS: usize = 1 << 16;
 const MAX_TRAPS: usize = 1024;
 /// The most frames taken from one netdev, and messages from the chip, in one turn.
 const TURN: usize = 64;
-/// The longest time for which BPDUs are discarded after an expiry of the watchdog: a chip may have lost the notice that ends it.
+/// The longest time for which BPDUs are discarded after an expiry of the watchdog, in case the notice that ends this is lost.
 const STALE: Duration = Duration::from_secs(1);
 /// The longest frame that the CPU port takes, in bytes.
 const MAX_FRAME: usize = lanyard_asic::sdk::MAX_FRAME;
@@ -46,8 +47,8 @@ pub(crate) enum Outlet {
     Tap(Tap),
     /// The pipeline's side of a VLAN interface or a subinterface, with its index.
     Socket(u32, PacketSocket),
-    /// The far end of a port's veth pair, by its index: programs in the kernel carry its frames, and its being up is the port's
-    /// carrier.
+    /// The far end of a port's veth pair, by its index: programs in the kernel carry its frames, and setting it up or down sets
+    /// the port's carrier.
     Far(u32),
 }
 
@@ -81,7 +82,7 @@ pub(crate) struct Shared {
     pub(crate) bell: EventFd,
     /// Readable while trapped frames wait.
     pub(crate) trap_bell: EventFd,
-    /// Wakes the thread.
+    /// Wakes the thread that carries frames.
     wake: EventFd,
 }
 
@@ -101,11 +102,12 @@ struct Inner {
     outlets: BTreeMap<PortId, Arc<Outlet>>,
     /// Incremented whenever `outlets` changes.
     generation: u64,
-    /// Frames to the CPU for which there was no netdev.
+    /// The number of frames for interfaces that were lost because there was no netdev for them, or it refused them.
     undelivered: u64,
     /// Access lists, by which diverted frames are judged.
     lists: Acls,
-    /// While BPDUs that come are older than an expiry of the watchdog: when that ends at the latest.
+    /// The time until which BPDUs are discarded at the latest, because they are older than an expiry of the watchdog; `None`
+    /// while they are not discarded.
     stale_until: Option<Instant>,
     /// True if the chip's connection has ended.
     gone: bool,
@@ -134,7 +136,7 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Connects a netdev to the CPU port, or disconnects it.
+    /// Connects a netdev to the CPU port, or (`None`) disconnects the port's netdev.
     pub(crate) fn set_outlet(&self, port: PortId, outlet: Option<Outlet>) {
         let mut inner = self.lock();
         match outlet {
@@ -145,7 +147,7 @@ impl Shared {
         drop(inner);
         let _ = self.wake.write(1);
     }
-    /// The index of the netdev of a port that is not on the front panel.
+    /// The index of the netdev of a VLAN interface's or subinterface's port; `None` for other ports.
     pub(crate) fn socket_at(&self, port: PortId) -> Option<u32> {
         match self.lock().outlets.get(&port)?.as_ref() {
             Outlet::Socket(ifindex, _) => Some(*ifindex),
@@ -168,7 +170,7 @@ impl Shared {
     pub(crate) fn set_carrier(&self, port: PortId, on: bool) {
         let outlet = self.lock().outlets.get(&port).cloned();
         match outlet.as_deref() {
-            // It was possible when the port was made.
+            // An error is ignored: setting the carrier worked when the port was made.
             Some(Outlet::Tap(tap)) => drop(tap.set_carrier(on)),
             Some(Outlet::Far(ifindex)) => {
                 let netdev = Netdev::open().ok();
@@ -219,8 +221,8 @@ impl Shared {
         }
         taken
     }
-    /// Discards the BPDUs that wait here or on the chip's connection: the protocols are about to acknowledge that the watchdog of
-    /// spanning tree has expired, and the chip's notice of that ends it.
+    /// Discards the BPDUs that wait here, and from now on those that arrive on the chip's connection: the protocols are about to
+    /// acknowledge an expiry of the watchdog of spanning tree. The chip's notice of the acknowledgement ends the discarding.
     pub(crate) fn discard_bpdus(&self) {
         let mut inner = self.lock();
         let before = inner.traps.len();
@@ -229,7 +231,7 @@ impl Shared {
         inner.counts.lost[TrapGroup::Stp.index()] += discarded as u64;
         inner.stale_until = Some(Instant::now() + STALE);
     }
-    /// The numbers of frames that came to the CPU, by reason, and of lost ones.
+    /// The numbers of frames that came to the CPU, by reason, and of those that were lost, by trap group.
     pub(crate) fn counts(&self) -> TrapCounts {
         self.lock().counts.clone()
     }
@@ -240,14 +242,14 @@ impl Shared {
 
     /// Adds, replaces or removes an access list.
     pub(crate) fn set_list(&self, id: AclId, list: Option<Arc<PlaneList>>) {
-        // A list that exceeds a limit is refused before a state is accepted.
+        // This does not fail: a state with a list that exceeds a limit is not accepted.
         let _ = self.lock().lists.set(id, list);
     }
     /// True if there is such a list.
     pub(crate) fn has_list(&self, id: AclId) -> bool {
         self.lock().lists.matches(id).is_some()
     }
-    /// How often each rule of a list has decided about diverted frames; with `clear` the counts begin anew.
+    /// How often each rule of a list has decided about diverted frames; `clear` then sets the counts to zero.
     pub(crate) fn matches(&self, id: AclId, clear: bool) -> Vec<u64> {
         let mut inner = self.lock();
         let counts = inner.lists.matches(id).map(<[u64]>::to_vec).unwrap_or_default();
@@ -329,9 +331,10 @@ pub(crate) struct Carrier {
 }
 
 impl Carrier {
-    /// Subscribes to all of the chip's notices, and starts the thread. If `probes` is set, the thread sends a request to a chip from which
-    /// no message has arrived for [`SILENT`], and reports the chip as gone if no message arrives within [`PATIENCE`] then. The request
-    /// is one that only a chip with a watchdog of spanning tree answers without waiting for its bus.
+    /// Subscribes to all of the chip's notices, and starts the thread. If `probes` is set, the thread sends a request to a chip
+    /// from which no message has arrived for [`SILENT`], and reports the chip as gone if no message arrives within [`PATIENCE`]
+    /// after that. Set it only for a chip with a watchdog of spanning tree, which answers this request without waiting for its
+    /// bus.
     ///
     /// # Errors
     /// When the chip does not answer, or the system has no thread left.
@@ -370,7 +373,7 @@ impl Drop for Carrier {
 }
 
 impl Shared {
-    /// Takes a notice; answers what goes back to the chip.
+    /// Handles a notice; returns the request with which a diverted frame goes back to the chip.
     fn take(&self, notice: Notice) -> Option<Request> {
         match notice {
             Notice::Event(event) => self.received(event),
@@ -389,7 +392,7 @@ const SILENT: Duration = Duration::from_secs(1);
 /// The time since the last message from the chip.
 #[derive(Debug)]
 struct Silence {
-    /// When that message arrived, or the request was sent after it.
+    /// When the last message arrived, or, if `asked` is true, when the request was sent.
     since: Instant,
     /// True if the request has been sent since that message.
     asked: bool,
@@ -402,8 +405,8 @@ impl Default for Silence {
 }
 
 impl Silence {
-    /// Sends the request when it is due; returns true if no message has arrived in time after it. The connections of a process that
-    /// hangs stay open, so nothing else tells a chip that hangs from one that is idle.
+    /// Sends the request when it is due; returns true if the chip hangs, because no message has arrived within [`PATIENCE`] after
+    /// it. The connections of a process that hangs stay open, so only this distinguishes a chip that hangs from an idle one.
     fn is_hung(&mut self, sender: &mut Sender) -> bool {
         if self.asked {
             return self.since.elapsed() >= PATIENCE;
@@ -416,8 +419,8 @@ impl Silence {
     }
 }
 
-/// Sends requests; false if the chip does not read them. If the connection has ended, this is noticed when it is read, with the
-/// messages that arrived before.
+/// Sends requests; returns false if the chip does not read them. An ended connection is not noticed here but when it is read,
+/// after the messages that arrived before.
 fn sends(sender: &mut Sender, requests: &[Request]) -> bool {
     let sent = sender.send_all(requests);
     sent.map_or_else(|error| error.kind() != ErrorKind::WouldBlock, |()| true)
@@ -462,7 +465,7 @@ fn carry(shared: &Shared, mut sender: Sender, mut receiver: Receiver, mut silenc
     }
 }
 
-/// Waits, with `briefly` no longer than a chip may be silent; returns which of the wake-up, the chip and the netdevs are ready.
+/// Waits, with `briefly` at most [`SILENT`]; returns for the wake-up, the chip and each netdev whether it is ready.
 fn wait(
     shared: &Shared,
     receiver: &Receiver,
@@ -483,14 +486,15 @@ fn wait(
     Ok(fds.iter().map(ready).collect())
 }
 
-/// Handles the chip's messages; returns false when its connection has ended.
+/// Handles the chip's messages; returns false if its connection has ended or it does not read.
 fn from_chip(shared: &Shared, receiver: &mut Receiver, sender: &mut Sender) -> bool {
     let mut back = Vec::new();
     let mut alive = true;
     for _ in 0..TURN {
         match receiver.ready() {
             Ok(Some(Incoming::Notice(notice))) => back.extend(shared.take(notice)),
-            // Only `Silence` sends a request that is answered. Its answer is a message like any other.
+            // The answer to the request of `Silence`, the only one that is answered: like any message it shows that the chip
+            // works.
             Ok(Some(Incoming::Answer(..))) => {}
             Ok(None) => break,
             Err(_) => {

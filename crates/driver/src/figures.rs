@@ -7,8 +7,8 @@ use lanyard_types::{DropReason, FrameCount, MAX_PORTS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
-/// The capabilities of a plane on this platform; `fdb` is the size of its table of addresses, and `watchdog` is true if the chip has
-/// a watchdog of spanning tree.
+/// The capabilities of a plane on this platform; `fdb` is the size of its table of addresses, and `watchdog` is true if the chip
+/// has a watchdog of spanning tree.
 pub(crate) fn capabilities(platform: &Platform, fdb: u32, watchdog: bool) -> Capabilities {
     let mut notes = vec![
         format!("the chip is {} ({} ports)", platform.name, platform.ports().count()),
@@ -70,7 +70,7 @@ pub(crate) fn check_len(frame: &[u8]) -> Result<(), PlaneError> {
     }
 }
 
-/// A table's name for as long as the process lives. A platform has few, and each is kept once.
+/// A copy of a table's name that lives as long as the process. A platform has few names, and each is copied once.
 pub(crate) fn intern(name: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,5 +84,5 @@ pub(crate) fn intern(name: &str) -> &'static str {
     }
 }
 
-/// The drop reasons that a chip can name are those of the pipeline.
+/// The SDK encodes a drop reason in one byte.
 const _: () = assert!(DropReason::SLOTS <= 256);

@@ -1,9 +1,9 @@
 //! The netdevs of the front panel: `swpN`, made from the platform as the kernel's driver of a real chip makes them from
 //! firmware; and the netdev of the CPU port.
 //!
-//! With the control path `tun` a port is a TAP netdev. With `kernel` it is one end of a veth pair, whose far end `swpN-cpu` belongs
-//! to the programs of the CPU port; a third pair is the CPU port itself. Both kinds stay, with their addresses, when this process
-//! ends.
+//! With the control path `tun` a port is a TAP netdev. With `kernel` it is one end of a veth pair, whose far end `swpN-cpu`
+//! belongs to the programs of the CPU port; a third pair is the CPU port itself. Both kinds stay, with their addresses, when this
+//! process ends.
 //!
 //! Invariants: a netdev belongs to this driver when its alias says so. An existing netdev with the name of a port that
 //! does not becomes that port's wire, and gets its name back when the panel is removed. A port has the platform's MAC
@@ -23,17 +23,18 @@ const INNER_MTU: u32 = 10_000;
 /// A port's netdev.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Port {
-    /// `swpN`.
+    /// The index of `swpN`.
     pub(crate) ifindex: u32,
-    /// The far end of its veth pair.
+    /// The index of the far end of its veth pair; `None` for a TAP netdev.
     pub(crate) far: Option<u32>,
 }
 
-/// The netdevs.
+/// The netdevs of the front panel and of the CPU port.
 #[derive(Debug)]
 pub(crate) struct Panel {
     pub(crate) ports: BTreeMap<PortId, Port>,
-    /// The CPU port, with the control path `kernel`: the kernel's end, and the name of the chip's.
+    /// The veth pair of the CPU port, with the control path `kernel`: the index of the kernel's end, and the name of the chip's
+    /// end.
     pub(crate) cpu: Option<(u32, String)>,
     instance: String,
 }
@@ -46,11 +47,11 @@ fn mark(instance: &str) -> String {
 fn wire_mark(instance: &str) -> String {
     format!("lanyard-wire:{instance}")
 }
-/// The far end of a port's pair.
+/// The name of the far end of a port's veth pair.
 fn far_end(name: &str) -> String {
     format!("{name}-cpu")
 }
-/// The netdev of the CPU port: instances in one namespace have one each.
+/// The name of the netdev of the CPU port. It depends on the instance, because several instances may share a namespace.
 fn cpu_name(instance: &str) -> String {
     let mut hasher = DefaultHasher::new();
     instance.hash(&mut hasher);
@@ -63,7 +64,7 @@ fn text(error: lanyard_netdev::Error) -> String {
 
 impl Panel {
     /// Makes the netdevs that are missing, takes over those of an earlier run, and removes those that `front` does not have.
-    /// Answers the panel and, without `in_kernel`, the open end of each port's TAP.
+    /// Returns the panel and, without `in_kernel`, the open end of each port's TAP.
     ///
     /// # Errors
     /// When a netdev cannot be created; the error names the port and the reason.
@@ -78,10 +79,10 @@ impl Panel {
         Ok((panel, taps))
     }
 
-    /// As [`Panel::open`], for a panel that is there: ports that stay as they are keep their netdevs.
+    /// As [`Panel::open`], for an existing panel: ports that stay as they are keep their netdevs.
     ///
     /// # Errors
-    /// As there.
+    /// See [`Panel::open`].
     pub(crate) fn arrange(
         &mut self,
         netdev: &Netdev,
@@ -96,7 +97,7 @@ impl Panel {
             let listed = front.iter().any(|port| port.name == link.name || far_end(&port.name) == link.name);
             let is_cpu = link.name.starts_with(&cpu_name(&self.instance));
             if link.kind.as_deref() != Some(kind) || !(listed || is_cpu) {
-                // Of a pair the other end is gone by then.
+                // An error is ignored: a pair may have been deleted already with its other end.
                 let _ = netdev.delete(link.ifindex);
             }
         }
@@ -129,7 +130,7 @@ impl Panel {
         let tap = Tap::open(&port.name).map_err(|error| format!("making a TAP netdev: {error}"))?;
         let link = netdev.link(&port.name).map_err(text)?;
         self.dress(netdev, &link, Some(port))?;
-        // The link is the wire's.
+        // The carrier follows the link of the port's wire, which is not known yet.
         tap.set_carrier(false).map_err(|error| format!("setting the carrier: {error}"))?;
         Ok((Port { ifindex: link.ifindex, far: None }, tap))
     }
@@ -146,7 +147,7 @@ impl Panel {
         Ok(Port { ifindex: near.ifindex, far: Some(far.ifindex) })
     }
 
-    /// Marks a netdev that is new, and gives it its address and MTU; `port` is `None` for an inner end.
+    /// Marks a new netdev, and gives it its address and MTU; `port` is `None` for the far end of a pair and for the CPU port.
     fn dress(&self, netdev: &Netdev, link: &Link, port: Option<&Front>) -> Result<(), String> {
         let mark = mark(&self.instance);
         if link.alias.as_deref() == Some(mark.as_str()) {
@@ -156,7 +157,7 @@ impl Panel {
             netdev.set_mac(link.ifindex, port.mac).map_err(text)?;
         }
         netdev.set_mtu(link.ifindex, if port.is_some() { MTU } else { INNER_MTU }).map_err(text)?;
-        // With IPv6 the kernel would send neighbour discovery at ports that are not configured, and at inner ends.
+        // With IPv6 the kernel would send neighbour discovery at ports that are not configured, and at the far ends of pairs.
         let _ = sysctl::set_disable_ipv6(&link.name, true);
         netdev.set_alias(link.ifindex, &mark).map_err(text)
     }
@@ -178,7 +179,7 @@ impl Panel {
     /// Removes the netdevs, and gives wires their names back.
     ///
     /// # Errors
-    /// The first that could not be removed; the others are.
+    /// The error of the first netdev that could not be removed; the others are removed.
     pub(crate) fn remove(&mut self, netdev: &Netdev) -> Result<(), String> {
         let mut failure = None;
         let ports = std::mem::take(&mut self.ports).into_values().map(|port| port.ifindex);

@@ -1,8 +1,8 @@
-//! Multicast groups through the driver, on chips that fail, hang up, are late, die, and return with less room: a model takes what
-//! the protocols were told was taken. When everything works again the three views agree: the model, what the driver wants
-//! ([`Groups`](crate::groups::Groups)), and what the chip holds.
+//! Multicast groups through the driver, on chips that fail, close the connection, answer late, die, and return with less room. A
+//! model stores the changes that the driver has accepted. When everything works again the three views must agree: the model, the
+//! driver's [`Groups`](crate::groups::Groups), and the entries of the chip.
 //!
-//! `LANYARD_RANDOM_HISTORIES` is how many (150 by default), `LANYARD_RANDOM_SEED` the first one's seed.
+//! `LANYARD_RANDOM_HISTORIES` is the number of histories (150 by default), `LANYARD_RANDOM_SEED` the seed of the first one.
 
 #![allow(clippy::panic)] // the functions of tests are not tests themselves
 
@@ -33,7 +33,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Units of the table that groups take, of the first chip and of those that replace it.
+/// The sizes in units of the table for groups: the first one for the first chip, any of them for a chip that replaces another
+/// one.
 const UNITS: [u32; 3] = [64, 32, 128];
 
 /// A chip on a thread of its own.
@@ -79,7 +80,7 @@ fn platform(units: u32) -> Platform {
     platform
 }
 
-/// A driver, as far as groups and VLANs are concerned, and the model beside it.
+/// The parts of a driver that write groups and VLANs, a chip, and the model.
 struct Bed {
     directory: TempDir,
     rng: Rng,
@@ -90,7 +91,7 @@ struct Bed {
     protocols: ChipProtocols,
     model: Mdb,
     vlans: BTreeMap<VlanId, VlanState>,
-    /// Entries that were refused, and those that a chip which took over had no room for.
+    /// The number of refused entries; `lost` counts those for which a chip that took over had no room.
     refused: usize,
     lost: usize,
     log: Vec<String>,
@@ -171,7 +172,7 @@ impl Bed {
         }
     }
 
-    /// One message of a host.
+    /// Makes a random change, as snooping does after a message of a host.
     fn learn(&mut self) {
         let change = Self::random_change(&mut self.rng);
         let given = self.protocols.multicast(&change);
@@ -187,7 +188,7 @@ impl Bed {
             (given, change) => panic!("{change:?}: {given:?}: {}", self.story()),
         }
     }
-    /// Groups that have been given up are flooded.
+    /// Updates the model for groups that the driver has given up: they are flooded.
     fn take_lost(&mut self) {
         for change in self.protocols.multicast_lost() {
             let MdbChange::Entry { vlan, group, source, .. } = change else {
@@ -203,7 +204,7 @@ impl Bed {
         }
     }
 
-    /// A command that sets what a VLAN snoops.
+    /// Sets the snooping of a VLAN, as a command does.
     fn snoop(&mut self, vlan: VlanId) {
         let choice = [Some(Unregistered::Flood), Some(Unregistered::Routers), None];
         let snooping = [(); 2].map(|()| self.rng.pick(&choice).expect("a choice"));
@@ -233,7 +234,8 @@ impl Bed {
         self.log.push(format!("{plan}: {planned:?}"));
     }
 
-    /// As the driver does it when the chip has ended: another one, perhaps with less room, is given everything.
+    /// Replaces the chip by another one, perhaps with less room, and writes everything to it, as the driver does when a chip has
+    /// ended.
     fn replace(&mut self) {
         self.starts += 1;
         let units = self.rng.pick(&UNITS).expect("a size");
@@ -251,14 +253,14 @@ impl Bed {
         self.take_lost();
     }
 
-    /// Everything works again: whatever is pending is written, and the views are compared.
+    /// Ends all faults, lets the driver write whatever is pending, and compares the views.
     fn settle(&mut self) {
         if self.chip.is_dead() {
             self.replace();
         }
         self.chip.client().number(&Request::Faults(String::new())).expect("the chip works");
         self.manager.settle().expect("the chip works");
-        // The sign of life of snooping also ends the wait for a chip that was late.
+        // After a restart of this watchdog, the protocols also write to a chip again that had answered too late.
         self.protocols.snooping_watchdog(Some(Duration::from_secs(10))).expect("the chip works");
         self.take_lost();
         self.compare();
@@ -331,7 +333,7 @@ fn changes_during_a_takeover_reach_the_next_chip() {
                         .expect("the chip works");
                 });
                 for _ in 0..40 {
-                    // A refusal is no failure: a group that was given up, or one more entry than there is room for.
+                    // A refusal for want of room is no failure.
                     match bed.protocols.multicast(&Bed::random_change(&mut rng)) {
                         Ok(()) | Err(PlaneError::TableFull { .. }) => {}
                         Err(error) => panic!("seed {seed}: {error}"),

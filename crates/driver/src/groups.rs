@@ -1,10 +1,10 @@
-//! [`Groups`]: what multicast snooping has learned, and what of it a chip has not taken yet.
+//! [`Groups`]: the entries that multicast snooping has learned, and the changes that still have to be written to the chip.
 //!
-//! The protocol thread writes each change to the chip and then notes it here, so that a chip, or the software plane, that takes the
-//! place of another gets all of it.
+//! The protocol thread writes each change to the chip and then notes it here, so that a chip, or the software plane, that takes
+//! the place of another gets all of it.
 //!
-//! Invariants: a change that was accepted is in `wanted`, and the chip holds it or its key is in `pending`. A group of which an entry
-//! has no room is not in `wanted` at all; it is flooded in its VLAN, and the protocols get its entries back.
+//! Invariants: a change that was accepted is in `wanted`, and the chip holds it or its key is in `pending`. A group of which an
+//! entry has no room is not in `wanted` at all; it is flooded in its VLAN, and the protocols get its entries back.
 
 use crate::figures::intern;
 use lanyard_asic::sdk::message::Code;
@@ -16,13 +16,13 @@ use lanyard_types::{Family, VlanId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// Operations of a transaction that writes groups, at most, except for a group that has more entries.
+/// The most operations of a transaction that writes groups. Only a group with more entries than that takes a longer one.
 const PART: usize = 256;
 
 /// A group of a VLAN.
 pub(crate) type Group = (VlanId, IpAddr);
 
-/// The subject of a change.
+/// Identifies the object of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     Routers(VlanId, Family),
@@ -51,25 +51,25 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// Those that a chip holds.
+    /// Creates it with the groups that a chip holds.
     pub(crate) fn of(entries: &[Operation]) -> Self {
         let mut groups = Self::default();
         for change in entries.iter().filter_map(Operation::mdb_change) {
-            // The chip has checked the entry and its number of entries by the same table.
+            // This does not fail: the chip has stored these entries in a table of the same type, with the same limits.
             let _ = groups.wanted.change(&change);
         }
         groups
     }
-    /// The changes that lead to what is wanted from nothing.
+    /// The changes that create all wanted entries in an empty table.
     pub(crate) fn changes(&self) -> Vec<MdbChange> {
         self.wanted.changes()
     }
-    /// The number of entries, the largest number so far, and the entries that a table of the chip has refused.
+    /// The number of entries, the largest number so far, and the number of entries that a table of the chip has refused.
     pub(crate) fn figures(&self) -> (usize, usize, u64) {
         let occupancy = self.wanted.occupancy();
         (occupancy.used, occupancy.high_water, self.refused)
     }
-    /// Notes a change that the chip has taken, or (`taken` is false) of which this is not known.
+    /// Notes a change. `taken` is true if the chip has carried it out, false if it is not known whether it has.
     pub(crate) fn note(&mut self, change: &MdbChange, taken: bool) -> Result<(), PlaneError> {
         self.wanted.change(change)?;
         let key = Key::of(change);
@@ -80,13 +80,13 @@ impl Groups {
         }
         Ok(())
     }
-    /// Counts an entry for which a table had no room; returns the error to report. An earlier change of the entry that the chip has
-    /// not taken is void, because the protocols know from now on that there is no entry.
+    /// Counts an entry for which a table had no room; returns the error to report. An earlier change of the entry that the chip
+    /// has not taken is void, because the protocols know from now on that there is no entry.
     pub(crate) fn refuse(&mut self, change: &MdbChange, refused: &Refused) -> PlaneError {
         self.refused += 1;
         if let MdbChange::Entry { vlan, group, source, .. } = change {
             let gone = MdbChange::Entry { vlan: *vlan, group: *group, source: *source, ports: None };
-            // A removal needs no room, and the chip holds no entry that it has no room for.
+            // A removal needs no room, so this does not fail; and it is not pending, because the chip does not hold the entry.
             let _ = self.note(&gone, true);
         }
         match refused.table.as_str() {
@@ -94,12 +94,12 @@ impl Groups {
             table => PlaneError::TableFull { table: intern(table), size: refused.units.1.into() },
         }
     }
-    /// The keys that the chip has not taken yet, with the changes that it has to be given.
+    /// The changes that still have to be written to the chip.
     pub(crate) fn pending(&self) -> Vec<MdbChange> {
         self.pending.iter().map(|key| self.change(key)).collect()
     }
-    /// Notes that the chip holds these changes, except those of groups for which it had no room: of these it has carried out none, no
-    /// removal either. Changes that have been replaced meanwhile are pending.
+    /// Notes that the chip has carried out these changes, except those of the groups `without`, for which it had no room: of
+    /// their changes it has carried out none, not even removals. Changes that have been replaced meanwhile are pending.
     pub(crate) fn taken(&mut self, changes: &[MdbChange], without: &BTreeSet<Group>) {
         for change in changes.iter().filter(|change| !is_of(change, without)) {
             let key = Key::of(change);
@@ -114,7 +114,7 @@ impl Groups {
     pub(crate) fn doubt(&mut self, changes: &[MdbChange]) {
         self.pending.extend(changes.iter().map(Key::of));
     }
-    /// Notes that another chip holds these changes and nothing else.
+    /// Notes that another chip has taken over, and that it holds these entries only.
     pub(crate) fn moved(&mut self, held: &[MdbChange]) {
         let of = |changes: &[MdbChange]| -> BTreeMap<Key, MdbChange> {
             changes.iter().map(|change| (Key::of(change), change.clone())).collect()
@@ -130,7 +130,7 @@ impl Groups {
             self.refused += 1;
             if self.wanted.flooded(*vlan, family) == Flooded::Nothing {
                 let flood = MdbChange::Flood { vlan: *vlan, family, flooded: Flooded::Unregistered };
-                // Only an entry can be refused, and only when it is added.
+                // This does not fail: only an entry can be refused, and only when it is added.
                 let _ = self.note(&flood, false);
             }
             for (source, ports) in self.wanted.entries(*vlan, *group) {
@@ -140,12 +140,12 @@ impl Groups {
             }
         }
     }
-    /// Entries that have been given up since the last call.
+    /// Returns the entries that have been given up since the last call.
     pub(crate) fn take_lost(&mut self) -> Vec<MdbChange> {
         std::mem::take(&mut self.lost)
     }
 
-    /// The change that sets what is wanted now.
+    /// The change that sets the wanted value of a key.
     fn change(&self, key: &Key) -> MdbChange {
         match *key {
             Key::Entry(vlan, group, source) => {
@@ -163,7 +163,7 @@ impl Groups {
     }
 }
 
-/// The group that a change is an entry of.
+/// The group of an entry that changes; `None` for changes of other objects.
 pub(crate) fn group(change: &MdbChange) -> Option<Group> {
     match change {
         MdbChange::Entry { vlan, group, .. } => Some((*vlan, *group)),
@@ -176,8 +176,8 @@ pub(crate) fn is_of(change: &MdbChange, groups: &BTreeSet<Group>) -> bool {
     group(change).is_some_and(|group| groups.contains(&group))
 }
 
-/// Gives a chip changes in the order of their keys. Returns the groups for which it had no room; of their changes none was
-/// carried out.
+/// Writes changes, in the order of their keys, to a chip. Returns the groups for which it had no room; it has carried out none of
+/// their changes.
 pub(crate) fn write(client: &mut Client, changes: &[MdbChange]) -> Result<BTreeSet<Group>, SdkError> {
     let mut lost = BTreeSet::new();
     let (mut rest, mut most) = (changes, PART);
@@ -241,7 +241,7 @@ mod tests {
         };
         let mut groups = Groups::default();
         groups.note(&entry(None, true), true).expect("room");
-        // The chip has not got the removal, nor another entry of the group, for which it has no room.
+        // Neither a removal nor a further entry of the group, for which the chip has no room, has been written to the chip.
         groups.note(&entry(None, false), false).expect("a removal");
         groups.note(&entry(Some(2), true), false).expect("room");
         let (pending, lost) = (groups.pending(), BTreeSet::from([(vlan, address)]));

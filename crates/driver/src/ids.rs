@@ -1,6 +1,6 @@
 //! [`Ids`]: translates the switch's numbers of objects to the chip's.
 //!
-//! A switch that has been restarted numbers its next hops again, while the chip continues with the existing ones. The
+//! A switch that has been restarted numbers its next hops again, while the chip continues to use the old numbers. The
 //! switch's numbers are therefore translated: a group or an adjacency that the chip already has keeps the chip's
 //! number. Invariant: no two numbers of the switch have the same number of the chip.
 
@@ -18,7 +18,7 @@ impl<K: Ord + Copy> Ids<K> {
     pub(crate) const fn new(new: fn(u32) -> Option<K>) -> Self {
         Self { to_chip: BTreeMap::new(), used: BTreeSet::new(), new }
     }
-    /// The chip's number.
+    /// The chip's number for a number of the switch; `None` if none is assigned.
     pub(crate) fn get(&self, id: K) -> Option<K> {
         self.to_chip.get(&id).copied()
     }

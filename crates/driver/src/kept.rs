@@ -10,7 +10,7 @@ use std::path::Path;
 /// the splits, without which it would make other netdevs, and the sizes of tables, which the chip has kept.
 pub(crate) const FILE: &str = "chip-panel";
 
-/// Keeps what the next run needs.
+/// Stores the settings that the next run needs.
 pub(crate) fn write(file: &Path, settings: &ChipSettings) {
     let mut text = format!("control-path {}\n", settings.control_path.name());
     for (name, port) in &settings.ports {

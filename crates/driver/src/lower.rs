@@ -60,8 +60,8 @@ pub(crate) fn operations(changes: Vec<Change>) -> Lowered {
     lowered
 }
 
-/// Moves the ports of port-channels that are set before those of other ports: members refer to them, and a long list of operations
-/// becomes several transactions.
+/// Moves the ports of port-channels that are set before those of other ports: members refer to them, and a long list of
+/// operations becomes several transactions.
 fn channels_first(setup: &mut [Operation]) {
     let is_channel = |operation: &Operation| matches!(operation, Operation::Port(_, Some(port)) if port.aggregation.channel().is_some());
     let is_port = |operation: &Operation| matches!(operation, Operation::Port(_, Some(_)));
@@ -90,7 +90,7 @@ pub(crate) fn state_of(entries: &[Operation]) -> PlaneState {
     state
 }
 
-/// Operations that put a whole state into a chip, at most in one transaction.
+/// The most operations in one transaction when a whole state is written to a chip.
 pub(crate) const SETUP: usize = 4096;
 /// The most bytes of operations in one transaction.
 const MOST: usize = MAX_MESSAGE * 3 / 4;
@@ -133,7 +133,8 @@ pub(crate) fn transactions(setup: Vec<Operation>, most: usize) -> Vec<Vec<Operat
     all
 }
 
-/// Refuses what the chip cannot do: ports that are not on its front panel, and hooks.
+/// Refuses a state with something that the chip cannot do, such as ports that are not on its front panel, or the choice of a
+/// hook.
 pub(crate) fn check(state: &PlaneState, front: &BTreeSet<PortId>) -> Result<(), PlaneError> {
     if let Some((vlan, _)) = state.vlans.iter().find(|(_, vlan)| vlan.shares.is_some()) {
         return Err(unsupported(format!(
@@ -279,7 +280,7 @@ mod tests {
         state.watched.insert((InstanceId::default(), port(2)));
         state.fdb.insert((vlan(10), MacAddr([2, 0, 0, 0, 0, 9])), FdbTarget::Static(port(1)));
         state.rifs.insert(RifId::new(1).expect("an interface"), rif(0));
-        // A port-channel with a number behind its member's.
+        // A port-channel whose port number is higher than that of its member.
         let channel = ChannelId::new(5).expect("a port-channel");
         let bundle = PortState {
             aggregation: Aggregation::Channel(channel),

@@ -50,8 +50,8 @@ pub(crate) fn set_thresholds(
     Ok(())
 }
 
-/// Gives tables their sizes, those that shrink first, because they make room for those that grow. When one is refused, those before it
-/// get back the size that they had.
+/// Changes the sizes of tables. Tables that shrink come first, because they make room for those that grow. If a size is refused,
+/// the tables before it get their previous sizes back.
 pub(crate) fn resize(
     manager: &mut Manager<dyn Hardware>,
     wanted: &BTreeMap<String, u32>,
@@ -66,7 +66,7 @@ pub(crate) fn resize(
     for (at, (path, size)) in steps.iter().enumerate() {
         let Err(refusal) = manager.resize(path, *size) else { continue };
         for (path, _) in steps[..at].iter().rev() {
-            // It has had this size a moment ago, and what it has taken since is less.
+            // The result is ignored: the table had this size a moment ago.
             let _ = manager.resize(path, of(path));
         }
         return Err(refusal);
@@ -74,7 +74,7 @@ pub(crate) fn resize(
     Ok(())
 }
 
-/// The sizes that change: those that are configured, and the platform's of tables that were configured and are not any more.
+/// The sizes to set: the configured ones, and the platform's sizes for tables whose size is no longer configured.
 pub(crate) fn wanted(
     platform: &Platform,
     was: &BTreeMap<String, u32>,
@@ -120,7 +120,7 @@ mod tests {
         let mut manager = manager(&platform);
         let before = sizes(&mut manager);
         assert_eq!(before, tables(&platform));
-        // Two tables of one memory, which is used up.
+        // Two tables of one memory that has no free units.
         let memory = platform.memory.iter().find(|memory| memory.table.len() > 1).expect("a shared memory");
         let path = |at: usize| format!("{}/{}", memory.name, memory.table[at].name);
         let step = memory.table.iter().map(|table| table.ways * table.banks).max().unwrap_or(1);
@@ -133,7 +133,7 @@ mod tests {
         let after = sizes(&mut manager);
         assert_eq!((after[&path(0)], after[&path(1)]), (before[&path(0)] + step, before[&path(1)] - step));
         resize(&mut manager, &with(-1, 1)).expect("and the other way round");
-        // More than there is: nothing changes, though the first step is possible.
+        // More units than the memory has: nothing changes, although the first step is possible.
         let kept = sizes(&mut manager);
         let refused = resize(&mut manager, &with(-2, 1 << 14)).expect_err("more than the memory has");
         assert!(refused.to_string().contains(&path(1)), "{refused}");

@@ -47,9 +47,9 @@ use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Hidden routes that are tried for a place in the chip each time that the daemon asks for the tables.
+/// The most hidden routes that the manager tries to put into the chip each time that the daemon asks for the tables.
 const PROMOTED: usize = 1024;
-/// Transactions under way behind which management waits for the chip's figures.
+/// With this many transactions under way or more, management uses the chip's last figures instead of waiting for new ones.
 const FEW: usize = 64;
 
 /// The options for opening a plane.
@@ -73,9 +73,10 @@ pub struct AsicPlane {
     front: BTreeSet<PortId>,
     netdev: Netdev,
     panel: Panel,
-    /// The CPU port inside the kernel, when frames take that path.
+    /// The programs of the CPU port in the kernel; `None` if this process carries the frames.
     pub(crate) kernel: Option<CpuPort>,
-    /// The netdevs and programs behind the CPU port inside the kernel, besides the front panel.
+    /// The ports of VLAN interfaces and subinterfaces that are connected to the CPU port in the kernel, with their netdevs'
+    /// indices.
     made: BTreeMap<PortId, u32>,
     pub(crate) settings: ChipSettings,
     pub(crate) manager: Manager<Live>,
@@ -92,7 +93,7 @@ pub struct AsicPlane {
     child: Option<Child>,
     /// The speeds that the chip has accepted, in Mbit/s.
     pub(crate) speeds: BTreeMap<PortId, u32>,
-    /// Counters of a port when they were set to zero.
+    /// The counters of the chip at the time when a port's counters were set to zero.
     cleared: BTreeMap<PortId, PortCounts>,
     capabilities: Capabilities,
 }
@@ -145,7 +146,7 @@ impl AsicPlane {
         let netdev = Netdev::open().map_err(|error| system("netlink")(error.to_string()))?;
         let mut kept = kept::read(&options.run.join(kept::FILE), &platform);
         let front_ports = splits::active(&platform, &kept).map_err(PlaneError::Invalid)?;
-        // Without the right or the kernel for the programs, the daemon carries the frames.
+        // If the programs cannot be loaded, for want of permission or because of the kernel, the daemon carries the frames.
         let kernel = CpuPort::load().ok().filter(|_| kept.control_path != ControlPath::Tun);
         let (panel, taps) = Panel::open(&netdev, &front_ports, &options.instance, kernel.is_some())
             .map_err(system("making the front panel"))?;
@@ -153,7 +154,7 @@ impl AsicPlane {
             chip::join(&options.place, &platform).map_err(system("starting or joining the chip"))?;
         let mut manager = manager_at(&options.place.socket, &platform, kept.strategy.name(), 1)?;
         if partitions::resize(&mut manager, &kept.sizes).is_err() {
-            // Another chip, which has the platform's sizes until it is configured.
+            // It is another chip, which has the sizes of the platform file until it is configured.
             kept.sizes.clear();
         }
         let (policy, kinds) = policies::lower(&platform, &kept).map_err(PlaneError::Invalid)?;
@@ -199,7 +200,7 @@ impl AsicPlane {
         };
         plane.connect_panel(taps)?;
         if let Err(error) = plane.carry() {
-            // A chip of another namespace, or one that does not know how, has no netdev for its CPU port.
+            // A chip in another network namespace, or a device that does not know the request, has no netdev for its CPU port.
             if plane.kernel.is_none() {
                 return Err(error);
             }
@@ -209,7 +210,7 @@ impl AsicPlane {
         Ok(plane)
     }
 
-    /// Puts the netdevs of the front panel behind the CPU port.
+    /// Connects the netdevs of the front panel to the CPU port.
     fn connect_panel(&mut self, taps: BTreeMap<PortId, Tap>) -> Result<(), PlaneError> {
         if let (Some(kernel), Some((ifindex, _))) = (&self.kernel, &self.panel.cpu) {
             kernel.prepare(*ifindex)?;
@@ -226,7 +227,7 @@ impl AsicPlane {
         Ok(())
     }
 
-    /// Begins to carry frames of the CPU port of the chip that is driven now.
+    /// Begins to carry frames of the CPU port of the current chip.
     pub(crate) fn carry(&mut self) -> Result<(), PlaneError> {
         self.carrier = None;
         let socket = self.socket();
@@ -247,7 +248,8 @@ impl AsicPlane {
         self.endpoint().socket.clone()
     }
 
-    /// Puts the pipeline's ends of VLAN interfaces and subinterfaces behind the CPU port.
+    /// Connects the pipeline's ends of VLAN interfaces and subinterfaces to the CPU port, and disconnects those that `state` does
+    /// not have any more.
     fn open_sockets(&mut self, state: &PlaneState) -> Result<(), PlaneError> {
         let made = state.ports.iter().filter(|(_, port)| {
             matches!(port.kind, PortKind::Svi(_) | PortKind::Subinterface { .. }) && port.ifindex != 0
@@ -282,11 +284,11 @@ impl AsicPlane {
         Ok(())
     }
 
-    /// Makes the netdevs of the front panel anew where they have to be others, behind the CPU port of the kernel or of this
-    /// process. The new netdevs have other indices, so the caller must configure them again.
+    /// Creates the netdevs of the front panel that are missing or were of another kind, and connects all to the CPU port in the
+    /// kernel or (`None`) in this process. New netdevs have other indices, so the caller must configure them again.
     pub(crate) fn rebuild_panel(&mut self, kernel: Option<CpuPort>) -> Result<(), PlaneError> {
         if self.kernel.is_some() != kernel.is_some() {
-            // A chip that knows no such netdev has none to give up.
+            // An error is ignored: a device that does not know the request uses no netdev.
             let _ = self.client.number(&Request::CpuNetdev(String::new()));
             self.forget_outlets();
             self.kernel = kernel;
@@ -315,16 +317,16 @@ impl AsicPlane {
     pub(crate) fn by_software(&self) -> bool {
         self.software.is_some()
     }
-    /// Asks the chip.
+    /// Sends a request of management to the chip and waits for the answer.
     pub(crate) fn ask(&mut self, request: &Request) -> Result<Answer, PlaneError> {
         self.client.ask(request).map_err(plane_error)
     }
-    /// Asks the chip for a number.
+    /// As [`AsicPlane::ask`], for a request that is answered with a number.
     pub(crate) fn ask_number(&mut self, request: &Request) -> Result<u64, PlaneError> {
         self.client.number(request).map_err(plane_error)
     }
 
-    /// The netdev at each port: the one given at the start, else the port's own.
+    /// The name of the netdev that is each port's wire: the one given at the start, otherwise the port's name with `-wire`.
     pub(crate) fn plugs(&self) -> BTreeMap<PortId, String> {
         let all = splits::all_ports(&self.platform);
         let mut plugs: BTreeMap<PortId, String> =
@@ -352,7 +354,7 @@ impl AsicPlane {
         }
     }
 
-    /// The multicast groups, which take room in tables that have a row of their own.
+    /// The row of the multicast groups in `show platform resources`. The table in which they take room has another row.
     fn group_usage(&self) -> Option<TableUsage> {
         let (memory, table, width) = self.platform.table_of(lanyard_asic::object::Object::Ipv4Group)?;
         let path = intern(&format!("{}/{}", memory.name, table.name));
@@ -406,7 +408,7 @@ impl Plane for AsicPlane {
         if !first.is_empty() {
             self.client.commit(&first).map_err(plane_error)?;
         }
-        // A list that is new may be diverted at once.
+        // The software gets new lists first, because the chip may divert frames to it as soon as it has them.
         let new: Vec<AclId> = next.acls.keys().copied().filter(|id| !self.shared.has_list(*id)).collect();
         new.iter().for_each(|id| self.shared.set_list(*id, next.acls.get(id).cloned()));
         if !lowered.setup.is_empty()
@@ -461,7 +463,7 @@ impl Plane for AsicPlane {
         Ok(Box::new(ChipProtocols::new(self.shared.clone(), self.endpoint.clone(), &mark)))
     }
 
-    /// The whole table is one part, because the chip answers with all that it has learned.
+    /// The whole table is one part, because the chip answers with all addresses that it has learned.
     fn fdb_part(&mut self, filter: &FdbFilter, _from: u32, visit: &mut dyn FnMut(FdbEntry)) -> Option<u32> {
         let configured = self.state.fdb.iter().map(|((vlan, mac), target)| FdbEntry {
             vlan: *vlan,
@@ -517,7 +519,7 @@ impl Plane for AsicPlane {
     }
     fn resources(&mut self) -> Vec<TableUsage> {
         self.manager.mend();
-        // Many routes may have left at once: the manager itself tries a few hidden ones for each request.
+        // Many routes may have been removed at once, and by itself the manager tries only a few hidden ones for each request.
         if self.manager.hidden() > 0 && self.settings.feedback && !self.manager.is_down() {
             self.manager.promote(PROMOTED);
         }
@@ -540,7 +542,7 @@ impl Plane for AsicPlane {
         all
     }
     fn acl_matches(&mut self, id: AclId) -> Vec<u64> {
-        // The decisions of the list while it was diverted, and those that the chip has made by it.
+        // The sum of the decisions that were made here, while the list was diverted, and of those of the chip.
         let judged = self.shared.matches(id, false);
         match self.client.ask(&Request::Matches(id, false)) {
             Ok(Answer::Matches(mut counts)) => {
@@ -586,7 +588,7 @@ impl Plane for AsicPlane {
     }
     fn poll_events(&mut self, handle: &mut dyn FnMut(PlaneEvent)) {
         if let Some(child) = &mut self.child {
-            // Nothing else waits for the end of this process.
+            // Collects the exit status of a chip that has ended, because nothing else does.
             let _ = child.try_wait();
         }
         if let Some(software) = &self.software {

@@ -7,7 +7,7 @@ use lanyard_offload::{Hardware, Manager, Policy};
 use lanyard_plane::{ChipSettings, TablePolicy};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The manager's policy.
+/// The manager's policy for a configured one.
 fn policy_of(policy: TablePolicy) -> Policy {
     match policy {
         TablePolicy::Sync => Policy::Sync,
@@ -23,8 +23,8 @@ const ROUTES: [Object; 5] =
 /// The kinds of objects that are access lists.
 const LISTS: [Object; 2] = [Object::AclIpv4, Object::AclIpv6];
 
-/// The policy of a table that none is configured for. A list that the software judges makes its ports slow, so that is the user's
-/// choice.
+/// The default policy of a table with these objects; `None` if it holds neither routes nor access lists. Lists are not diverted
+/// by default: a list that the software judges makes its ports slow, so that is the user's choice.
 pub(crate) fn default_of(objects: impl IntoIterator<Item = Object>) -> Option<TablePolicy> {
     let policies = objects.into_iter().filter_map(|object| match object {
         object if ROUTES.contains(&object) => Some(TablePolicy::Hybrid),
@@ -34,10 +34,10 @@ pub(crate) fn default_of(objects: impl IntoIterator<Item = Object>) -> Option<Ta
     policies.max_by_key(|policy| *policy == TablePolicy::Hybrid)
 }
 
-/// The manager's policies: of all routes, and of the kinds that differ.
+/// The manager's policies: that of all kinds of objects without a policy of their own, and those of single kinds.
 ///
 /// # Errors
-/// When a policy names no table that holds routes or access lists.
+/// When a policy is configured for something that is not a table with routes or access lists.
 pub(crate) fn lower(
     platform: &Platform,
     settings: &ChipSettings,
@@ -54,7 +54,7 @@ pub(crate) fn apply(manager: &mut Manager<dyn Hardware>, policy: Policy, kinds: 
     }
 }
 
-/// The kinds of objects whose policy differs from `hybrid`.
+/// The policy of each kind of route and access list.
 fn kinds(platform: &Platform, settings: &ChipSettings) -> Result<BTreeMap<Object, Policy>, String> {
     let path_of = |object: Object| {
         platform.table_of(object).map(|(memory, table, _)| format!("{}/{}", memory.name, table.name))

@@ -29,10 +29,10 @@ use std::time::Duration;
 
 /// The most trapped frames that one call passes on.
 const TRAPS_A_POLL: usize = 256;
-/// How long the protocol thread waits for the chip: less than a hello time.
+/// The longest time that the protocol thread waits for the chip: less than a hello time.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Attempts at a change of multicast groups or port-channels that the chip did not carry out, although it has room, and at one of
-/// states in trees while chips replace each other.
+/// The most attempts at a change of multicast groups or port-channels that the chip has not carried out, for another reason than
+/// want of room, and at a change of states in trees while another chip takes over.
 const ATTEMPTS: usize = 3;
 
 /// The current chip, the states in its trees, its multicast groups and port-channels; shared with management.
@@ -59,16 +59,16 @@ pub(crate) struct ChipProtocols {
     shared: Arc<Shared>,
     endpoint: SharedEndpoint,
     connection: Option<(u64, Client)>,
-    /// The generation of a chip that does not answer: groups and port-channels wait until the next chip, or the next sign of life of
-    /// their protocol.
+    /// The generation of a chip that has not answered in time. Groups and port-channels are not written to it until another chip
+    /// takes over, snooping restarts its watchdog, or the members of a port-channel are set.
     stalled: Option<u64>,
     /// The generation of a chip that has no watchdog of snooping.
     unwatched: Option<u64>,
-    /// True if the watchdog has expired since [`ProtocolPlane::snooping_expired`].
+    /// True if the watchdog of snooping has expired since the last call of [`ProtocolPlane::snooping_expired`].
     expired: bool,
-    /// The generation of the chip that was asked whether its watchdog of spanning tree has expired.
+    /// The generation of the chip that was last asked whether its watchdog of spanning tree has expired.
     asked: Option<u64>,
-    /// True while an expiry of that watchdog has to be acknowledged.
+    /// True while an expiry of the watchdog of spanning tree has to be acknowledged.
     acknowledges: bool,
     /// Stores the number of the last change for the next daemon: 8 bytes in a file of /run, which is in
     /// memory.
@@ -110,7 +110,7 @@ impl ChipProtocols {
     fn endpoint(&self) -> MutexGuard<'_, Endpoint> {
         self.endpoint.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Writes to the chip that is driven now, and returns the generation of the chip that was written to.
+    /// Writes to the current chip; returns the generation of the chip to which it has written.
     fn write<T>(&mut self, ask: impl Fn(&mut Client) -> Result<T, SdkError>) -> (u64, Result<T, SdkError>) {
         let before = self.endpoint().generation;
         if self.stalled == Some(before) {
@@ -130,13 +130,13 @@ impl ChipProtocols {
         }
         (of, outcome)
     }
-    /// Writes what the chip has not taken yet. What it does not take now is tried again at the next call.
+    /// Writes the pending members and groups to the chip. Those that fail are tried again at the next call.
     fn mend(&mut self) {
-        // Members that no chip takes have been reported when they were set, or will be when they are set again.
+        // The result is ignored: members that the chip refuses as invalid are reported when they are set.
         let _ = self.mend_channels();
         self.mend_groups();
     }
-    /// Gives the chip the members that it has not taken. Returns the port-channels whose members no chip takes, with the reason.
+    /// Writes the pending members to the chip. Returns the port-channels whose members it refuses as invalid, with the reason.
     fn mend_channels(&mut self) -> BTreeMap<ChannelId, String> {
         let mut invalid = BTreeMap::new();
         for _ in 0..ATTEMPTS {
@@ -176,7 +176,7 @@ impl ChipProtocols {
                     endpoint.groups.taken(&pending, &lost);
                     endpoint.groups.lose(&lost);
                 }
-                // The chip that is driven now may have got them, and some may not be wanted any more since it took over.
+                // It is not known which of them the current chip holds: the write failed, or another chip has taken over.
                 _ => endpoint.groups.doubt(&pending),
             }
         }
@@ -196,7 +196,7 @@ impl ChipProtocols {
     fn write_trees(&mut self, wanted: &TreeStates) -> Result<(), PlaneError> {
         self.endpoint().trees.wanted = wanted.clone();
         let mut outcome = Ok(());
-        // When the last attempt meets another chip as well, the states are read from it at the next change.
+        // If another chip takes over during the last attempt as well, the next change reads the states from the chip.
         for _ in 0..ATTEMPTS {
             let (generation, next, held) = {
                 let mut endpoint = self.endpoint();
@@ -218,7 +218,7 @@ impl ChipProtocols {
                 endpoint.trees.held = outcome.is_ok().then_some(next);
                 break;
             }
-            // Another chip has taken over meanwhile, and may have been given the states before.
+            // Another chip has taken over meanwhile, perhaps with the states from before this change.
         }
         outcome
     }
@@ -236,8 +236,9 @@ impl ChipProtocols {
         Ok(())
     }
 
-    /// See [`lanyard_plane::Plane::watchdog_expired`]. The chip is asked when it may have expired: at the start, after another chip
-    /// has taken over, and when the period has passed. An expiry that could not be acknowledged is reported when it is.
+    /// See [`lanyard_plane::Plane::watchdog_expired`]. The chip is only asked when its watchdog may have expired: at the start,
+    /// after another chip has taken over, and when the period has passed. An expiry is reported as soon as it has been
+    /// acknowledged.
     fn tree_watchdog_expired(&mut self) -> bool {
         let (generation, due) = {
             let endpoint = self.endpoint();
@@ -272,9 +273,9 @@ impl ChipProtocols {
     }
 }
 
-/// Gives the chip that takes over, at `socket`, the groups, and makes it the current one. Groups for which it has no room are
-/// flooded. The members of port-channels that it has been given are `channels`. Changes that the protocol thread makes meanwhile
-/// stay pending until it calls again.
+/// Writes the groups to the chip at `socket`, which takes over, and makes it the current one. Groups for which it has no room are
+/// flooded. `channels` are the members of port-channels that have been written to it. Changes that the protocol thread makes
+/// meanwhile stay pending until its next call.
 ///
 /// # Errors
 /// When the chip fails; the endpoint is unchanged.
@@ -351,7 +352,7 @@ impl ProtocolPlane for ChipProtocols {
                 Err(_) => {}
             }
         }
-        // The chip has failed, or another one takes over: it is given the change later.
+        // The chip has failed, or another one takes over: the change stays pending.
         self.endpoint().groups.note(change, false)
     }
     fn multicast_held(&self) -> Vec<MdbChange> {
@@ -370,7 +371,8 @@ impl ProtocolPlane for ChipProtocols {
         let (of, outcome) = self.write(|client| client.number(&request));
         match outcome {
             Ok(expired) => self.expired |= expired == 1,
-            // A device that does not know the request refuses it, or ends the connection as after any message that it cannot read.
+            // A device that does not know the request refuses it, or ends the connection as after any message that it cannot
+            // read.
             Err(SdkError::Refused(_)) => self.unwatched = Some(of),
             Err(error) => {
                 self.unwatched = self.stalled.is_none().then_some(of);
@@ -397,7 +399,7 @@ impl ProtocolPlane for ChipProtocols {
     fn channels(&self) -> BTreeMap<ChannelId, ChannelMembers> {
         self.endpoint().channels.wanted().clone()
     }
-    /// Members that a chip which has failed does not take are given to it, or to the next one, later.
+    /// If the chip fails, the members stay pending, and are written to it or to the next chip later.
     fn set_channel(&mut self, channel: ChannelId, members: &ChannelMembers) -> Result<(), PlaneError> {
         let count = members.buckets.len();
         if count != 0 && count != CHANNEL_BUCKETS {
@@ -450,7 +452,7 @@ mod tests {
         (channel, ChannelMembers { collecting: members.iter().copied().collect(), buckets })
     }
 
-    /// Whatever fails, the chip has the members in the end that the protocols have set last, and the next daemon reads them.
+    /// Whatever fails, in the end the chip has the members that the protocols have set last, and the next daemon reads them.
     #[test]
     fn the_chip_has_the_members_that_were_set_whatever_fails() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -485,7 +487,7 @@ mod tests {
             let some = wanted.iter().filter(|(_, members)| **members != ChannelMembers::default());
             assert_eq!(held, some.map(|(id, members)| (*id, members.clone())).collect(), "{plan}");
         }
-        // A chip would end the connection for these, at each attempt.
+        // A chip cannot read such members: it would end the connection at each attempt.
         let channel = ChannelId::new(1).expect("a port-channel");
         let port = PortId::new(1).expect("a port");
         let stray = ChannelMembers { buckets: vec![port; 3], ..ChannelMembers::default() };

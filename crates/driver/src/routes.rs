@@ -29,13 +29,13 @@ struct Staged {
     routes: BTreeMap<(VrfId, IpNet), RouteTarget>,
 }
 
-/// Whether the chip's refusals are looked at.
+/// Whether the chip's refusals have consequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Feedback {
     #[default]
     On,
     /// A route that was refused counts as programmed, as in systems without feedback. Its packets then take a shorter
-    /// prefix: this exists to show that.
+    /// prefix, which this option exists to demonstrate.
     Off,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Routing {
     groups: Ids<GroupId>,
     staged: Option<Staged>,
     feedback: Feedback,
-    /// Routes that were refused and counted as programmed.
+    /// Routes that were refused, but count as programmed because of [`Feedback::Off`].
     unheard: BTreeMap<(VrfId, IpNet), RouteTarget>,
 }
 
@@ -196,8 +196,8 @@ impl Routing {
         outcome
     }
 
-    /// Called when everything has been received once: takes the chip from the routes it was found with to the
-    /// new ones.
+    /// Called when everything has been received once: replaces the routes with which the chip was found by the
+    /// received ones.
     pub(crate) fn sync(&mut self, manager: &mut Manager<Live>) -> Result<(), PlaneError> {
         let Some(staged) = self.staged.take() else { return Ok(()) };
         let had = routes_of(manager);

@@ -20,7 +20,7 @@ use lanyard_plane::{
 use lanyard_types::PortId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Units that the strategy `prefetch` fetches by default.
+/// The number of units that the strategy `prefetch` fetches by default.
 const PREFETCH: u32 = 64;
 
 fn refused(text: String) -> PlaneError {
@@ -43,7 +43,7 @@ impl AsicPlane {
         let front = splits::active(&self.platform, next).map_err(refused)?;
         splits::check_configured(&self.front_ports, &front, configured).map_err(refused)?;
         if next.control_path == ControlPath::Kernel {
-            // Refused before anything has changed.
+            // Tried first, so that a kernel that refuses the programs changes nothing.
             CpuPort::load()?;
         }
         self.set_sizes(&was.sizes, &next.sizes)?;
@@ -92,7 +92,7 @@ impl AsicPlane {
         was: &BTreeMap<String, u32>,
         next: &BTreeMap<String, u32>,
     ) -> Result<(), PlaneError> {
-        // A chip that answers again is given them then.
+        // While the software plane forwards nothing is set: the sizes are written to a chip when it answers again.
         if was == next || self.by_software() {
             return Ok(());
         }
@@ -100,7 +100,7 @@ impl AsicPlane {
         partitions::resize(&mut self.manager, &wanted).map_err(|refusal| refused(refusal.to_string()))
     }
 
-    /// Gives the ports their speeds: the configured one, else the greatest, or that of the split.
+    /// Sets the speeds of the ports: the configured one, otherwise that of the split, or the greatest possible one.
     pub(crate) fn set_speeds(&mut self, next: &ChipSettings) -> Result<(), PlaneError> {
         for port in &self.front_ports.clone() {
             let configured = next.ports.get(&port.name).and_then(|port| port.speed_mbps);
@@ -179,7 +179,7 @@ impl AsicPlane {
         ports
     }
 
-    /// Has the front panel, and the path of its frames, be as configured.
+    /// Rebuilds the front panel with the ports of `front_ports` and the control path `path`.
     fn arrange(&mut self, path: ControlPath) -> Result<(), PlaneError> {
         let kernel = match path {
             ControlPath::Tun => None,

@@ -1,4 +1,4 @@
-//! Which ports the front panel has: what a split makes of a port, and which neighbour it takes away.
+//! Which ports the front panel has: the parts that a split makes of a port, and the neighbour that it takes away.
 //!
 //! Read first: devlink-port(8), `split`. Invariants: a split is one that the platform file lists; a port that is split, or that a
 //! neighbour's split takes away, has no netdev; a port is not taken away while it is configured, and neither are its parts.
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The ports that the front panel has with these settings.
 ///
 /// # Errors
-/// The platform does not allow the split; the text names the port and the permitted splits.
+/// When the platform does not allow a split or a speed; the text names the port and what is permitted.
 pub(crate) fn active(platform: &Platform, settings: &ChipSettings) -> Result<Vec<Front>, String> {
     let rows: BTreeMap<String, (u16, &FrontPort)> =
         platform.ports().map(|(number, row)| (format!("swp{number}"), (number, row))).collect();
@@ -50,7 +50,7 @@ pub(crate) fn active(platform: &Platform, settings: &ChipSettings) -> Result<Vec
     Ok(front)
 }
 
-/// The ports of a front panel by the names of their netdevs, whether they are there or not.
+/// All ports that a front panel can have with any splits, by the names of their netdevs.
 pub(crate) fn all_ports(platform: &Platform) -> BTreeMap<String, PortId> {
     platform.front().chain(platform.parts().map(|(_, part)| part)).map(|port| (port.name, port.id)).collect()
 }
@@ -76,7 +76,7 @@ fn check(name: &str, row: &FrontPort, breakout: Breakout) -> Result<(), String> 
     Err(format!("{name} cannot be split into {breakout}: the platform allows {known}"))
 }
 
-/// The speeds of a port by its name, the greatest first; nothing for a name that is no port.
+/// The speeds in Mbit/s of the port with this name, the greatest first; empty if there is no such port.
 pub(crate) fn speeds(platform: &Platform, name: &str) -> Vec<u32> {
     let whole = platform.ports().find(|(number, _)| format!("swp{number}") == name);
     match whole {
@@ -100,7 +100,7 @@ fn check_speed(platform: &Platform, name: &str, port: &PortSettings) -> Result<(
 /// Refuses a change that takes configured ports away.
 ///
 /// # Errors
-/// It names the first such port, and what to do.
+/// The text names the first such port, and what to do.
 pub(crate) fn check_configured(
     now: &[Front],
     next: &[Front],

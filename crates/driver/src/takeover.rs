@@ -1,7 +1,7 @@
 //! Forwarding passes from a chip that has ended to the software plane, and back when the chip answers again.
 //!
-//! Invariants: the one that forwards has the whole state: the states of trees, the members in use of port-channels, the routes, and the
-//! multicast groups as far as there is room; a chip and the software plane never use the same wires at one time.
+//! Invariants: the chip or the software plane, whichever forwards, has the whole state: the states of trees, the members in use
+//! of port-channels, the routes, and the multicast groups as far as there is room. Both never use the same wires at one time.
 
 use crate::channels::Channels;
 use crate::chip::{self, Software};
@@ -28,7 +28,7 @@ use std::time::Duration;
 const PUSHES: usize = 8;
 
 impl AsicPlane {
-    /// The chip has ended: the pipeline in this process takes its place at the same wires.
+    /// Replaces a chip that has ended by the pipeline in this process, at the same wires.
     pub(crate) fn take_over(&mut self) {
         let text = match self.move_to_software() {
             Ok(()) => "the chip does not answer: the software plane forwards".to_owned(),
@@ -47,7 +47,7 @@ impl AsicPlane {
         let found = self.shared.clone();
         let software = Software::start(&self.platform, plugs, &socket, watched, move || found.ring())
             .map_err(|error| system("starting the software plane")(error.to_string()))?;
-        // It is kept whatever happens: frames that it forwards by a part of the state are better than none.
+        // It stays even if a later step fails: forwarding with a part of the state is better than none.
         self.software = Some(software);
         let platform = chip::unlimited(&self.platform);
         let manager = manager_at(&socket, &platform, "predict-flat", 1)?;
@@ -57,7 +57,7 @@ impl AsicPlane {
     /// Gives the chip at a socket the whole state, and drives it from then on.
     fn drive(&mut self, socket: PathBuf, mut manager: Manager<Live>) -> Result<(), PlaneError> {
         self.client = connect(&socket, "switch")?;
-        // Before there are ports, so that none forwards that has to discard.
+        // The states in trees come before the ports, so that no port forwards that has to discard.
         self.arm(&socket)?;
         let mut given = TreeStates::default();
         self.push_trees(&mut given)?;
@@ -74,14 +74,14 @@ impl AsicPlane {
         self.set_speeds(&settings)?;
         let channels = self.push_channels()?;
         protocols::move_groups(&self.endpoint, &mut self.client, socket, &channels).map_err(plane_error)?;
-        // The protocol thread writes what it has learned meanwhile.
+        // Lets the protocol thread write the changes of groups and port-channels that it has made meanwhile.
         self.shared.ring_protocols();
         // The protocols may have changed states meanwhile, on the connection that has ended.
         self.push_trees(&mut given)?;
         self.carry()
     }
 
-    /// Gives the chip the members in use of port-channels; returns what it has been given.
+    /// Writes the members in use of port-channels to the chip; returns the operations.
     fn push_channels(&mut self) -> Result<Vec<Operation>, PlaneError> {
         let list = match self.claimed {
             true => self.endpoint().channels.operations(),
@@ -92,7 +92,7 @@ impl AsicPlane {
         }
         Ok(list)
     }
-    /// Gives the chip the states in trees; `given` is what it holds of them, before and afterwards.
+    /// Writes the states in trees to the chip; `given` are the states that it holds, before the call and after it.
     fn push_trees(&mut self, given: &mut TreeStates) -> Result<(), PlaneError> {
         for _ in 0..PUSHES {
             let wanted = match self.claimed {
@@ -111,8 +111,8 @@ impl AsicPlane {
         Ok(())
     }
 
-    /// Starts the watchdog of spanning tree of the chip at a socket with what is left of its period: this process may end before the
-    /// protocols restart it.
+    /// Starts the watchdog of spanning tree of the chip at a socket with the rest of the period that runs, because this process
+    /// may end before the protocols restart it.
     fn arm(&mut self, socket: &Path) -> Result<(), PlaneError> {
         let watchdog = trees::has_watchdog(socket);
         let due = {
@@ -146,7 +146,7 @@ impl AsicPlane {
             return;
         }
         drop(client);
-        // Two of them at the same wires would forward each frame twice.
+        // The software plane ends first: two planes at the same wires would forward each frame twice.
         let software = self.software.take();
         drop(software);
         let what = match self.drive_chip(socket) {

@@ -1,5 +1,5 @@
-//! States of ports in trees and the watchdog of spanning tree through the driver, on chips that fail, hang up, or have blocked ports
-//! because the watchdog has expired.
+//! States of ports in trees and the watchdog of spanning tree through the driver, on chips that fail, hang up, or have blocked
+//! ports because the watchdog has expired.
 
 use crate::channels::Channels;
 use crate::cpu::{Carrier, Shared};
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Less than the time after which BPDUs are taken even without the notice that ends their being discarded.
+/// Less than the time after which BPDUs are accepted again even without the chip's notice (`STALE` in cpu.rs).
 const STALE_TEST: Duration = Duration::from_millis(900);
 const APPLIANCE: &str = include_str!("../../../platforms/appliance.toml");
 
@@ -110,8 +110,8 @@ fn the_chip_has_the_states_that_were_accepted() {
     assert!(refused > 20, "{refused} changes failed");
 }
 
-/// An expiry is reported once, by whichever daemon is there then, and what the protocols set afterwards is in force, whatever
-/// they had set before they knew.
+/// An expiry is reported once, to the daemon that runs then; the states that the protocols set afterwards are in force, whatever
+/// they set before they knew of it.
 #[test]
 fn an_expiry_is_reported_once_and_the_states_are_written_anew() {
     let bed = Bed::new();
@@ -126,7 +126,7 @@ fn an_expiry_is_reported_once_and_the_states_are_written_anew() {
         daemon.set_trees(&first).expect("taken");
         daemon.watchdog(Some(Duration::from_millis(1))).expect("a chip");
         bed.wait_for_expiry();
-        // A change that was under way when the watchdog expired.
+        // A change that the daemon makes before it knows of the expiry.
         daemon.set_trees(&TreeStates::default()).expect("taken");
         let held = bed.held();
         let blocked = |pair| held.stp.get(pair) == Some(&StpState::Discarding);
@@ -136,7 +136,7 @@ fn an_expiry_is_reported_once_and_the_states_are_written_anew() {
             daemon = bed.daemon();
         }
         if round % 3 == 1 {
-            // The answer to the acknowledgement, the second request about the watchdog, is lost or it fails.
+            // The acknowledgement is the second request about the watchdog: it fails, or its answer is lost.
             bed.plan(if round % 2 == 1 { "cut watchdog at 2" } else { "fail watchdog at 2" });
             assert!(!daemon.watchdog_expired(), "{round}");
         }
@@ -170,7 +170,7 @@ fn bpdus_from_before_an_expiry_are_discarded() {
         frame
     };
     let header = CpuHeader { pipeline: true, to: Some(one), ..CpuHeader::default() };
-    // The frames of one connection keep their order: this one is on its way when the carrier starts.
+    // Notices of one connection keep their order, so the carrier gets the first BPDU before the notice of the acknowledgement.
     let cpu = bed.client();
     let carrier = Carrier::start(cpu, bed.shared.clone(), false).expect("a chip");
     client.packet(header, &bpdu(1)).expect("sent");

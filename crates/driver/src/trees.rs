@@ -1,11 +1,11 @@
-//! [`Trees`]: the states of ports in trees, as the protocols have set them last and as the chip holds them, and the chip's watchdog of
-//! spanning tree.
+//! [`Trees`]: the states of ports in trees, as the protocols have set them last and as the chip holds them, and the chip's
+//! watchdog of spanning tree.
 //!
 //! Read first: `lanyard_asic::chip::device`, `watchdog.rs`, and docs/sdk.md, requests 21 and 22.
 //!
-//! Invariants: a change is written as the difference to what the chip is known to hold; after a failure, and after an expiry of the
-//! watchdog, that is read from the chip. An expiry is acknowledged only by the protocols, which then begin anew: a daemon that ends
-//! before leaves it to the next one.
+//! Invariants: a change is written as the difference to the states that the chip holds; after a failure, and after an expiry of
+//! the watchdog, these are read from the chip. An expiry is acknowledged only by the protocols, which then begin anew: if a
+//! daemon ends before that, the next one finds the expiry.
 
 use crate::lower::{self, SETUP};
 use lanyard_asic::sdk::message::{Code, Request};
@@ -20,31 +20,32 @@ use std::time::Duration;
 /// See the module comment.
 #[derive(Debug, Default)]
 pub(crate) struct Trees {
-    /// What the protocols have set last.
+    /// The states that the protocols have set last.
     pub(crate) wanted: TreeStates,
-    /// What the chip that forwards holds; `None` while this is not known.
+    /// The states that the chip that forwards holds; `None` while they are not known.
     pub(crate) held: Option<TreeStates>,
     /// True if the chip has a watchdog.
     pub(crate) watchdog: bool,
-    /// When the watchdog expires that was restarted last, as [`lanyard_asic::chip::serve::clock_ns`].
+    /// When the watchdog expires, in nanoseconds of [`lanyard_asic::chip::serve::clock_ns`]; `None` if it has not been restarted,
+    /// or was stopped.
     pub(crate) due_ns: Option<u64>,
 }
 
 impl Trees {
-    /// Those that a chip holds.
+    /// Creates it with the states that a chip holds.
     pub(crate) fn of(held: TreeStates, watchdog: bool) -> Self {
         Self { wanted: held.clone(), held: Some(held), watchdog, due_ns: None }
     }
 
-    /// What the chip gets of `states`: a chip without a watchdog watches no port.
+    /// The part of `states` that the chip gets: a chip without a watchdog watches no port.
     pub(crate) fn for_chip(&self, states: &TreeStates) -> TreeStates {
         let watched = if self.watchdog { states.watched.clone() } else { Default::default() };
         TreeStates { stp: states.stp.clone(), watched }
     }
 }
 
-/// True if the chip at a socket has a watchdog of spanning tree. A device that has none refuses the request, or ends the connection
-/// as after any message that it cannot read, so the question has a connection of its own.
+/// True if the chip at a socket has a watchdog of spanning tree. A device that has none refuses the request, or ends the
+/// connection as after any message that it cannot read, so the question has a connection of its own.
 pub(crate) fn has_watchdog(socket: &Path) -> bool {
     let Ok(mut client) = Client::connect(socket, "probe") else { return false };
     client.set_patience(crate::chip::PATIENCE);
@@ -60,8 +61,8 @@ pub(crate) fn period_ms(after: Option<Duration>) -> u32 {
     after.map_or(0, |after| u32::try_from(after.as_millis()).unwrap_or(u32::MAX).max(1))
 }
 
-/// The operations that lead from one set of states to another: a port is watched before it forwards, ports are blocked before others
-/// forward, and a port is no longer watched last.
+/// The operations that lead from one set of states to another: a port is watched before it forwards, ports are blocked before
+/// others forward, and watching ends last.
 pub(crate) fn steps(from: &TreeStates, to: &TreeStates) -> Vec<Operation> {
     let watch = |on| move |(instance, port): &_| Operation::Watched(*instance, *port, on);
     let mut steps: Vec<Operation> = to.watched.difference(&from.watched).map(watch(true)).collect();
@@ -79,10 +80,10 @@ pub(crate) fn steps(from: &TreeStates, to: &TreeStates) -> Vec<Operation> {
     steps
 }
 
-/// Writes what leads from one set of states to another.
+/// Writes the operations that lead from one set of states to another.
 ///
 /// # Errors
-/// When the chip refuses it or fails; some of it may then be in force.
+/// When the chip refuses an operation or fails; some of the states may then be in force.
 pub(crate) fn write(client: &mut Client, from: &TreeStates, to: &TreeStates) -> Result<(), SdkError> {
     for part in lower::transactions(steps(from, to), SETUP) {
         client.commit(&part)?;

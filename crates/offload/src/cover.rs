@@ -81,7 +81,7 @@ impl Covers {
         self.programmed.get(prefix).is_some_and(|covered| *covered > 0)
     }
 
-    /// Takes a programmed route out: the hidden routes that it was the cover of get the next wider one.
+    /// Removes a programmed route; the hidden routes that it covered get the next shorter programmed prefix as their cover.
     fn take_out(&mut self, prefix: Prefix) {
         if let Some(covered) = self.programmed.remove(prefix).filter(|covered| *covered > 0) {
             self.count(self.cover(prefix), covered as isize);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     proptest! {
-        /// The counts are what a search over all hidden routes finds, whatever came and went.
+        /// After any steps the counts are those that a search over all hidden routes gives.
         #[test]
         fn covers_trap_exactly_while_they_cover(steps in prop::collection::vec((0_u32..64, 0_u8..=6, 0_u8..3), 0..200)) {
             let mut covers = Covers::default();

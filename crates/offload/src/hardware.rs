@@ -3,7 +3,7 @@
 use lanyard_asic::sdk::message::{Answer, Event, Refused, Request, Welcome};
 use lanyard_asic::sdk::operation::Operation;
 
-/// A pending request.
+/// Identifies a pending request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
@@ -22,11 +22,12 @@ pub enum Failure {
 pub trait Hardware {
     /// Sends a request, without waiting for anything.
     fn send(&mut self, request: Request) -> Ticket;
-    /// Sends a request whose answer will be awaited next: by the shortest way.
+    /// As [`Hardware::send`], for a request whose answer the caller awaits next: an implementation may use a faster way for it.
     fn ask(&mut self, request: Request) -> Ticket {
         self.send(request)
     }
-    /// The next answer, in the order of the requests. With `wait`, waits for one if a request is pending.
+    /// The next answer, in the order of the requests; `None` if none has arrived. With `wait`, waits for one if a request is
+    /// pending.
     fn poll(&mut self, wait: bool) -> Option<(Ticket, Result<Answer, Failure>)>;
     /// Events since the last call.
     fn events(&mut self) -> Vec<Event>;

@@ -1,8 +1,8 @@
 //! The connection to a chip's process. Two threads handle the two directions, so sending never waits for the bus.
 //!
-//! [`Hardware::send`] puts a request into a queue, and the caller goes on: it makes no system call on the socket. [`Hardware::ask`]
-//! is for requests whose answer is awaited: when nothing is queued it writes to the socket itself, which saves the change to
-//! another thread and back, as long as a query of the chip takes.
+//! [`Hardware::send`] puts a request into a queue, and the caller goes on: it makes no system call on the socket.
+//! [`Hardware::ask`] is for requests whose answer is awaited: when nothing is queued it writes to the socket itself, which saves
+//! the switch to another thread and back; this takes as long as a query of the chip.
 
 use crate::hardware::{Failure, Hardware, Ticket};
 use lanyard_asic::chip::device::wants;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-/// The most requests that are sent with one system call.
+/// The most requests that are sent with one system call in addition to the first one.
 const GATHERED: usize = 256;
 
 /// A chip that has not answered for this time counts as gone.
@@ -34,11 +34,11 @@ pub struct Live {
     events: Vec<Event>,
 }
 
-/// The direction to the chip, which the writing thread and an asker that waits share.
+/// The direction to the chip, which the writing thread and [`Hardware::ask`] share.
 #[derive(Debug)]
 struct Out {
     sender: Mutex<Sender>,
-    /// Requests that are queued or being written.
+    /// The number of requests that are queued or being written.
     queued: AtomicUsize,
 }
 
@@ -137,7 +137,7 @@ impl Hardware for Live {
         ticket
     }
     fn ask(&mut self, request: Request) -> Ticket {
-        // Only this thread adds to the queue, so nothing can get ahead of the request meanwhile.
+        // Only this thread adds to the queue, so no other request can be sent between this check and the write.
         if self.out.queued.load(Ordering::Acquire) > 0 {
             return self.send(request);
         }

@@ -1,5 +1,5 @@
-//! [`Prefixes`]: a table with the prefixes of all VRFs as its keys. A prefix, the next shorter one and the longer ones inside it are
-//! each found by one walk down a tree of bits, whatever the number of entries.
+//! [`Prefixes`]: a table with the prefixes of all VRFs as its keys. A prefix, the next shorter one and the longer ones inside it
+//! are each found by one walk down a tree of bits, whatever the number of entries.
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use lanyard_types::VrfId;
@@ -43,7 +43,7 @@ impl<T> Prefixes<T> {
     pub fn contains(&self, prefix: Prefix) -> bool {
         self.get(prefix).is_some()
     }
-    /// Adds a prefix or replaces its value; returns the one before.
+    /// Adds a prefix or replaces its value; returns the previous value.
     pub fn insert(&mut self, (vrf, net): Prefix, value: T) -> Option<T> {
         match net {
             IpNet::V4(net) => self.ipv4.entry(vrf).or_default().insert(net, value),

@@ -43,7 +43,7 @@ pub struct Alarm {
 /// One line of `show platform resources`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resource {
-    /// The table.
+    /// The table's figures.
     pub usage: Usage,
     /// Other kinds of objects in the same table, by name, and tables of the same memory, by path.
     pub shared_with: Vec<String>,
@@ -54,7 +54,7 @@ pub struct Resource {
 /// The alarms of all tables.
 #[derive(Debug, Clone, Default)]
 pub struct Alarms {
-    /// Of tables, by path, that do not have the default ones.
+    /// The thresholds of tables that do not have the default ones, by path.
     thresholds: BTreeMap<String, Thresholds>,
     raised: BTreeMap<String, bool>,
 }

@@ -17,7 +17,7 @@ pub struct Simulated {
     session: SessionId,
     welcome: Welcome,
     platform: Platform,
-    /// The salt, which determines the collisions of keys; another one holds from the next start of the chip.
+    /// The salt, which determines the collisions of keys; a change takes effect at the next start of the chip.
     pub salt: u64,
     now_ns: u64,
     number: u32,
@@ -26,8 +26,8 @@ pub struct Simulated {
     events: Vec<Event>,
     /// True if a chip that died can be started again.
     pub restarts: bool,
-    /// Tells the processor time of this thread in nanoseconds. With it, [`Simulated::own_ns`] is what the chip's own work took of
-    /// it.
+    /// Returns the processor time of this thread in nanoseconds. If it is set, [`Simulated::own_ns`] counts the part of that time
+    /// that simulating the chip takes.
     pub meter: Option<fn() -> u64>,
     own_ns: u64,
 }
@@ -76,7 +76,7 @@ impl Simulated {
             output.clear();
         }
     }
-    /// Microseconds that have passed.
+    /// The simulated time in microseconds.
     #[must_use]
     pub fn now_us(&self) -> u64 {
         self.now_ns / 1000
@@ -90,12 +90,13 @@ impl Simulated {
         self.now_ns += ns;
         self.metered(Self::take);
     }
-    /// The time.
+    /// The simulated time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         Timestamp::from_nanos(self.now_ns)
     }
-    /// Nanoseconds of processor time that simulating the chip has taken; 0 without a [`Simulated::meter`].
+    /// The processor time in nanoseconds that simulating the chip, and measuring that time, has taken; 0 without a
+    /// [`Simulated::meter`].
     #[must_use]
     pub fn own_ns(&self) -> u64 {
         self.own_ns
@@ -104,7 +105,8 @@ impl Simulated {
         let Some(meter) = self.meter else { return work(self) };
         let (before, again) = (meter(), meter());
         let outcome = work(self);
-        // Reading the meter costs as much as the work does: three readings, of which two lie between the first and the last.
+        // Reading the meter takes as long as the work, so three readings are counted: the time from the first to the last
+        // includes two of them, and `again - before` is the time of one.
         self.own_ns += meter().saturating_sub(before) + again.saturating_sub(before);
         outcome
     }

@@ -112,8 +112,8 @@ fn without_a_chip_the_software_plane_has_everything() {
     agree(&mut manager, 5, "down");
 }
 
-/// Lists that overflow their table, grow, shrink and leave, with a fault at each operation in turn: afterwards each list judges in
-/// one place, and what it denies never leaves.
+/// Lists that overflow their table, grow, shrink and are removed, with a fault at each operation in turn: afterwards each list
+/// judges in one place, and a frame that it denies is never forwarded.
 #[test]
 fn after_a_fault_at_any_operation_each_list_judges_in_one_place() {
     let set = |number, rules| list(number, Some(rules));
@@ -126,7 +126,7 @@ fn after_a_fault_at_any_operation_each_list_judges_in_one_place() {
                 let plan = format!("{fault} operation at {at}");
                 manager.hardware().set_faults(FaultPlan::parse(&plan).expect("a plan"));
                 let what = format!("{strategy}, {plan}");
-                // A request that fails here is as if it had not been made.
+                // A request that fails must leave no trace.
                 let mut wanted = [None; 3];
                 for (number, rules) in [(1, 20), (2, 15), (1, 10), (2, 30), (1, 5)] {
                     if manager.setup(&[set(number, rules)]).is_ok() {
@@ -170,8 +170,8 @@ fn snooped(number: u16, unregistered: Option<Unregistered>) -> Operation {
     Operation::Vlan(VlanId::new(number).expect("a VLAN"), Some(state))
 }
 
-/// The protocols change groups between requests of the manager, with a fault at each operation in turn: afterwards the chip has the
-/// groups, the VLANs with their snooping, and the routes.
+/// The protocols change groups between requests of the manager, with a fault at each operation in turn: afterwards the chip has
+/// the groups, the VLANs with their snooping, and the routes.
 #[test]
 fn after_a_fault_at_any_operation_the_groups_are_those_of_the_protocols() {
     for strategy in NAMES {
@@ -193,7 +193,7 @@ fn after_a_fault_at_any_operation_the_groups_are_those_of_the_protocols() {
                         let unregistered = [None, Some(Unregistered::Flood), Some(Unregistered::Routers)];
                         let vlan =
                             snooped(2 + round % 3, unregistered[usize::from(round % 2 + round % 3) % 3]);
-                        // A request that fails here is as if it had not been made.
+                        // A request that fails must leave no trace.
                         if manager.setup(std::slice::from_ref(&vlan)).is_ok() {
                             wanted.retain(|other| !same_vlan(other, &vlan));
                             wanted.push(vlan);
@@ -216,7 +216,8 @@ fn same_vlan(one: &Operation, other: &Operation) -> bool {
     matches!((one, other), (Operation::Vlan(one, _), Operation::Vlan(other, _)) if one == other)
 }
 
-/// Groups have filled the table that host routes take, too: with the policy `sync` an accepted route is in the chip.
+/// Groups have filled the table that host routes use as well: with the policy `sync` an accepted route is in the chip
+/// nevertheless.
 #[test]
 fn a_route_without_room_beside_groups_is_refused_at_once() {
     for strategy in NAMES {

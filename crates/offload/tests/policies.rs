@@ -1,4 +1,4 @@
-//! Policies by table, the places of hot and cold routes, sizes of tables, access lists, alarms, and what restarts leave of them.
+//! Policies by table, the places of hot and cold routes, sizes of tables, access lists and alarms, also after restarts.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn size(manager: &mut Manager<Simulated>, path: &str) -> (u32, u32) {
     (table.used, table.size)
 }
 
-/// Sends a packet to a host behind a prefix into port 1.
+/// Lets port 1 receive a packet to the first host of the prefix `to`.
 fn packet(manager: &mut Manager<Simulated>, to: IpNet) {
     let mac = |number: u64| MacAddr::from_u64(0x0200_0000_0000 | number).0;
     let mut frame =
@@ -45,7 +45,7 @@ fn packet(manager: &mut Manager<Simulated>, to: IpNet) {
     manager.hardware().device().frame(now, PortId::new(1).expect("a port"), &frame);
 }
 
-/// Has the manager ask, and the chip answer.
+/// Lets the manager query the chip's figures, and waits for the answers.
 fn sample(manager: &mut Manager<Simulated>) {
     manager.poll();
     manager.drain();
@@ -76,14 +76,14 @@ fn each_table_has_its_own_policy() {
             manager.request(&[route(host(number), Some(2))]).expect("accepted");
         }
         assert!(manager.hidden() > 500, "{strategy}: {}", manager.hidden());
-        // A batch of both kinds: the prefix is refused, and the host with it.
+        // A batch of a host and a prefix: the prefix is refused, and the host with it.
         let hidden = manager.hidden();
         let batch = [route(host(9000), Some(1)), route(prefix(2000), Some(1))];
         assert!(manager.request(&batch).is_err(), "{strategy}");
         manager.settle().expect("the chip works");
         assert_eq!((place(&manager, host(9000)), manager.hidden()), (None, hidden), "{strategy}");
         agree(&mut manager, 1, strategy);
-        // Without the table everything of it leaves the chip, and comes back with it.
+        // With the policy `bypass` all host routes leave the chip; with `hybrid` they return.
         manager.set_policy(Object::Ipv4Host, Policy::Bypass).expect("the chip works");
         manager.settle().expect("the chip works");
         assert_eq!(size(&mut manager, "hash/addresses").0, 0, "{strategy}");
@@ -105,7 +105,7 @@ fn a_hot_hidden_route_takes_the_place_of_a_cold_one() {
         }
         manager.settle().expect("the chip works");
         assert_eq!(manager.hidden(), 10, "{strategy}");
-        // Every route of the chip but three is used, each of the hidden ones a little.
+        // All programmed routes except three are used. Of the hidden routes six are hot, the others are used a little.
         let unused = [100, 500, 900];
         for number in (0..1024).filter(|number| !unused.contains(number)) {
             (0..8).for_each(|_| packet(&mut manager, prefix(number)));
@@ -117,7 +117,7 @@ fn a_hot_hidden_route_takes_the_place_of_a_cold_one() {
         sample(&mut manager);
         let moved = manager.rebalance(16);
         manager.settle().expect("the chip works");
-        // Six are hot: three find a place that nobody uses, the others one that is used less than half as much.
+        // Three hot routes take the places of the unused ones, the others those of routes that are used less than half as much.
         assert_eq!(moved, 6, "{strategy}");
         for number in 1024..1030 {
             assert_eq!(place(&manager, prefix(number)), Some(Place::Offloaded), "{strategy}: {number}");
@@ -127,7 +127,7 @@ fn a_hot_hidden_route_takes_the_place_of_a_cold_one() {
         }
         assert_eq!(manager.hidden(), 10);
         agree(&mut manager, 1, strategy);
-        // Nothing has changed since: nothing moves.
+        // Without further packets no route moves.
         sample(&mut manager);
         assert_eq!(manager.rebalance(16), 0, "{strategy}");
     }
@@ -160,7 +160,7 @@ fn a_table_that_grows_takes_hidden_routes_and_never_shrinks_below_what_it_holds(
             manager.request(&[route(prefix(number), Some(1))]).expect("accepted");
         }
         assert_eq!(manager.hidden(), 128, "{strategy}");
-        // The memory is given out: the rules' table makes room first.
+        // The memory has no free units: the table of rules must become smaller first.
         assert!(manager.resize("tcam/routes", 1152).is_err(), "{strategy}");
         manager.resize("tcam/rules", 896).expect("nothing is in it");
         manager.resize("tcam/routes", 1152).expect("room");
@@ -169,7 +169,7 @@ fn a_table_that_grows_takes_hidden_routes_and_never_shrinks_below_what_it_holds(
         assert!(manager.resize("tcam/routes", 1024).is_err(), "{strategy}: 1,152 routes are in it");
         assert!(manager.resize("tcam/routes", 1000).is_err(), "{strategy}: no multiple of 128");
         agree(&mut manager, 1, strategy);
-        // Another run of the chip has the sizes of its platform, until the manager has restored them.
+        // A restarted chip has the sizes of its platform file until the manager restores the configured ones.
         manager.hardware().salt += 1;
         manager.hardware().set_faults(FaultPlan::parse("die operation at 1").expect("a plan"));
         let _ = manager.request(&[route(prefix(0), None)]);
@@ -191,14 +191,14 @@ fn an_access_list_is_in_the_chip_whole_or_diverted_whole() {
         let mut sync = manager(APPLIANCE, strategy, Policy::Sync);
         sync.setup(&[set(1, 20)]).expect("room");
         assert_eq!((used(&mut sync), sync.list_place(acl(1))), (601, Some(Place::Offloaded)), "{strategy}");
-        // 601 and 451 do not fit: refused, and nothing of it is there.
+        // Lists of 601 and 451 entries do not fit together: the second one is refused and leaves no trace.
         assert!(matches!(sync.setup(&[set(2, 15)]), Err(Refusal::Full { .. })), "{strategy}");
         assert_eq!((used(&mut sync), sync.list_place(acl(2))), (601, None));
-        // A change of a list that does not fit leaves the old one.
+        // If the new rules of a list do not fit, the old list stays.
         assert!(sync.setup(&[set(1, 35)]).is_err(), "{strategy}");
         assert_eq!((used(&mut sync), sync.list_place(acl(1))), (601, Some(Place::Offloaded)));
         let mut hybrid = manager(APPLIANCE, strategy, Policy::Hybrid);
-        // In one transaction with what refers to it, too.
+        // A list is diverted even in one transaction with a port that refers to it.
         hybrid.setup(&[set(1, 20), set(2, 15), bound(2)]).expect("diverted");
         assert_eq!(hybrid.list_place(acl(1)), Some(Place::Offloaded), "{strategy}");
         assert_eq!(hybrid.list_place(acl(2)), Some(Place::Trapped), "{strategy}");
@@ -206,12 +206,12 @@ fn an_access_list_is_in_the_chip_whole_or_diverted_whole() {
         let moved = |place| vec![Move { name: "access list 2".into(), place }];
         assert_eq!(hybrid.moves(), moved(Place::Trapped));
         judge(&mut hybrid, 2, Place::Trapped, strategy);
-        // It moves in when the first one makes room.
+        // The second list gets its entries when the first one becomes shorter.
         hybrid.setup(&[set(1, 10)]).expect("room");
         assert_eq!((used(&mut hybrid), hybrid.list_place(acl(2))), (301 + 451, Some(Place::Offloaded)));
         assert_eq!((hybrid.moves(), hybrid.moves()), (moved(Place::Offloaded), Vec::new()));
         judge(&mut hybrid, 2, Place::Offloaded, strategy);
-        // One that grows moves out; one that is removed leaves nothing.
+        // A list that grows too much is diverted; a list that is removed makes room for it.
         hybrid.setup(&[set(2, 30)]).expect("diverted");
         assert_eq!((used(&mut hybrid), hybrid.list_place(acl(2))), (301, Some(Place::Trapped)), "{strategy}");
         hybrid.setup(&[list(1, None)]).expect("removed");
@@ -220,14 +220,14 @@ fn an_access_list_is_in_the_chip_whole_or_diverted_whole() {
         assert_eq!((used(&mut hybrid), hybrid.list_place(acl(2))), (0, Some(Place::Trapped)), "{strategy}");
         judge(&mut hybrid, 2, Place::Trapped, strategy);
         hybrid.set_policy(Object::AclIpv4, Policy::Hybrid).expect("the chip works");
-        // A diverted list that changes under `sync` has to fit.
+        // With the policy `sync`, a diverted list that is changed must fit.
         hybrid.setup(&[set(2, 40)]).expect("diverted");
         hybrid.set_policy(Object::AclIpv4, Policy::Sync).expect("the chip works");
         assert_eq!(hybrid.list_place(acl(2)), Some(Place::Trapped), "it was accepted");
         assert!(matches!(hybrid.setup(&[set(2, 36)]), Err(Refusal::Full { .. })), "{strategy}");
         hybrid.setup(&[set(2, 30)]).expect("room");
         assert_eq!((used(&mut hybrid), hybrid.list_place(acl(2))), (901, Some(Place::Offloaded)));
-        // It comes back with a chip that was started again, and a table that grows takes diverted ones.
+        // A restarted chip gets both lists again; when the table grows, the diverted one gets its entries.
         hybrid.set_policy(Object::AclIpv4, Policy::Hybrid).expect("the chip works");
         hybrid.setup(&[set(3, 10), bound(3)]).expect("diverted");
         hybrid.hardware().set_faults(FaultPlan::parse("die operation at 1").expect("a plan"));
@@ -243,7 +243,8 @@ fn an_access_list_is_in_the_chip_whole_or_diverted_whole() {
     }
 }
 
-/// A frame that port 1 receives and its list denies never leaves, and is diverted exactly while the list is.
+/// Checks that list `number` has this place, and that a frame that port 1 receives and the list denies is dropped by the list
+/// itself or diverted accordingly.
 fn judge(manager: &mut Manager<Simulated>, number: u16, place: Place, what: &str) {
     let found = manager.list_place(acl(number));
     assert_eq!(found, Some(place), "{what}");
@@ -303,7 +304,7 @@ fn a_chip_that_comes_back_gets_everything_and_its_new_salt() {
         manager.settle().expect("given up");
         assert!(manager.is_down() && manager.written().is_empty(), "{strategy}");
         assert_eq!(place(&manager, prefix(1)), Some(Place::Trapped));
-        // Set-up, routes and lists are taken meanwhile; no chip, no revival.
+        // Without a chip, set-up, routes and lists are accepted, and `revive` returns false.
         let vlan = lanyard_types::VlanId::new(7).expect("a VLAN");
         manager.setup(&[Operation::Vlan(vlan, Some(Default::default()))]).expect("kept");
         manager.request(&[route(prefix(9), Some(2))]).expect("accepted");
@@ -347,7 +348,7 @@ fn a_warm_boot_writes_nothing_that_is_there() {
         assert!(!after.is_held());
         assert_eq!(after.hardware().truth(), truth, "{strategy}: the same routes are in the chip");
         assert_eq!(after.hidden(), hidden);
-        // Reading it back takes some queries, and each route that does not fit is tried once.
+        // Reading the chip back takes some queries, and each route that does not fit is tried once.
         let spent = after.hardware().now_us() - start;
         assert!(spent < 60 * (hidden as u64 + 80), "{strategy}: {spent} us");
         agree(&mut after, 1, strategy);

@@ -1,11 +1,11 @@
-//! Random histories: requests, set-up, access lists, sizes and policies under several faults at once, a chip that is slow, hangs
-//! up, dies and comes back with another salt, or stays away for a while, and managers that are replaced while it forwards on.
-//! Meanwhile the protocols write multicast groups into the same tables through a session of their own.
+//! Random histories: requests, set-up, access lists, sizes and policies with several faults at once, a chip that is slow, closes
+//! the connection, dies and returns with another salt, or stays away for a while, and managers that are replaced while the chip
+//! continues to forward. Meanwhile the protocols write multicast groups into the same tables through a session of their own.
 //!
-//! Beside the manager runs a model that takes exactly what was accepted. After every failure the three views are compared: model
-//! and configuration, configuration and manager, manager and chip; and every packet goes by its longest match or to the CPU.
+//! A model stores exactly the changes that were accepted. After every failure the three views are compared: model and
+//! configuration, configuration and manager, manager and chip; and every packet takes its longest match or goes to the CPU.
 //!
-//! `LANYARD_RANDOM_HISTORIES` is how many (120 by default), `LANYARD_RANDOM_SEED` the first one's seed.
+//! `LANYARD_RANDOM_HISTORIES` is the number of histories (120 by default), `LANYARD_RANDOM_SEED` the seed of the first one.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// The accepted routes.
+/// The configuration that consists of the accepted changes.
 #[derive(Default)]
 struct Model {
     routes: BTreeMap<IpNet, RouteTarget>,
@@ -180,7 +180,7 @@ impl History {
         }
     }
 
-    /// Sets or removes a list; port 1 refers to the last one.
+    /// Sets or removes a random access list; half of the lists that are set are then bound to port 1.
     fn access_list(&mut self) {
         let number = 1 + self.rng.below(3) as u16;
         let rules = (!self.rng.percent(20)).then(|| 1 + self.rng.below(20) as u32);
@@ -211,7 +211,7 @@ impl History {
         }
     }
 
-    /// What snooping learns: one message, or a report of many groups.
+    /// Makes a few changes of multicast groups, as snooping does.
     fn groups(&mut self) {
         let count = 1 + self.rng.below(8);
         for _ in 0..count {
@@ -246,7 +246,8 @@ impl History {
                     7 => "die".to_owned(),
                     _ => format!("slow {}", self.rng.below(100_000)),
                 };
-                // A chip that dies or hangs up at each request cannot be brought in line.
+                // `every` has a large number, because a chip that dies or closes the connection at each request cannot be
+                // corrected.
                 let most = if when == "every" { 60 } else { 30 };
                 let least = if when == "every" { 20 } else { 1 };
                 format!("{action} {kind} {when} {}", least + self.rng.below(most))
@@ -260,7 +261,7 @@ impl History {
         self.manager.hardware().restarts = !self.rng.percent(20);
     }
 
-    /// Everything works again.
+    /// Ends all faults, lets the chip start again, and checks that the manager drives it.
     fn repair(&mut self) {
         self.log.push("repaired".into());
         self.manager.hardware().set_faults(FaultPlan::default());
@@ -271,7 +272,7 @@ impl History {
         assert!(!self.manager.is_down(), "{}", self.story());
     }
 
-    /// A new manager on the same chip, with the configuration that was accepted.
+    /// Replaces the manager by a new one on the same chip, which gets the accepted configuration.
     fn warm_boot(self) -> Self {
         let Self { mut rng, strategy: name, manager, mut model, protocols, what, mut log } = self;
         log.push("warm boot".into());
@@ -300,7 +301,7 @@ impl History {
         Self { rng, strategy: name, manager, model, protocols, what, log }
     }
 
-    /// Brings the views in line, with the faults if that is possible, and compares them.
+    /// Lets the manager settle, without the faults if it fails with them, and compares the views.
     fn settle(&mut self) {
         if let Err(error) = self.manager.settle() {
             self.log.push(format!("{error}"));

@@ -1,4 +1,4 @@
-//! Tests every strategy on a full table, and measures its cost by the clock of the bus.
+//! Tests every strategy on a full table, and measures its cost in simulated time of the bus.
 
 mod common;
 
@@ -262,7 +262,7 @@ fn predicts(strategy: &str) {
 fn the_model_knows_when_it_does_not_know() {
     let mut manager = manager(UFT, "predict-model", Policy::Sync);
     assert!((manager.strategy().confidence() - 1.0).abs() < 1e-9);
-    // A port that learns, and a frame from a station.
+    // Let the chip learn an address from a frame.
     let vlan = VlanId::new(10).expect("a VLAN");
     let port = PortId::new(5).expect("a port");
     let learning = [
@@ -283,7 +283,7 @@ fn the_model_knows_when_it_does_not_know() {
     assert!(manager.hardware().now_us() > start);
 }
 
-/// Strategies that count must not count a write as free that is on its way while figures are asked for.
+/// A strategy that counts units must not count as free those of a write that is still on its way when figures are requested.
 #[test]
 fn a_table_without_collisions_takes_exactly_what_fits() {
     let mut platform = platform(SPECTRUM);

@@ -179,7 +179,7 @@ pub fn changes(old: &PlaneState, next: &PlaneState) -> Vec<Change> {
         new: new.map(Box::new),
     };
     list.extend(removed.into_iter().map(port));
-    // A single change needs no two steps.
+    // If a single port changes, it needs no intermediate state.
     let (narrowed, added) = if added.len() > 1 { narrow(added) } else { (Vec::new(), added) };
     list.extend(narrowed.into_iter().map(port));
     list.extend(differences(&old.vlans, &next.vlans).map(|(vlan, old, new)| Change::Vlan { vlan, old, new }));
@@ -244,7 +244,7 @@ fn narrow(changed: Vec<PortChange>) -> (Vec<PortChange>, Vec<PortChange>) {
     (first, replaced)
 }
 
-/// `old` without what `new` no longer allows.
+/// The intermediate state of a port: `old` without everything that `new` does not have or allow.
 fn common(old: &PortState, new: &PortState) -> PortState {
     let mut less = old.clone();
     less.enabled &= new.enabled;
@@ -253,11 +253,11 @@ fn common(old: &PortState, new: &PortState) -> PortState {
     if less.pvid != new.pvid {
         less.pvid = None;
     }
-    // A VLAN that the port keeps, tagged or not, is not interrupted.
     if less.aggregation != new.aggregation {
         // As an ordinary port it would be in no port-channel for a moment, and as a member it is in no VLAN.
         less.enabled = false;
     }
+    // Frames of a VLAN that the port keeps, tagged or untagged, are not interrupted.
     let stays = |vlan: &VlanId| new.tagged.contains(*vlan) || new.untagged.contains(*vlan);
     less.tagged = old.tagged.iter().filter(stays).collect();
     less.untagged = old.untagged.iter().filter(stays).collect();
@@ -396,7 +396,7 @@ mod tests {
         };
         let old = state(&[(1, 10, false), (2, 20, true), (3, 10, true), (4, 20, true), (5, 10, true)]);
         let mut next = state(&[(1, 10, true), (2, 10, true), (3, 20, true), (4, 20, true), (5, 10, false)]);
-        // The last port that changes has another netdev, too.
+        // One of the ports that change also has another netdev.
         next.ports.entry(PortId::new(3).expect("a port")).and_modify(|port| port.ifindex = 99);
         let pairs = || (1..=5).flat_map(|a| (1..=5).map(move |b| (a, b)));
         for (from, to) in [(&old, &next), (&next, &old)] {

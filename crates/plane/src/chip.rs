@@ -32,15 +32,15 @@ impl ControlPath {
 pub enum Strategy {
     /// Asks the chip before each write.
     Lockstep,
-    /// Fetches room for so many units at a time.
+    /// Fetches room for this many units at a time.
     Prefetch(u32),
-    /// A bucket that queries refill in the background.
+    /// Keeps a bucket of free units for each table, which queries in the background refill.
     Credit,
     /// Counts units against the platform file.
     PredictFlat,
-    /// A twin of the chip.
+    /// Asks a twin of the chip.
     PredictModel,
-    /// The twin, with large transactions.
+    /// Counts units where a count is exact, asks a twin of the chip otherwise, and writes larger transactions.
     #[default]
     Hybrid,
 }
@@ -129,9 +129,9 @@ impl Fec {
 /// A split of a port into parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Breakout {
-    /// 2, 4 or 8.
+    /// The number of parts: 2, 4 or 8.
     pub parts: u8,
-    /// The speed of each in Mbit/s.
+    /// The speed of each part in Mbit/s.
     pub speed_mbps: u32,
 }
 
@@ -144,11 +144,11 @@ impl std::fmt::Display for Breakout {
 /// A front-panel port's own settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PortSettings {
-    /// `breakout`.
+    /// `breakout`; `None`: the port is not split.
     pub breakout: Option<Breakout>,
     /// `speed` in Mbit/s; `None` is autonegotiation.
     pub speed_mbps: Option<u32>,
-    /// `duplex half`.
+    /// True with `duplex half`.
     pub half_duplex: bool,
     /// `fec`.
     pub fec: Fec,
@@ -165,7 +165,7 @@ pub struct ChipStatus {
     pub control_path: ControlPath,
     /// How the resource manager knows what fits.
     pub strategy: Strategy,
-    /// How sure its next decision is: 1 is certain.
+    /// The estimated probability that the strategy's next decision is right: 1 is certain.
     pub confidence: f64,
     /// Routes that are not in the chip: the software forwards their packets.
     pub hidden_routes: u64,
@@ -173,7 +173,7 @@ pub struct ChipStatus {
     pub diverted_lists: Vec<String>,
     /// The tables.
     pub tables: Vec<ChipTable>,
-    /// The front panel, taken-away ports included.
+    /// The ports of the front panel, including those without a netdev because of a split.
     pub ports: Vec<ChipPort>,
 }
 
@@ -203,9 +203,9 @@ pub struct ChipPort {
     pub connector: &'static str,
     /// The speed in Mbit/s.
     pub speed_mbps: u32,
-    /// The speeds it can have, the greatest first.
+    /// The possible speeds in Mbit/s, the greatest first.
     pub speeds_mbps: Vec<u32>,
-    /// The splits it can have.
+    /// The possible splits.
     pub splits: Vec<Breakout>,
     /// True while its wire has a link.
     pub link_up: bool,
@@ -213,11 +213,11 @@ pub struct ChipPort {
     pub wire: String,
     /// Its settings.
     pub settings: PortSettings,
-    /// Why it has no netdev: `split`, or the port whose split has taken it away.
+    /// Why it has no netdev: it is split, or its neighbour's split has taken it away. `None` if it has one.
     pub absent: Option<String>,
 }
 
-/// All of it.
+/// The configuration of a switch chip.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChipSettings {
     /// `platform control-path`.
@@ -230,7 +230,7 @@ pub struct ChipSettings {
     pub thresholds: BTreeMap<String, Thresholds>,
     /// `platform resource ... size` in units, by the table's path; tables that are not named have the platform's sizes.
     pub sizes: BTreeMap<String, u32>,
-    /// False: refusals of the chip are not looked at (`no platform feedback`), to show what that does.
+    /// False with `no platform feedback`: refusals of the chip have no consequences, to demonstrate what follows from that.
     pub feedback: bool,
     /// Front-panel ports whose settings are not the defaults, by name.
     pub ports: BTreeMap<String, PortSettings>,

@@ -62,11 +62,11 @@ pub trait Plane {
         false
     }
 
-    /// Confirms that no hook of the kernel sees the packets that this plane routes. Unless this is called again within
-    /// `hold`, the plane itself leaves to the kernel what interfaces with
-    /// [`RifState::while_confirmed`](lanyard_pipeline::route::RifState::while_confirmed) receive, even if the control plane
-    /// is gone, until it is called again. Returns the number of interfaces at which that had happened. A plane that ends with the
-    /// control plane's process has nothing to confirm.
+    /// Confirms that no hook of the kernel sees the packets that this plane routes. Unless this is called again within `hold`,
+    /// the plane itself leaves to the kernel all packets that interfaces with
+    /// [`RifState::while_confirmed`](lanyard_pipeline::route::RifState::while_confirmed) receive, even if the control plane is
+    /// gone, until this is called again. Returns the number of interfaces whose packets were left to the kernel. A plane that
+    /// ends with the control plane's process has nothing to confirm.
     ///
     /// # Errors
     /// When the operating system refuses the timer. Packets that the kernel has got meanwhile remain the kernel's.
@@ -74,9 +74,9 @@ pub trait Plane {
         Ok(0)
     }
 
-    /// Returns the part that protocols use on a thread of their own; to be called once. From then on only
-    /// that part changes the states of ports in trees and the members in use of port-channels: [`Plane::apply`] ignores
-    /// `stp`, `watched` and `channels` of its argument, and [`Plane::state`] has none. [`Plane::poll_events`] reports no trapped frames any more.
+    /// Returns the part that protocols use on a thread of their own; to be called once. From then on only that part changes the
+    /// states of ports in trees and the members in use of port-channels: [`Plane::apply`] ignores `stp`, `watched` and `channels`
+    /// of its argument, and leaves them empty in [`Plane::state`]. [`Plane::poll_events`] reports no trapped frames any more.
     ///
     /// # Errors
     /// When the operating system refuses a descriptor, or when the part was returned before.
@@ -142,7 +142,7 @@ pub trait Plane {
         settings: &ChipSettings,
         _configured: &BTreeSet<String>,
     ) -> Result<(), PlaneError> {
-        // Thresholds are the daemon's to watch, whatever the plane.
+        // The daemon watches the thresholds of tables itself, with every plane.
         if *settings == (ChipSettings { thresholds: settings.thresholds.clone(), ..ChipSettings::default() })
         {
             return Ok(());

@@ -35,15 +35,16 @@ pub struct Trapped {
     pub frame: Vec<u8>,
 }
 
-/// The time in which frames that come in great numbers end a wait at most once.
+/// Trapped frames end a wait for [`ProtocolPlane::event_fd`] at most once in this time, so that many frames do not cause as many
+/// wake-ups.
 pub const TRAP_WAKE: Duration = Duration::from_micros(500);
 
 /// The part of a plane that protocols use; [`Plane::protocols`](crate::Plane::protocols) returns
 /// it.
 pub trait ProtocolPlane: Send {
-    /// A descriptor that is readable while [`ProtocolPlane::poll_traps`] has something; it stays
-    /// open as long as this value. It may become readable without ending a wait for it that has begun, if the last wait ended less
-    /// than [`TRAP_WAKE`] ago. So after frames, poll once more when that time has passed.
+    /// A descriptor that is readable while [`ProtocolPlane::poll_traps`] has frames; it stays open as long as this value. If it
+    /// becomes readable less than [`TRAP_WAKE`] after the end of a wait for it, this may not end the next wait when that has
+    /// already begun. So after frames have arrived, poll once more when that time has passed.
     fn event_fd(&self) -> RawFd;
     /// Passes a bounded number of trapped frames to `handle`, in the order of their arrival,
     /// without waiting; returns their number.
@@ -53,10 +54,10 @@ pub trait ProtocolPlane: Send {
     /// # Errors
     /// When the port does not exist or the kernel refuses the frame.
     fn inject(&mut self, port: PortId, frame: &[u8]) -> Result<(), PlaneError>;
-    /// Sends a control-plane frame in a VLAN, by those of `ports` that forward in it and are not `from`, the port that
-    /// received it: tagged as each port sends the VLAN, and never from one protected port to another. `frame` has no tag
-    /// of the switch. Ports that refuse the frame are left out. Returns the number of ports that took it (in a plane that is not
-    /// waited for, that it was meant for): none in a plane without multicast snooping.
+    /// Sends a control-plane frame in a VLAN, out of those of `ports` that forward in it, except `from`, the port that received
+    /// it: tagged as each port sends the VLAN, and never from one protected port to another. `frame` has no tag of the switch.
+    /// Ports that refuse the frame are left out. Returns the number of ports that accepted the frame, or the number of `ports` if
+    /// the plane does not wait for their result; 0 in a plane without multicast snooping.
     fn relay(&mut self, _vlan: VlanId, _from: Option<PortId>, _ports: &PortSet, _frame: &[u8]) -> usize {
         0
     }
@@ -101,7 +102,7 @@ pub trait ProtocolPlane: Send {
     fn snooping_watchdog(&mut self, _after: Option<Duration>) -> Result<(), PlaneError> {
         Ok(())
     }
-    /// Returns true once after that watchdog has expired; from then on the plane snoops again.
+    /// Returns true once after the watchdog of snooping has expired; from then on the plane snoops again.
     fn snooping_expired(&mut self) -> bool {
         false
     }

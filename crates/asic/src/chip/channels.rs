@@ -1,7 +1,7 @@
 //! Port-channels: which members send.
 //!
-//! A driver says which members are in use, and the chip leaves out those without a link at once, without waiting for the driver.
-//! The pipeline is given what is left.
+//! A driver sets which members are in use. The chip leaves out those without a link at once, without waiting for the driver, and
+//! gives the remaining members to the pipeline.
 //!
 //! Invariant: no bucket of a port-channel that has a distributing member with a link belongs to a member without one. The buckets
 //! of the other members are those that the driver has given them.
@@ -12,7 +12,7 @@ use lanyard_pipeline::state::ChannelMembers;
 use lanyard_types::{ChannelId, PortId, PortSet};
 
 impl Chip {
-    /// Takes a port's link coming up or going down.
+    /// Updates the port-channels that send by `port` when its link has come up (`up`) or gone down.
     pub fn set_link(&mut self, port: PortId, up: bool) {
         if up {
             self.down.remove(port);
@@ -24,7 +24,8 @@ impl Chip {
             channels.filter(|(_, members)| members.buckets.contains(&port)).map(|(id, _)| *id).collect();
         concerned.into_iter().for_each(|channel| self.refresh_channel(channel));
     }
-    /// The ports by which port-channels send, as a driver has said: their links matter at once.
+    /// The ports by which port-channels send, as a driver has set them, with or without a link. The loss of one of these links
+    /// must be noticed at once.
     #[must_use]
     pub fn distributing(&self) -> &PortSet {
         &self.distributing
@@ -39,7 +40,8 @@ impl Chip {
         self.distributing =
             self.state.channels.values().flat_map(|members| members.buckets.iter().copied()).collect();
     }
-    /// The port by which a frame leaves that the CPU sends out of a port: of a port-channel, a member.
+    /// The port by which a frame of the CPU for `port` leaves: a member in use if `port` is a port-channel, otherwise `port`
+    /// itself.
     pub(super) fn sender(&self, port: PortId) -> PortId {
         let tables = self.pipeline.tables();
         let member = tables.ports.channel(port).and_then(|channel| tables.channels.member(channel, 0));
@@ -47,7 +49,8 @@ impl Chip {
     }
 }
 
-/// The buckets, with those of members without a link given to the others: as a driver assigns them that learns of the loss.
+/// The buckets after those of members without a link have been given to the other members. A driver that learns of the loss
+/// assigns them in the same way.
 fn linked(buckets: &[PortId], down: &PortSet) -> Vec<PortId> {
     if !buckets.iter().any(|member| down.contains(*member)) {
         return buckets.to_vec();

@@ -36,25 +36,25 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The most waiting requests of a session.
 const MAX_WAITING: usize = 4096;
-/// The most bytes that wait for a session. Beyond these no request is taken.
+/// The bytes of waiting output for a session from which on the chip takes no more requests from it.
 const MAX_OUT: usize = 1 << 20;
-/// Beyond these bytes notices for the session are dropped. Less than [`MAX_OUT`], so that it is not notices alone that keep a
-/// driver waiting that sends a frame for each one it gets.
+/// The most bytes of waiting output with which a notice is still sent to the session; others are dropped. Less than [`MAX_OUT`],
+/// so that notices alone never block the requests of a driver, which may send a frame for each notice that it gets.
 const MAX_NOTICES: usize = MAX_OUT / 2;
 /// The most operations or learned entries of one answer.
 const PAGE: usize = 512;
 
 /// Bits of [`Request::Subscribe`].
 pub mod wants {
-    /// Learning.
+    /// Learned addresses, their moves and their removal.
     pub const LEARNING: u32 = 1;
-    /// Links.
+    /// Links of front-panel ports that come up or go down.
     pub const LINKS: u32 = 2;
     /// Frames of the CPU port.
     pub const PACKETS: u32 = 4;
-    /// Frames that diverted lists have to judge. One session gets them: the first that wants them.
+    /// Frames that diverted lists have to judge. Only one session gets them: the oldest one that has subscribed to them.
     pub const DIVERTED: u32 = 8;
-    /// That an expiry of the watchdog of spanning tree has been acknowledged.
+    /// The acknowledgement of an expiry of the watchdog of spanning tree.
     pub const EXPIRY: u32 = 16;
 }
 
@@ -71,7 +71,7 @@ struct Session {
     entries: VecDeque<Operation>,
     learned: VecDeque<LearnedEntry>,
     activity: VecDeque<(VrfId, IpNet, u64)>,
-    /// True if the session gets no more messages and requests; waiting output is still sent.
+    /// True once the chip takes no more requests from the session and sends it no more messages; waiting output is still sent.
     closed: bool,
 }
 
@@ -83,7 +83,7 @@ struct Pending {
     arrived: u64,
 }
 
-/// The request that the bus is processing: when it ends, and the fault planned for it.
+/// The request that the bus is processing: the time in nanoseconds at which it ends, and the fault planned for it.
 #[derive(Debug)]
 struct Running {
     due: u64,
@@ -112,10 +112,10 @@ pub struct Device {
     watchdogs: Watchdogs,
     faults: FaultPlan,
     dead: bool,
-    /// Frames for interfaces go to a netdev, by way of `cpu_out`.
+    /// True while frames for interfaces go to a netdev, through `cpu_out` unless an [`Exit`] takes them at once.
     cpu_netdev: bool,
     cpu_out: Vec<(CpuHeader, Vec<u8>, Offload)>,
-    /// Why the netdev of the last request cannot be opened.
+    /// The reason why the netdev of the last [`Request::CpuNetdev`] could not be opened.
     cpu_refusal: Option<String>,
 }
 
@@ -201,7 +201,7 @@ impl Device {
             self.running = None;
         }
     }
-    /// True while requests are taken from the session: few enough wait, and it reads its output.
+    /// True while the chip takes requests from the session: not too many of its requests wait, and it reads its output.
     #[must_use]
     pub fn takes(&self, session: SessionId) -> bool {
         self.sessions.get(&session).is_some_and(|session| {
@@ -231,7 +231,9 @@ impl Device {
             Err(why) => self.cpu_refusal = Some(why),
         }
     }
-    /// Takes a request. Answers the frames to send for a [`Request::Packet`], which does not wait for the bus.
+    /// Accepts a request of a session. Requests that carry a frame ([`Request::Packet`], [`Request::Relay`], [`Request::Judged`])
+    /// are carried out at once, others when the bus comes to them. Requests about the watchdog of spanning tree do not wait for
+    /// the bus while the session waits for no other answer.
     pub fn request(&mut self, now: Timestamp, session: SessionId, number: u32, request: Request) {
         let Some(state) = self.sessions.get_mut(&session) else { return };
         match &request {
@@ -300,8 +302,8 @@ impl Device {
         }
     }
 
-    /// When the bus is done with the one request that is on it; `None` while it is idle or more requests wait. The driver that sent
-    /// the request waits for exactly this moment, and sends no other request before.
+    /// When the bus completes its only request; `None` while it is idle or further requests wait. The driver that sent the
+    /// request probably waits for its answer and sends nothing before, so the caller should wake up exactly at this time.
     #[must_use]
     pub fn awaited(&self) -> Option<Timestamp> {
         let alone = self.bus.len() + self.answers.len() == 1;
@@ -310,13 +312,13 @@ impl Device {
         due.filter(|_| alone).map(Timestamp::from_nanos)
     }
 
-    /// When [`Device::advance`] or [`Device::departures`] has something to do; `None` while everything is idle.
+    /// When [`Device::advance`] or [`Device::departures`] has something to do; `None` while nothing is pending.
     #[must_use]
     pub fn next(&self) -> Option<Timestamp> {
         [self.next_on_bus(), self.fabric.next(), self.watchdogs.next()].into_iter().flatten().min()
     }
 
-    /// When [`Device::advance`] has something to do; `None` while the bus is idle.
+    /// When [`Device::advance`] has to complete a request or send an answer; `None` while the bus is idle.
     #[must_use]
     pub fn next_on_bus(&self) -> Option<Timestamp> {
         let running = self.running.as_ref().map(|running| running.due);
@@ -463,7 +465,7 @@ impl Device {
         self.speeds.iter().map(info).collect()
     }
 
-    /// Handles a port's link coming up or going down. Reports it if it is a change.
+    /// Sets whether a port has a link, and reports a change to the sessions that have subscribed to links.
     pub fn link(&mut self, port: PortId, up: bool) {
         let news = if up { self.up.insert(port) } else { self.up.remove(&port) };
         if news {
@@ -490,7 +492,7 @@ impl Device {
     }
 }
 
-/// Asks the fault plan about a request that the bus begins with; `None`: the chip dies of it.
+/// Begins a request on the bus, with the faults that are planned for it; `None` if one of these makes the chip die.
 fn begin(faults: &mut FaultPlan, welcome: &Welcome, pending: &Pending, free: u64) -> Option<Running> {
     let (mut slow, mut refuse, mut cut) = (0_u64, None, false);
     let mut ask = |at: u32, kind| {

@@ -6,7 +6,7 @@
 //! capacity (Karol, Hluchyj and Morgan, "Input versus output queueing on a space-division packet switch", 1987). With
 //! buffers at the egress there are queues only there. A frame for many ports crosses the crossbar once for each slice
 //! that has some of these ports, and is copied at the egress side. With virtual output queues such a copy waits at the egress
-//! side, and leaves in the order of arrival with the frames of its ingress side for the port alone.
+//! side. For one egress port, the copies and the other frames of an ingress side leave in the order of their arrival.
 //!
 //! Time is an argument: a port sends a frame in the time that its bits take at the port's speed. Invariants: a queue
 //! never contains more than the platform allows; every frame that enters is sent or counted as a tail drop at its
@@ -26,9 +26,9 @@ struct Waiting {
     port: PortId,
     bytes: Vec<u8>,
     pending: Offload,
-    /// When it may be sent at the earliest.
+    /// The earliest time at which it may be sent, in nanoseconds.
     since: u64,
-    /// The ingress side, and the number of its arrival in the fabric.
+    /// The ingress slice. `order` numbers the arrivals in the fabric; the copies of a frame have the same number.
     slice: u16,
     order: u64,
 }
@@ -43,10 +43,10 @@ struct Egress {
     /// The frames waiting at the egress side: copies made there, or all frames if the buffers are at the
     /// egress.
     queue: VecDeque<Waiting>,
-    /// The ingress slice that is asked first for the next frame.
+    /// The ingress slice whose turn it is to send the next frame to this port.
     turn: u16,
     drops: u64,
-    /// The number of frames that wait for the port, at either side.
+    /// The number of frames that wait for the port, at the ingress and the egress side.
     waiting: usize,
 }
 
@@ -62,13 +62,13 @@ pub struct Fabric {
     crossings: u64,
     /// The number of waiting frames.
     waiting: usize,
-    /// The frames that have arrived.
+    /// The number of frames that have arrived.
     arrivals: u64,
     /// The number of ports of each slice.
     sizes: Vec<u64>,
 }
 
-/// The nanoseconds that a frame takes at a port.
+/// The time in nanoseconds that a port takes to send a frame of `bytes` bytes without FCS.
 fn ns(bytes: usize, byte_ps: u64) -> u64 {
     ((bytes as u64 + OVERHEAD) * byte_ps).div_ceil(1000)
 }
@@ -136,7 +136,7 @@ impl Fabric {
     pub fn slice(&self, port: PortId) -> Option<u16> {
         self.ports.get(&port).map(|egress| egress.slice)
     }
-    /// The number of frames for a port for which there was no room.
+    /// The number of frames for a port that were dropped because a queue had no room.
     #[must_use]
     pub fn drops(&self, port: PortId) -> u64 {
         self.ports.get(&port).map_or(0, |egress| egress.drops)
@@ -166,7 +166,7 @@ impl Fabric {
             copies.into_iter().map(|(port, bytes)| (port, bytes, NOTHING)).collect(),
         )
     }
-    /// As [`Fabric::enqueue`], with what is pending on each copy.
+    /// As [`Fabric::enqueue`], with the work that is pending on each copy.
     pub fn enqueue_pending(
         &mut self,
         now: Timestamp,
@@ -236,7 +236,7 @@ impl Fabric {
     pub fn poll(&mut self, now: Timestamp) -> Vec<(Timestamp, PortId, Vec<u8>)> {
         self.poll_pending(now).into_iter().map(|(at, port, bytes, _)| (at, port, bytes)).collect()
     }
-    /// As [`Fabric::poll`], with what is pending on each frame.
+    /// As [`Fabric::poll`], with the work that is pending on each frame.
     pub fn poll_pending(&mut self, now: Timestamp) -> Vec<(Timestamp, PortId, Vec<u8>, Offload)> {
         let mut sent = Vec::new();
         while let Some((start, port, source)) = self.earliest().filter(|(start, ..)| *start <= now.as_nanos())
@@ -273,7 +273,8 @@ impl Fabric {
         self.earliest().map(|(start, ..)| Timestamp::from_nanos(start))
     }
 
-    /// The frame that leaves first: the time, the port and the ingress queue.
+    /// The waiting frame that leaves first: the time in nanoseconds, the egress port, and the ingress queue in which it waits;
+    /// `None` if it waits in the port's own queue.
     #[allow(clippy::type_complexity)]
     fn earliest(&self) -> Option<(u64, PortId, Option<(u16, Option<PortId>)>)> {
         if self.waiting == 0 {
@@ -309,9 +310,10 @@ impl Fabric {
         best.map(|(start, _, port, source)| (start, port, source))
     }
 
-    /// The frame in a virtual output queue of a port that leaves before `copy`, the first in the port's own queue, and its rank
-    /// among the ingress sides, which take turns. Frames that arrived before the copy leave first, and of those that arrived behind
-    /// it none does: no frame of a stream overtakes another one.
+    /// The next frame from a port's virtual output queues, and its rank among the ingress slices, which take turns. `copy` is the
+    /// first frame in the port's own queue; the result is `None` if it leaves before all of them. A frame that arrived after
+    /// `copy` never leaves before it, and one of the same ingress slice that arrived before `copy` always does: no frame of a
+    /// stream overtakes another one.
     fn single(&self, port: PortId, egress: &Egress, copy: Option<&Waiting>) -> Option<(u64, &Waiting)> {
         let head = |slice: u16| self.ingress.get(&(slice, Some(port))).and_then(VecDeque::front);
         let rank = |slice: u16| 1 + u64::from((slice + self.slices - egress.turn) % self.slices);

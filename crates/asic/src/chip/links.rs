@@ -40,15 +40,15 @@ impl CpuWire {
     pub(super) fn is_gone(&self, netdev: &Netdev) -> bool {
         netdev.link_by_index(self.ifindex).is_err_and(|error| error.is_gone())
     }
-    /// Sends a frame to the kernel; one that it does not take is lost, as when a queue is full.
+    /// Sends a frame to the kernel. A frame that the kernel refuses is lost, like one that finds a queue full.
     pub(super) fn send(&self, header: &CpuHeader, frame: &[u8], pending: &Offload) {
         if let Some((addresses, rest)) = frame.split_at_checked(ADDRESSES) {
             let pending = segments::moved(pending, TAG as isize);
             let _ = self.socket.send_parts(&pending, [addresses, &header.to_tag(), rest]);
         }
     }
-    /// Hands out the frames that the kernel has sent, a bounded number, and returns how many it has received. What carries no
-    /// header is dropped.
+    /// Calls `take` for each frame that the kernel has sent, at most [`TURN`], and returns how many it has received. Frames
+    /// without a CPU header are dropped.
     pub(super) fn receive(&self, mut take: impl FnMut(CpuHeader, &[u8], &Offload)) -> usize {
         for taken in 0..TURN {
             let arrived = self.socket.receive_in_place(|arrived| {
@@ -68,7 +68,7 @@ impl CpuWire {
     }
 }
 
-/// Takes the CPU header out of a frame, by moving the addresses before it.
+/// Removes the CPU header from a frame, by moving the addresses towards its end.
 fn untag(frame: &mut [u8]) -> Option<(CpuHeader, &[u8])> {
     let tag = frame.get(ADDRESSES..)?.first_chunk::<TAG>()?;
     let header = CpuHeader::from_tag(*tag)?;
@@ -96,7 +96,7 @@ impl Wire {
     /// Connects to a netdev.
     ///
     /// # Errors
-    /// When there is none of this name, or without the right to open it.
+    /// When no netdev has this name, or the process may not open it.
     pub fn netdev(name: &str) -> io::Result<Self> {
         let wrong = |error: &dyn std::fmt::Display| io::Error::other(format!("{name}: {error}"));
         let link = Netdev::open()?.link(name).map_err(|error| wrong(&error))?;
@@ -133,7 +133,7 @@ impl Wire {
             Self::Datagram(socket) => socket.as_fd(),
         }
     }
-    /// Sends a frame; false when the wire did not take it.
+    /// Sends a frame; returns false when the wire has refused it.
     pub(super) fn send(&self, frame: &[u8], pending: &Offload) -> bool {
         match self {
             Self::Netdev { socket, .. } => socket.send_pending(pending, frame).is_ok(),
@@ -142,11 +142,11 @@ impl Wire {
             }
         }
     }
-    /// Hands out the frames that wait, a bounded number, and returns how many it has received.
+    /// Calls `take` for each waiting frame, at most [`TURN`], and returns how many it has received.
     pub(super) fn receive(&self, mut take: impl FnMut(&[u8], &Offload)) -> usize {
         for taken in 0..TURN {
             let more = match self {
-                // The socket reports once that the netdev went down. The link state is followed elsewhere.
+                // An error is ignored: the socket reports one when the netdev goes down, and `is_up` follows the link state.
                 Self::Netdev { socket, .. } => {
                     let arrived = socket.receive_in_place(|arrived| {
                         if !arrived.outgoing {
@@ -176,14 +176,15 @@ impl Wire {
             Self::Datagram(_) => false,
         }
     }
-    /// The name of the netdev.
+    /// The name of the netdev; `None` for a datagram socket.
     pub(super) fn name(&self) -> Option<&str> {
         match self {
             Self::Netdev { name, .. } => Some(name),
             Self::Datagram(_) => None,
         }
     }
-    /// True while the wire has a link: as the netdev's driver says, which knows it before the kernel's list of links does.
+    /// True while the wire has a link. The netdev's driver is asked first, because it reports a change before the kernel's list
+    /// of links does. A datagram socket always has a link.
     pub(super) fn is_up(&self, netdev: Option<&Netdev>) -> bool {
         match self {
             Self::Netdev { name, ifindex, .. } => netdev.is_some_and(|netdev| {

@@ -1,8 +1,8 @@
 //! The chip: the pipeline behind finite tables, its configuration, and the addresses it learns; without I/O and without
 //! a clock.
 //!
-//! Read [`Chip::commit`] (in `transaction.rs`) first. [`fabric`] is where frames wait, [`device`] the chip as its drivers see it (sessions, bus,
-//! faults), [`serve`] the process.
+//! Read [`Chip::commit`] (in `transaction.rs`) first. [`fabric`] is where frames wait, [`device`] the chip as its drivers see it
+//! (sessions, bus, faults), [`serve`] the process.
 //!
 //! Invariants: a transaction is carried out as a whole or leaves no trace. Every entry that the pipeline looks up has
 //! an entry in the tables, so an entry for which there is no room is in neither. If there is no room for an address it
@@ -54,7 +54,7 @@ pub struct Chip {
     pipeline: Pipeline,
     state: PlaneState,
     rules: BTreeMap<(u32, u32), AclRule>,
-    /// Lists that take no entries: the driver judges by them.
+    /// Diverted lists: they take no entries, and the driver judges frames by them.
     diverted: BTreeSet<AclId>,
     /// Ports without a link, by which no port-channel sends.
     down: PortSet,
@@ -63,9 +63,10 @@ pub struct Chip {
     /// The number of router interfaces and routes of each VRF. A VRF takes an entry while this is not 0.
     vrf_users: BTreeMap<VrfId, u32>,
     learn_refused: u64,
-    /// True while VLANs are not snooped, whatever they are set to: see [`Chip::set_snooping`].
+    /// True while no VLAN is snooped, even where the configuration says so: see [`Chip::set_snooping`].
     unsnooped: bool,
-    /// The ports that an expiry of the watchdog has blocked in trees, until it is acknowledged: see [`Chip::expire_trees`].
+    /// The ports that an expiry of the watchdog has blocked in trees; `None` once it has been acknowledged: see
+    /// [`Chip::expire_trees`].
     blocked: Option<BTreeSet<(InstanceId, PortId)>>,
     /// Packets that each route has forwarded since [`Chip::take_activity`].
     activity: BTreeMap<(VrfId, IpNet), u64>,
@@ -94,16 +95,17 @@ impl Chip {
         }
     }
 
-    /// The configuration as operations that recreate it in an empty chip.
+    /// The configuration as operations. Carried out in this order, they recreate it in an empty chip.
     #[must_use]
     pub fn entries(&self) -> Vec<Operation> {
         let (state, routes) = (&self.state, &self.pipeline.tables().routes);
         let mut all = vec![Operation::Global(Box::new(state.global.clone()))];
-        // A diverted list may be too long for the tables, and ports and VLANs refer to lists.
+        // `Divert` comes before the lists, because a diverted list may be too long for the tables; ports and VLANs, which refer
+        // to lists, come after them.
         all.extend(self.diverted.iter().map(|id| Operation::Divert(*id, true)));
         all.extend(state.acls.iter().map(|(id, list)| Operation::List(*id, Some(list.clone()))));
         all.extend(state.vlans.iter().map(|(vlan, state)| Operation::Vlan(*vlan, Some(state.clone()))));
-        // Members refer to the ports of their port-channels.
+        // The ports of port-channels come first, because their members refer to them.
         let (channels, others): (Vec<_>, Vec<_>) =
             state.ports.iter().partition(|(_, state)| state.aggregation.channel().is_some());
         let ports = channels.into_iter().chain(others);
@@ -154,8 +156,8 @@ impl Chip {
         let all = std::mem::take(&mut self.activity);
         all.into_iter().map(|((vrf, prefix), packets)| (vrf, prefix, packets)).collect()
     }
-    /// How often each rule of an access list has decided, and last the frames that no rule matched; empty without such a list.
-    /// With `clear` the counts begin anew.
+    /// How often each rule of an access list has decided, then the number of frames that no rule matched; empty if the list does
+    /// not exist. With `clear` the counts are set to zero after they have been read.
     pub fn list_matches(&mut self, id: AclId, clear: bool) -> Vec<u64> {
         let counts = self.pipeline.tables().acls.matches(id).map(<[u64]>::to_vec).unwrap_or_default();
         if clear {
@@ -170,8 +172,8 @@ impl Chip {
     pub fn resize(&mut self, path: &str, size: u32) -> Result<(), Refused> {
         self.tables.resize(path, size).map_err(transaction::refusal)
     }
-    /// Stops or resumes multicast snooping in all VLANs; returns true if that is a change. The configuration and the entries stay
-    /// as they are.
+    /// Stops (`on` is false) or resumes multicast snooping in all VLANs; returns true if that is a change. The configuration and
+    /// the entries stay as they are.
     pub fn set_snooping(&mut self, on: bool, now: Timestamp) -> bool {
         if self.unsnooped != on {
             return false;
@@ -179,12 +181,12 @@ impl Chip {
         self.unsnooped = !on;
         let vlans: Vec<VlanId> = self.state.vlans.keys().copied().collect();
         for vlan in vlans {
-            // Only a VLAN that is removed loses addresses.
+            // The events are ignored: `set_vlan` removes addresses only together with the VLAN.
             self.pipeline.set_vlan(vlan, self.vlan_in_force(vlan), now, &mut |_| ());
         }
         true
     }
-    /// A VLAN as the pipeline has it.
+    /// The settings of a VLAN for the pipeline: those of the configuration, without snooping while it is stopped.
     fn vlan_in_force(&self, vlan: VlanId) -> Option<VlanState> {
         let state = self.state.vlans.get(&vlan)?.clone();
         Some(if self.unsnooped { VlanState { snooping: [None; 2], ..state } } else { state })
@@ -214,7 +216,7 @@ impl Chip {
     ) -> Verdict {
         self.segments(now, port, frame, frame.len(), effects)
     }
-    /// Runs a buffer of segments that came in at `port`: one frame, whose longest segment has `longest` bytes.
+    /// Processes a buffer of segments received at `port` as one frame; its longest segment has `longest` bytes.
     pub fn segments<'a>(
         &mut self,
         now: Timestamp,
@@ -225,7 +227,7 @@ impl Chip {
     ) -> Verdict {
         self.arrived(now, port, (frame, longest), None, effects)
     }
-    /// Goes on with a frame that was diverted, by the driver's judgements.
+    /// Continues the processing of a diverted frame with the driver's judgements, `answers`.
     pub fn judged<'a>(
         &mut self,
         now: Timestamp,
@@ -292,15 +294,15 @@ impl Chip {
             }
         }
     }
-    /// Counts a frame that the CPU sends out of a port without the pipeline.
+    /// Counts a frame of `len` bytes that the CPU sends at `port` without passing the stages; `sent` is false if it was dropped.
     pub fn count_injected(&mut self, port: PortId, len: usize, sent: bool) {
         self.pipeline.count_injected(port, len, sent);
     }
-    /// Corrects the counters of a diverted frame that `port` received and that no driver took.
+    /// Counts as dropped a diverted frame that `port` received and that no driver has judged; it was counted as trapped before.
     pub fn count_unjudged(&mut self, port: PortId) {
         self.pipeline.count_unjudged(port);
     }
-    /// Corrects the counters of a frame that was counted as sent, but found no room in the port's queue.
+    /// Corrects the counters for a frame that was counted as sent, but for which the port's queue had no room.
     pub fn count_tail_drop(&mut self, port: PortId, len: usize) {
         self.pipeline.count_refused(port, len);
     }
@@ -314,7 +316,7 @@ impl Chip {
                     return;
                 }
                 self.learn_refused += 1;
-                // A control-plane entry displaces the learned one. Removing it again removes both.
+                // Setting a control-plane entry displaces the learned one; removing it then leaves no entry for the address.
                 let target = Some(lanyard_pipeline::state::FdbTarget::Blackhole);
                 self.pipeline.set_fdb(entry.vlan, entry.mac, target, now, &mut |_| ());
                 self.pipeline.set_fdb(entry.vlan, entry.mac, None, now, &mut |_| ());
@@ -332,7 +334,7 @@ impl Chip {
     }
 }
 
-/// The table item of a route: a host route is an exact match.
+/// The table item of a route: a host route (/32 or /128) is an exact match, any other one a prefix.
 #[must_use]
 pub fn item_of(vrf: VrfId, prefix: IpNet) -> Item {
     if prefix.prefix_len() == prefix.max_prefix_len() {
@@ -372,7 +374,7 @@ impl Sink for Out<'_, '_> {
         true
     }
     fn trap(&mut self, port: PortId, reason: TrapReason, frame: &[u8]) {
-        // A chip reports no packets of rules with `log`, it only counts them.
+        // A chip sends no notes: it only counts the packets that rules with `log` match.
         if reason == TrapReason::AclLog {
             return;
         }
@@ -391,7 +393,7 @@ impl Sink for Out<'_, '_> {
     }
 }
 
-/// True for a port whose frames go to the CPU: one of a VLAN interface or a subinterface.
+/// True for the port of a VLAN interface or a subinterface: its frames go to the CPU.
 fn is_interface(state: &PlaneState, port: PortId) -> bool {
     let kind = state.ports.get(&port).map(|state| state.kind);
     matches!(kind, Some(PortKind::Svi(_) | PortKind::Subinterface { .. }))

@@ -1,13 +1,14 @@
-//! Frames whose sender has left work to the NIC: checksums to be filled in, and segments of a stream in one buffer. Such a buffer
-//! passes the chip as one frame, with what is pending beside it, as it passes the kernel; the last receiver does the work:
-//! the kernel behind a netdev, and here for drivers and datagram sockets, which take whole frames only.
+//! Frames whose sender has left work to the NIC: checksums to be filled in, and several segments of a stream in one buffer. A
+//! buffer passes the chip as one frame, together with a description of the pending work, just as it passes the kernel. The last
+//! receiver does the work: the kernel behind a netdev, or this file for drivers and datagram sockets, which take complete frames
+//! only.
 //!
 //! Read first: VIRTIO 1.2, 5.1.6 (`struct virtio_net_hdr`); RFC 1071; RFC 9293, 3.1. Invariant: a frame that is not
 //! understood is dropped, and never passed on incomplete.
 
 /// The work that is pending on a frame: a `struct virtio_net_hdr`.
 pub type Offload = [u8; 10];
-/// Nothing is.
+/// No work is pending.
 pub const NOTHING: Offload = [0; 10];
 
 /// `VIRTIO_NET_HDR_F_NEEDS_CSUM`.
@@ -25,7 +26,7 @@ const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 const LAST: u8 = 0x09;
 const FIRST: u8 = 0x80;
 
-/// The complete frames for which a buffer stands. `pending` is its `struct virtio_net_hdr`.
+/// Does the pending work: returns the complete frames, one for each segment of the buffer; none if `pending` is invalid.
 #[must_use]
 pub(super) fn whole(pending: &Offload, mut frame: Vec<u8>) -> Vec<Vec<u8>> {
     let word = |at: usize| usize::from(u16::from_ne_bytes([pending[at], pending[at + 1]]));
@@ -44,7 +45,8 @@ pub(super) fn whole(pending: &Offload, mut frame: Vec<u8>) -> Vec<Vec<u8>> {
     }
 }
 
-/// Completes a checksum; its field contains the sum of the pseudo header.
+/// Completes the checksum of the bytes from `start` on, in the field at `start` + `offset`, which contains the sum of the pseudo
+/// header. `None` if these are not within the frame.
 fn fill_in(frame: &mut [u8], start: usize, offset: usize) -> Option<()> {
     let sum = !fold(add(0, frame.get(start..)?));
     let field = frame.get_mut(start + offset..start + offset + 2)?;
@@ -53,7 +55,8 @@ fn fill_in(frame: &mut [u8], start: usize, offset: usize) -> Option<()> {
     Some(())
 }
 
-/// Divides a buffer into segments with `size` bytes of payload.
+/// Divides a buffer into segments with at most `size` bytes of payload. `transport` is the offset of its TCP or UDP header.
+/// `None` if the headers are invalid.
 fn cut(frame: &[u8], transport: usize, size: usize, udp: bool) -> Option<Vec<Vec<u8>>> {
     let (network, ethertype) = network(frame)?;
     let header = if udp { 8 } else { usize::from(frame.get(transport + 12)? >> 4) * 4 };
@@ -101,7 +104,7 @@ fn cut(frame: &[u8], transport: usize, size: usize, udp: bool) -> Option<Vec<Vec
     Some(all)
 }
 
-/// The offset of the packet and its EtherType; `None` for a packet that is neither IPv4 nor IPv6, or too
+/// The offset of the IP header and its EtherType; `None` for a packet that is neither IPv4 nor IPv6, or too
 /// short.
 fn network(frame: &[u8]) -> Option<(usize, u16)> {
     let mut at = 12;
@@ -154,7 +157,7 @@ pub(super) fn longest(pending: &Offload, frame: &[u8]) -> usize {
     frame.len().min(transport + header + size)
 }
 
-/// The work that is pending on a frame whose headers are `by` bytes longer than they were; shorter when negative.
+/// The pending work after the headers of a frame have become `by` bytes longer, or shorter if `by` is negative.
 #[must_use]
 pub(super) fn moved(pending: &Offload, by: isize) -> Offload {
     let mut moved = *pending;

@@ -35,13 +35,13 @@ use std::time::Duration;
 
 /// The most drivers at a time.
 const MAX_SESSIONS: usize = 64;
-/// The interval of checks of the netdevs' links.
+/// The interval in milliseconds at which all wires and their links are checked.
 const LINKS_MS: u64 = 250;
-/// How long before the end of a request that a driver waits for the chip no longer sleeps, in nanoseconds.
+/// The time in nanoseconds before the end of a request ([`Device::awaited`]) in which the chip polls instead of sleeping.
 const AWAKE_NS: u64 = 60_000;
-/// The number of frames after which a turn does not look at the same wires again.
+/// The number of frames after which [`Server::receive`] returns to the main loop instead of reading the wires again.
 const FRAMES: usize = 64;
-/// The most bytes read from a driver in one turn.
+/// The most bytes read from a driver in one round of the main loop.
 const TURN: usize = 1 << 16;
 
 /// The options with which a chip's process is started.
@@ -51,11 +51,11 @@ pub struct Options {
     pub platform: Platform,
     /// The salt, which determines which keys collide.
     pub salt: u64,
-    /// A number that differs for each start.
+    /// A number that differs for each start of the chip, for [`Welcome::boot`](crate::sdk::message::Welcome::boot).
     pub boot: u64,
     /// The connections of the front-panel ports. Ports without one have no link.
     pub wires: BTreeMap<PortId, Wire>,
-    /// Names of netdevs to which ports are connected whenever such a netdev exists.
+    /// The names of netdevs: a port is connected to its netdev as soon as this exists.
     pub plugs: BTreeMap<PortId, String>,
     /// The fault plan at the start.
     pub faults: FaultPlan,
@@ -102,9 +102,9 @@ pub struct Server {
     origin: u64,
     links_due: u64,
     netdev: Option<Netdev>,
-    /// Looks at the links of members of port-channels; started with the first one.
+    /// Watches the links of members of port-channels; started with the first member.
     watch: Option<Watch>,
-    /// The ports that it looks at.
+    /// The ports whose links are to be watched: those of [`Chip::distributing`](super::Chip::distributing).
     watched: PortSet,
     bell: Arc<EventFd>,
 }
@@ -117,7 +117,7 @@ struct Outside<'a> {
 
 impl Exit for Outside<'_> {
     fn front(&mut self, port: PortId, frame: &[u8], pending: &Offload) -> bool {
-        // A port without a wire sends into the air.
+        // A frame for a port without a wire is lost, which is no refusal.
         self.wires.get(&port).is_none_or(|wire| wire.send(frame, pending))
     }
     fn cpu(&mut self, header: &CpuHeader, frame: &[u8], pending: &Offload) {
@@ -127,15 +127,15 @@ impl Exit for Outside<'_> {
     }
 }
 
-/// The time since the machine was started, in nanoseconds: the clock of the chip's watchdogs. The time of a suspended machine counts,
-/// because neighbours did not get a BPDU during it. Every kernel that runs a chip has this clock.
+/// The time since the machine was started, in nanoseconds: the clock of the chip's watchdogs. The time of a suspended machine
+/// counts, because neighbours did not get a BPDU during it. Every kernel that runs a chip has this clock.
 #[must_use]
 pub fn clock_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |now| now.num_nanoseconds());
     u64::try_from(now).unwrap_or_default()
 }
 
-/// The time that has passed.
+/// The time that has passed since `origin`.
 fn since(origin: u64) -> Timestamp {
     Timestamp::from_nanos(clock_ns().saturating_sub(origin))
 }
@@ -143,7 +143,7 @@ fn since(origin: u64) -> Timestamp {
 /// Listens at a socket with mode 0600. An existing socket whose process has ended is replaced.
 ///
 /// # Errors
-/// When another chip listens there, or the directory does not permit it.
+/// When another chip listens at `path`, or the process may not create a socket in its directory.
 pub fn listen(path: &Path) -> io::Result<UnixListener> {
     match UnixStream::connect(path) {
         Ok(_) => {
@@ -155,7 +155,7 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => std::fs::remove_file(path)?,
         Err(_) => {}
     }
-    // The mode applies at the moment at which the socket is created.
+    // With the umask the socket has its mode from the moment of its creation.
     let before = umask(Mode::from_bits_truncate(0o177));
     let listener = UnixListener::bind(path);
     umask(before);
@@ -166,7 +166,7 @@ impl Server {
     /// Creates a chip that answers at `listener`.
     ///
     /// # Errors
-    /// When a port of [`Options::wires`] is not in the platform, or the system has no descriptor left.
+    /// When a port of [`Options::wires`] or [`Options::plugs`] is not in the platform, or the system has no descriptor left.
     pub fn new(options: Options, listener: UnixListener) -> io::Result<Self> {
         let mut device = Device::new(&options.platform, options.salt, options.boot);
         device.set_faults(options.faults);
@@ -255,8 +255,7 @@ impl Server {
             if self.wires.contains_key(port) || !links::exists(name) {
                 continue;
             }
-            // A failure, for want of a right or because the netdev is just being created, is tried again
-            // later.
+            // After a failure (no permission, or a netdev that is just being created) the next call tries again.
             if let Ok(wire) = Wire::plug(name) {
                 self.wires.insert(*port, wire);
             }
@@ -265,11 +264,11 @@ impl Server {
         self.watch_members();
     }
 
-    /// Has the links of the members by which port-channels send now watched.
+    /// Sets the links to watch: those of the members by which port-channels send now.
     fn watch_members(&mut self) {
         self.watched = self.device.chip().distributing().clone();
         if self.watch.is_none() && !self.watched.is_empty() && self.netdev.is_some() {
-            // Without a thread the chip looks at these links as at all others.
+            // If the thread cannot be started, these links are only checked like all others, every `LINKS_MS`.
             self.watch = Watch::start().ok();
         }
         if let Some(watch) = &self.watch {
@@ -312,7 +311,7 @@ impl Server {
         let due = self.device.next().map_or(self.links_due, |next| next.as_nanos().min(self.links_due));
         let mut wait = due.saturating_sub(self.now().as_nanos());
         if self.device.awaited().is_some_and(|awaited| awaited.as_nanos() <= due) {
-            // The kernel wakes a sleeper late, by as much as a query takes: the last part is waited for awake.
+            // The kernel wakes a sleeping thread late, by as much as a query takes: the last part of the time is spent polling.
             wait = wait.saturating_sub(AWAKE_NS);
         }
         let wait = Duration::from_nanos(wait);
@@ -343,7 +342,8 @@ impl Server {
         if ready[0] {
             return Ok(true);
         }
-        // A process that was stopped forwards no frame that has waited before it blocks the ports.
+        // Expired watchdogs first: a process that was stopped meanwhile (SIGSTOP) blocks the ports before it forwards frames that
+        // have waited.
         self.device.watch(self.now());
         if ready[1] {
             self.accept();
@@ -354,7 +354,7 @@ impl Server {
         let links = 2 + ids.len() + ports.len() + usize::from(self.cpu.is_some());
         if let (Some(watch), Some(true)) = (&self.watch, ready.get(links)) {
             for (port, up) in watch.changes() {
-                // A wire that has been unplugged meanwhile has no link any more.
+                // The port may have been disconnected since the change was observed; then it has no link any more.
                 if self.wires.contains_key(&port) {
                     self.device.link(port, up);
                 }
@@ -366,9 +366,9 @@ impl Server {
         Ok(false)
     }
 
-    /// Handles the frames that wait at the CPU port, if `cpu` is set, and at wires. It looks at them, and at the CPU port, again while
-    /// there are more, the turn has handled few frames and nothing else is due: the next frame often arrives while one is handled,
-    /// and a look at two sockets costs a third of a wait for everything.
+    /// Handles the frames that wait at the CPU port, if `cpu` is set, and at the wires of `ports`. Then it reads these wires and
+    /// the CPU port again, until none has a frame, [`FRAMES`] frames have been handled or something else is due: the next frame
+    /// often arrives while one is handled, and reading two sockets costs a third of a `ppoll` of all descriptors.
     fn receive(&mut self, cpu: bool, ports: &[PortId]) {
         let origin = self.origin;
         let (device, wires) = (&mut self.device, &self.wires);
@@ -377,7 +377,7 @@ impl Server {
             let mut taken = 0;
             if let Some(cpu) = self.cpu.as_ref().filter(|_| look_at_cpu) {
                 let mut out = Outside { wires, cpu: Some(cpu) };
-                // Each frame has its own time: a port may have become free since the one before.
+                // The clock is read for each frame: a port may have become free since the previous one.
                 taken += cpu.receive(|header, frame, pending| {
                     device.cpu_buffer(since(origin), header, pending, frame, Some(&mut out));
                 });

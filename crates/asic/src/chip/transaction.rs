@@ -81,8 +81,8 @@ impl Chip {
         Err(refused)
     }
 
-    /// Applies the part of a transaction to the pipeline that cannot fail, and that would lose learned
-    /// entries if it were undone.
+    /// Applies the changes of an accepted transaction to the pipeline that cannot fail. They come last because undoing
+    /// them would not bring back the learned entries that they remove.
     fn settle(&mut self, now: Timestamp, list: &[Operation], effects: &mut Effects) {
         let mut gone = Vec::new();
         let mut on = |event| gone.push(event);
@@ -105,7 +105,7 @@ impl Chip {
                 }
                 Operation::Channel(id, _) => self.refresh_channel(*id),
                 Operation::Divert(id, _) => self.pipeline.divert_acl(*id, self.diverted.contains(id)),
-                // That it can be compiled has been checked.
+                // The result is ignored: `check_list` has verified that the list can be compiled.
                 Operation::List(id, _) => _ = self.pipeline.set_acl(*id, self.state.acls.get(id).cloned()),
                 _ => {}
             }
@@ -251,7 +251,7 @@ impl Chip {
                 match self.insert(&Item::NextHops(id, has)) {
                     Ok(written) => writes = written,
                     Err(refused) => {
-                        // The tables are rolled back with the transaction; restore the pipeline here.
+                        // The tables are rolled back with the transaction, but the pipeline must be restored here.
                         let _ = self.route(&RouteChange::Group(id, had.map(|_| old)));
                         return Err(refused);
                     }
@@ -353,7 +353,7 @@ impl Chip {
         self.note_diverted(id, on);
         Ok((writes, Operation::Divert(id, had)))
     }
-    /// Puts the entry of a port-channel, or of a member of one, into the tables, and removes the one of the port before.
+    /// Updates the table entry of a port that is, or becomes, a port-channel or a member of one; returns the number of writes.
     fn enter_aggregation(&mut self, port: PortId, new: Option<&PortState>) -> Result<u32, Refused> {
         let item = |state: Option<&PortState>| match state?.aggregation {
             Aggregation::None => None,
@@ -381,7 +381,7 @@ impl Chip {
         if ports.is_some() && old.is_none() {
             writes = self.insert(&item)?;
         }
-        // The tables are rolled back with the transaction.
+        // If this fails, the transaction is refused and its rollback removes the item from the tables.
         self.multicast(&of(ports.cloned()))?;
         if ports.is_none() && old.is_some() {
             self.tables.remove(&item);
@@ -393,7 +393,7 @@ impl Chip {
         self.pipeline.multicast(&change).map_err(software_refusal)
     }
 
-    /// Sets whether the watchdog blocks a port in a tree; returns whether it did.
+    /// Sets whether the watchdog blocks a port in a tree; returns the previous setting.
     fn watch(&mut self, instance: InstanceId, port: PortId, on: bool) -> bool {
         let watched = &mut self.state.watched;
         if on { !watched.insert((instance, port)) } else { watched.remove(&(instance, port)) }
@@ -441,7 +441,7 @@ impl Chip {
             Operation::List(id, old) => _ = set(&mut self.state.acls, id, old),
             Operation::Divert(id, on) => self.note_diverted(id, on),
             Operation::Channel(id, old) => _ = set(&mut self.state.channels, id, old.map(|old| *old)),
-            // In reverse order there is room for the old entries.
+            // In reverse order there is always room for the old entries.
             Operation::Multicast(..) | Operation::Routers(..) | Operation::Flood(..) => {
                 _ = self.multicast(&step.inverse)
             }
@@ -459,7 +459,8 @@ impl Chip {
     fn route(&mut self, change: &RouteChange) -> Result<(), Refused> {
         self.pipeline.route(change).map_err(software_refusal)
     }
-    /// Counts a user of a VRF; the first one takes the entry.
+    /// Counts one more router interface or route of a VRF, the first of which takes the VRF's entry; returns the number of
+    /// writes.
     fn use_vrf(&mut self, vrf: VrfId) -> Result<u32, Refused> {
         let first = self.vrf_users.get(&vrf).is_none_or(|users| *users == 0);
         let writes = if first { self.insert(&Item::Vrf(vrf))? } else { 0 };

@@ -7,7 +7,7 @@ use super::Chip;
 use lanyard_pipeline::state::StpState;
 
 impl Chip {
-    /// The watchdog of spanning tree has expired: blocks the watched ports in their trees.
+    /// Blocks the watched ports in their trees, because the watchdog of spanning tree has expired.
     pub fn expire_trees(&mut self) {
         self.blocked.get_or_insert_default();
         self.block_trees();
@@ -17,12 +17,13 @@ impl Chip {
     pub fn trees_expired(&self) -> bool {
         self.blocked.is_some()
     }
-    /// Acknowledges an expiry: from now on ports take the states that they are given. Returns true if there was one.
+    /// Acknowledges an expiry: from now on operations can change the state of the blocked ports. Returns true if there was an
+    /// expiry to acknowledge.
     pub fn acknowledge_expiry(&mut self) -> bool {
         self.blocked.take().is_some()
     }
 
-    /// Blocks the ports that have been watched since the last expiry, if it has not been acknowledged.
+    /// While an expiry is not acknowledged, blocks all ports that have been watched at any time since it; otherwise does nothing.
     pub(super) fn block_trees(&mut self) {
         let Some(blocked) = &mut self.blocked else { return };
         blocked.extend(self.state.watched.iter().copied());

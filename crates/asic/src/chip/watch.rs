@@ -1,9 +1,9 @@
-//! The links of members of port-channels, so that frames leave by other members as soon as one loses its link.
+//! Watches the links of members of port-channels, so that frames leave by other members as soon as one loses its link.
 //!
 //! A chip learns of a lost link by an interrupt; here a thread asks the drivers of the netdevs every few milliseconds
-//! ([`LinkWatch`]). What a driver does not say is learned by the chip's own, slower look.
+//! ([`LinkWatch`]). A link whose driver does not report its state is only checked with all other wires, every 250 ms.
 //!
-//! Invariant: of each port at most one change waits, the last one.
+//! Invariant: at most one change of each port waits to be fetched, the most recent one.
 
 use super::links::Wire;
 use lanyard_netdev::LinkWatch;
@@ -44,7 +44,7 @@ impl Watch {
         let theirs = changes.clone();
         let report = move |port, up| {
             theirs.lock().insert(port, up);
-            // The counter cannot overflow: it is far from full, and read before each look at the changes.
+            // The counter cannot overflow: it has 64 bits, and `changes` resets it.
             let _ = theirs.bell.write(1);
             true
         };
@@ -54,11 +54,11 @@ impl Watch {
     pub(super) fn bell(&self) -> &EventFd {
         &self.changes.bell
     }
-    /// Sets the ports to look at; of those whose wires are no netdevs nothing is reported.
+    /// Sets the ports to watch; those whose wires are no netdevs are ignored.
     pub(super) fn set<'a>(&self, members: impl Iterator<Item = (PortId, &'a Wire)>) {
         self.links.set(members.filter_map(|(port, wire)| Some((port, wire.name()?.to_owned()))).collect());
     }
-    /// The changes since the last call: ports, and whether they have a link.
+    /// The changes since the last call: ports, with true if they now have a link.
     pub(super) fn changes(&self) -> BTreeMap<PortId, bool> {
         let mut waiting = self.changes.lock();
         let _ = self.changes.bell.read();
@@ -66,7 +66,7 @@ impl Watch {
     }
 }
 
-/// An eventfd that is not waited for.
+/// A non-blocking eventfd.
 pub(super) fn bell() -> io::Result<EventFd> {
     Ok(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?)
 }

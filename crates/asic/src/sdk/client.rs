@@ -17,10 +17,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// The most notices that wait while an answer is awaited; the oldest ones are dropped and counted.
+/// The most notices that are stored until [`Client::notice`] fetches them; beyond it the oldest ones are dropped and counted.
 const MAX_NOTICES: usize = 1 << 14;
 
-/// The longest time in which a chip may answer the greeting. The chip's bus may have to finish the requests of other
+/// The longest time that a chip may take to answer the hello. Its bus may have to finish the requests of other
 /// clients first.
 const GREETING: Duration = Duration::from_secs(5);
 
@@ -46,11 +46,12 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Sets the longest time that a send waits for a chip that does not read. After the error (`WouldBlock`) nothing more can be sent,
-    /// because a part of a message may have been. Without this call a send waits forever.
+    /// Sets the longest time that a send waits for a chip that does not read. When it has passed, the send fails with
+    /// `WouldBlock`, and the connection can no longer be used, because part of a message may have been sent. Without this call a
+    /// send waits forever.
     ///
     /// # Errors
-    /// Never with a patience of more than 0.
+    /// Only if `patience` is 0.
     pub fn set_patience(&self, patience: Duration) -> io::Result<()> {
         self.stream.set_write_timeout(Some(patience))
     }
@@ -67,7 +68,7 @@ impl Sender {
     /// Sends requests in as few system calls as possible, with consecutive numbers.
     ///
     /// # Errors
-    /// As for [`Sender::send`]; if one is too long, none is sent.
+    /// As for [`Sender::send`]; if one request is too long, none is sent.
     pub fn send_all(&mut self, requests: &[Request]) -> io::Result<()> {
         let mut bytes = Vec::new();
         for request in requests {
@@ -127,7 +128,7 @@ impl Receiver {
         }
     }
 
-    /// The next message that has arrived, without waiting.
+    /// Returns the next message if it has arrived completely, without waiting; otherwise `None`.
     ///
     /// # Errors
     /// As for [`Receiver::receive`].
@@ -196,7 +197,7 @@ impl Client {
         Self::over(UnixStream::connect(socket)?, name)
     }
 
-    /// As [`Client::connect`] for a chip that must answer within `limit`.
+    /// As [`Client::connect`], but the chip must answer the hello within `limit` instead of 5 s.
     ///
     /// # Errors
     /// As for [`Client::connect`].
@@ -269,7 +270,7 @@ impl Client {
         self.notices.push_back(notice);
     }
 
-    /// Returns the next notice, and waits at most this time for one.
+    /// Returns the next notice, and waits at most `timeout` for one; `None` if none has arrived.
     ///
     /// # Errors
     /// When the connection has ended.
@@ -285,11 +286,11 @@ impl Client {
             None => Ok(None),
         }
     }
-    /// Returns the stored notices.
+    /// Returns the notices that are stored, without waiting for others.
     pub fn notices(&mut self) -> Vec<Notice> {
         self.notices.drain(..).collect()
     }
-    /// The number of notices that were dropped here because they were not fetched.
+    /// The number of notices that this client has dropped because they were not fetched in time.
     #[must_use]
     pub fn notices_lost(&self) -> u64 {
         self.lost
@@ -317,7 +318,7 @@ impl Client {
         self.sender.send(&Request::Packet(header, frame.to_vec()))?;
         Ok(())
     }
-    /// Sends a frame by ports of a VLAN: see [`Request::Relay`].
+    /// Sends a frame out of ports of a VLAN: see [`Request::Relay`].
     ///
     /// # Errors
     /// When the connection has ended.
@@ -417,7 +418,7 @@ mod tests {
 
     #[test]
     fn a_chip_that_does_not_answer_is_gone() {
-        // A stopped process: its socket accepts the greeting, and nothing comes back.
+        // Like a stopped process: its socket accepts the hello, but no answer comes.
         let (ours, _theirs) = UnixStream::pair().expect("a pair of sockets");
         let error = Client::greet(ours, "test", Duration::from_millis(20)).err();
         assert!(matches!(error, Some(SdkError::Gone(error)) if error.kind() == io::ErrorKind::TimedOut));

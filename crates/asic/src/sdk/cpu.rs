@@ -1,23 +1,23 @@
-//! The header of frames through the CPU port: which port, and why.
+//! The header of frames that pass the CPU port: the front-panel port, and the reason why the CPU gets the frame.
 //!
-//! | Byte | Is |
+//! | Byte | Meaning |
 //! |---|---|
 //! | 0 | version, 1 |
-//! | 1 | flags: 1 the chip has forwarded the frame already, 2 through the pipeline |
-//! | 2 | the reason, a `TrapReason` number; 0: for the VLAN interface named by `to` |
+//! | 1 | flags: 1 the chip has forwarded the frame already, 2 towards the chip: run the frame through the pipeline |
+//! | 2 | the reason, a `TrapReason` number; 0: the frame is for the VLAN interface or subinterface `to` |
 //! | 3 | 0 |
 //! | 4-5 | the port where the frame came in; 0 towards the chip |
-//! | 6-7 | `to`: the port of the VLAN interface or subinterface that it is for; towards the chip, the port it leaves at |
+//! | 6-7 | `to`: the port of the VLAN interface or subinterface that it is for, or 0; towards the chip, the port it leaves at |
 //!
-//! Towards the chip a frame leaves at port `to` as it is. With flag 2 it enters the pipeline there instead, as what the kernel
-//! sends at a VLAN interface does.
+//! The chip sends a frame of the CPU out of port `to` unchanged. With flag 2, for a frame that the kernel sends at a VLAN
+//! interface, the chip processes it as received at port `to` instead.
 
 use super::bytes::{Malformed, Reader, Writer, malformed};
 use lanyard_types::{PortId, TrapReason};
 
 /// Bytes of the header.
 pub const LENGTH: usize = 8;
-/// Bytes of the tag that stands for it at a netdev.
+/// Bytes of the tag that replaces the header at a netdev ([`CpuHeader::to_tag`]).
 pub const TAG: usize = 4;
 
 /// The header of a frame of the CPU port. See the module comment.
@@ -27,11 +27,12 @@ pub struct CpuHeader {
     pub forwarded: bool,
     /// Towards the chip: run the frame through the pipeline as received at `to`.
     pub pipeline: bool,
-    /// The reason why the CPU receives it; `None` when it is for a VLAN interface.
+    /// The reason why the CPU receives the frame; `None` when it is for a VLAN interface or subinterface, and towards the chip.
     pub reason: Option<TrapReason>,
-    /// The ingress port.
+    /// The ingress port; `None` towards the chip.
     pub port: Option<PortId>,
-    /// The port to which it goes.
+    /// The port of the VLAN interface or subinterface that the frame is for, if any; towards the chip, the port where it leaves
+    /// or, with `pipeline`, enters the pipeline.
     pub to: Option<PortId>,
 }
 
@@ -45,9 +46,9 @@ impl CpuHeader {
         into.u16(self.port.map_or(0, PortId::get));
         into.u16(self.to.map_or(0, PortId::get));
     }
-    /// The header as it stands in a frame at a netdev: a tag 0x88A8 behind the addresses. It has the port (bits 0-9: `to`, else
-    /// the port where the frame came in), the flags (10 forwarded, 11 pipeline) and the version, 1 (12-15). One tag, because
-    /// the kernel keeps buffers of segments together behind one and not behind two.
+    /// The header in a frame at a netdev: a tag with TPID 0x88A8 after the addresses. Its 16 bits are the port (bits 0-9: `to`,
+    /// or the ingress port if `to` is `None`), the flags (bit 10 `forwarded`, bit 11 `pipeline`) and the version, 1 (bits 12-15).
+    /// It is a single tag, because the kernel splits a buffer of segments that has two.
     #[must_use]
     pub fn to_tag(&self) -> [u8; TAG] {
         let port = self.to.or(self.port).map_or(0, PortId::get);
@@ -55,7 +56,7 @@ impl CpuHeader {
         let [a, b] = (port | flags).to_be_bytes();
         [0x88, 0xa8, a, b]
     }
-    /// The header towards the chip that a tag is; `None` when it is none.
+    /// Decodes the tag of a frame on its way to the chip; `None` if the tag is not one of [`CpuHeader::to_tag`] with a port.
     #[must_use]
     pub fn from_tag(tag: [u8; TAG]) -> Option<Self> {
         let [0x88, 0xa8, a, b] = tag else { return None };

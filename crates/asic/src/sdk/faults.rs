@@ -15,7 +15,7 @@ const MAX_SLOW_US: u32 = 10_000_000;
 /// The effect on an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It is refused, and so is its transaction.
+    /// It is refused, and with it its whole transaction.
     Fail,
     /// It takes this many microseconds longer.
     Slow(u32),
@@ -28,9 +28,9 @@ pub enum Fault {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Line {
     fault: Fault,
-    /// `None`: every step of a transaction.
+    /// The kind of operation that the line applies to; `None`: every step of a transaction.
     kind: Option<OperationKind>,
-    /// True: only the operation with this number. False: every operation whose number is a multiple of it.
+    /// True: the fault applies only to the operation `number`. False: to every operation whose number is a multiple of `number`.
     at: bool,
     number: u64,
     seen: u64,
@@ -78,8 +78,8 @@ impl FaultPlan {
         self.0.is_empty()
     }
 
-    /// The fault for the next operation of this kind, and its delay. Of several faults the worst applies;
-    /// delays are added.
+    /// Counts the next operation of this kind; returns its delay in microseconds and its fault. Of several faults the worst
+    /// applies; delays are added.
     pub fn next(&mut self, kind: OperationKind) -> (u32, Option<Fault>) {
         let (mut slow_us, mut worst) = (0_u32, None);
         for line in &mut self.0 {

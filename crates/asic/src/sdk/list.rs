@@ -10,7 +10,7 @@ use super::bytes::{Malformed, Reader, Writer, malformed};
 use lanyard_acl::key::HALVES;
 use lanyard_acl::{Condition, Family, FlatRule, MAX_RULES, PlaneList, Verdict};
 
-/// The most bytes of a list: with others it still fits a message.
+/// The most bytes of a list, half of a message, so that a transaction can contain other operations with it.
 pub const MAX_LIST: usize = MAX_MESSAGE / 2;
 /// The longest name of a list, in bytes.
 const MAX_NAME: usize = 512;
@@ -125,7 +125,7 @@ fn rule(from: &mut Reader<'_>, at: usize, lists: usize) -> Result<FlatRule, Malf
         }
         conditions.push((half, condition(from)?));
     }
-    // A chip sends no notes, so a list for one need not name what these have.
+    // A chip sends no notes, so `log_input`, which is about their contents, is not transmitted.
     Ok(FlatRule { verdict, fragments, log, log_input: false, list, seq, conditions })
 }
 
@@ -143,7 +143,7 @@ fn condition(from: &mut Reader<'_>) -> Result<Condition, Malformed> {
             let mut ranges: Vec<(u16, u16)> = Vec::with_capacity(count.min(from.rest().len() / 4));
             for _ in 0..count {
                 let (low, high) = (from.u16()?, from.u16()?);
-                // Not adjacent to the one before: those would be one range.
+                // A range must not be adjacent to the previous one: the two would be one range.
                 let follows = ranges.last().is_none_or(|(_, last)| u32::from(*last) + 1 < u32::from(low));
                 if low > high || !follows {
                     return malformed(format!("the range {low} to {high} is out of order"));

@@ -1,8 +1,8 @@
 //! The SDK: the protocol between a switch chip and its driver, over a Unix stream socket.
 //!
-//! docs/sdk.md is the specification, from which a device or a driver can be written in another language. [`message`]
-//! contains the messages, [`operation`] the steps of a transaction ([`list`] the largest of them), [`cpu`] the header of frames of the CPU port,
-//! [`faults`] the plans by which a chip is made to fail, [`client`] the driver's side.
+//! docs/sdk.md is the specification, from which a device or a driver can be written in another language. [`message`] contains the
+//! messages, [`operation`] the steps of a transaction ([`list`] the largest of them), [`cpu`] the header of frames of the CPU
+//! port, [`faults`] the plans for failures of a chip, [`client`] the driver's side.
 //!
 //! Invariants: a message has at most [`MAX_MESSAGE`] bytes, and reading it allocates at most a small multiple of that.
 //! Bytes that are not a valid message end the connection and never panic.

@@ -23,8 +23,8 @@ use serde::de::DeserializeOwned;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// One step; `None` removes the object. The object gets its new value regardless of the old one, and removing an absent
-/// object succeeds.
+/// One step of a transaction; `None` removes the object. The object gets its new value regardless of the old one, and removing an
+/// absent object succeeds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
     /// Settings of the whole chip.
@@ -35,7 +35,7 @@ pub enum Operation {
     Vlan(VlanId, Option<VlanState>),
     /// A port's state in a tree.
     Stp(InstanceId, PortId, StpState),
-    /// An FDB entry of the control plane.
+    /// An FDB entry that the control plane has set, not a learned one.
     Fdb(VlanId, MacAddr, Option<FdbTarget>),
     /// A router interface.
     Rif(RifId, Option<Box<RifState>>),
@@ -45,8 +45,8 @@ pub enum Operation {
     Group(GroupId, Option<Vec<AdjacencyId>>),
     /// A route.
     Route(VrfId, IpNet, Option<RouteTarget>),
-    /// A rule of a list that only takes its entries in the tables (true: present): no stage matches on it. The lists that
-    /// frames are judged by are [`Operation::List`].
+    /// A rule of an access list (true: present) that only takes entries in the tables, without an effect on frames. The lists by
+    /// which frames are judged are set by [`Operation::List`].
     Rule(AclRule, bool),
     /// The ports with members of a multicast group of a VLAN, for packets from one source or (`None`) from sources without an
     /// entry of their own. It takes an entry in the tables, or is refused.
@@ -61,8 +61,8 @@ pub enum Operation {
     /// would judge by it ([`Notice::Diverted`](super::message::Notice::Diverted)). False: it takes its entries, or the operation
     /// is refused.
     Divert(AclId, bool),
-    /// The members in use of a port-channel, which need not exist yet. Which ports are its members at all is in their settings
-    /// ([`Operation::Port`]), and what is hashed in those of the chip.
+    /// The members in use of a port-channel, which need not exist yet. The settings of a port ([`Operation::Port`]) make it a
+    /// member; the chip's settings ([`Operation::Global`]) determine the fields that are hashed.
     Channel(ChannelId, Option<Box<ChannelMembers>>),
     /// True: the watchdog of spanning tree blocks the port in the tree when it expires
     /// ([`Request::TreeWatchdog`](super::message::Request::TreeWatchdog)).
@@ -107,7 +107,7 @@ pub enum OperationKind {
     Channel = 16,
     /// [`Operation::Watched`].
     Watched = 17,
-    /// A change of a table's size: the first that is no step of a transaction.
+    /// A change of a table's size: the first kind that is not a step of a transaction.
     Resize = 64,
     /// A query of any kind.
     Query,
@@ -115,7 +115,7 @@ pub enum OperationKind {
     Flush,
     /// The ageing of learned entries.
     Age,
-    /// A frame of the CPU for the front panel.
+    /// A frame from the CPU, or a diverted one that comes back.
     Packet,
     /// A request about a watchdog.
     Watchdog,
@@ -153,8 +153,8 @@ impl OperationKind {
     pub const fn is_step(self) -> bool {
         (self as u8) < Self::Resize as u8
     }
-    /// True for a step that the protocols of the switch write, through a connection of their own: states of ports in trees and which of
-    /// them are watched, what multicast snooping has learned, and the members in use of port-channels.
+    /// True for a step that the protocols of the switch write, through a connection of their own: states of ports in trees and
+    /// which of them are watched, what multicast snooping has learned, and the members in use of port-channels.
     #[must_use]
     pub const fn is_of_protocols(self) -> bool {
         matches!(
@@ -369,7 +369,7 @@ impl From<&MdbChange> for Operation {
 }
 
 impl Operation {
-    /// The change of the MDB that it is; `None` for other operations.
+    /// The operation as a change of the MDB; `None` for an operation that is none.
     #[must_use]
     pub fn mdb_change(&self) -> Option<MdbChange> {
         match self.clone() {
@@ -390,7 +390,7 @@ pub(super) fn acl(from: &mut Reader<'_>) -> Result<AclId, Malformed> {
 
 fn json(into: &mut Writer, value: Option<&impl Serialize>) {
     // The types of the pipeline's state have no maps with keys other than texts, so they can always be written as JSON.
-    // An empty text removes.
+    // An empty text stands for `None`, which removes the object.
     let text = value.and_then(|value| serde_json::to_string(value).ok());
     into.text(text.as_deref().unwrap_or_default());
 }
@@ -455,7 +455,8 @@ pub(super) fn read_ports(from: &mut Reader<'_>) -> Result<PortSet, Malformed> {
     Ok(set)
 }
 
-/// The collecting members, the number of buckets, and the member of each bucket. No member in use is the same as none at all.
+/// Appends the collecting members, the number of buckets, and the member of each bucket. `None` is written like a value without
+/// members and buckets.
 fn write_channel(into: &mut Writer, id: ChannelId, members: Option<&ChannelMembers>) {
     into.u8(id.get());
     let collecting = members.map(|members| members.collecting.iter().copied().collect());

@@ -1,9 +1,9 @@
 //! A hash table as in switch chips: buckets of a few slots, one hash for each bank, entries of one or more slots.
 //!
-//! An entry is in one bucket of one bank, in slots that are adjacent and aligned to its width. When no bank has such
-//! slots free, a few entries are moved to another bank, each directly into free slots. If that does not help, the entry
-//! is refused although other buckets have room. Read first: Pagh and Rodler, "Cuckoo hashing" (2004), of which the
-//! moves are a bounded form, and Vöcking, "How asymmetry helps load balancing" (2003) on choosing the emptier bucket.
+//! An entry is in one bucket of one bank, in slots that are adjacent and aligned to its width. When no bank has such slots free,
+//! a few other entries are moved to free slots of their own buckets, mostly in another bank. If that does not help, the entry is
+//! refused although other buckets have room. Read first: Pagh and Rodler, "Cuckoo hashing" (2004), of which the moves are a
+//! bounded form, and Vöcking, "How asymmetry helps load balancing" (2003) on choosing the emptier bucket.
 //!
 //! Invariants: a slot belongs to at most one entry; `used` is the number of slots that belong to one; a refused
 //! insertion changes nothing.
@@ -22,11 +22,11 @@ pub trait Key: Clone + Eq + Hash {
 /// The dimensions of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// All slots: a multiple of `ways` x `banks`.
+    /// The number of all slots: a multiple of `ways` x `banks`.
     pub size: u32,
     /// Slots per bucket, a power of two.
     pub ways: u32,
-    /// Banks.
+    /// The number of banks.
     pub banks: u32,
     /// The most entries moved for one insertion.
     pub moves: u32,
@@ -51,7 +51,7 @@ struct Entry<K> {
 pub struct Exact<K> {
     shape: Shape,
     salt: u64,
-    /// The entry of each slot, as an index into `entries`, plus one; 0 is free.
+    /// For each slot the index of its entry in `entries`, plus one; 0: the slot is free.
     slots: Vec<u32>,
     entries: Vec<Option<Entry<K>>>,
     free: Vec<u32>,
@@ -181,7 +181,7 @@ impl<K: Key> Exact<K> {
         (bank * buckets + bucket) * self.shape.ways
     }
 
-    /// Free, adjacent, aligned slots in the bucket that begins at `first`, if it has any.
+    /// The first of `width` free, adjacent, aligned slots in the bucket that begins at `first`; `None` if it has none.
     fn hole(&self, first: u32, width: Width) -> Option<u32> {
         (first..first + self.shape.ways).step_by(width.units() as usize).find(|at| self.is_free(*at, width))
     }
@@ -195,14 +195,15 @@ impl<K: Key> Exact<K> {
             .count()
     }
 
-    /// The free slots in the emptiest of the key's buckets that have any.
+    /// The first of the free slots for the key in the emptiest of its buckets; `None` if no bucket has enough.
     fn vacancy(&self, key: &K, width: Width) -> Option<u32> {
         let buckets = (0..self.shape.banks).map(|bank| self.bucket(key, bank));
         let holes = buckets.filter_map(|first| Some((self.load(first), self.hole(first, width)?)));
         holes.min().map(|(_, at)| at)
     }
 
-    /// Finds slots for the key that become free when the returned entries have been moved to their new slots.
+    /// Finds slots for the key that become free when other entries are moved; returns the first slot, and each entry to move with
+    /// its new first slot.
     fn make_room(&self, key: &K, width: Width) -> Option<(u32, Vec<(u32, u32)>)> {
         for bank in 0..self.shape.banks {
             let first = self.bucket(key, bank);
@@ -215,7 +216,8 @@ impl<K: Key> Exact<K> {
         None
     }
 
-    /// The moves that free these slots, or `None` when there are too many or one of the entries has no other place.
+    /// The moves that free the slots from `at` on, as entries and their new first slots; `None` if they would be too many, or one
+    /// of the entries has no other place.
     fn vacate(&self, at: u32, width: Width) -> Option<Vec<(u32, u32)>> {
         let range = at..at + width.units();
         let mut inside: Vec<u32> =
@@ -364,7 +366,8 @@ mod tests {
     }
 
     proptest! {
-        /// After any insertions and removals the used slots are those of the present keys, and no slot is used twice.
+        /// After any insertions and removals, the used slots are exactly those of the keys in the table, and no slot is used
+        /// twice.
         #[test]
         fn slots_are_those_of_the_keys(steps in prop::collection::vec((0_u64..200, 0_u32..3, prop::bool::ANY), 0..400)) {
             let mut table = table(128, 4, 2, 2);

@@ -31,11 +31,11 @@ impl PortRange {
 /// A rule of an access list, with the properties that determine its entries in the chip.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct AclRule {
-    /// The list.
+    /// The number of the list.
     pub list: u32,
     /// The rule's number within the list: lower numbers match first.
     pub sequence: u32,
-    /// True when it matches IPv6 fields.
+    /// True for a rule for IPv6 fields, false for IPv4 or MAC fields.
     pub ipv6: bool,
     /// Source ports.
     pub source: PortRange,
@@ -48,9 +48,9 @@ pub struct AclRule {
 pub struct ListSize {
     /// The list.
     pub id: AclId,
-    /// True when it judges IPv6 frames.
+    /// True for a list for IPv6 frames.
     pub ipv6: bool,
-    /// Its entries.
+    /// The number of its entries.
     pub entries: u32,
 }
 
@@ -103,7 +103,7 @@ pub enum Item {
     Rif(RifId),
     /// A routing table.
     Vrf(VrfId),
-    /// A port-channel, by its port.
+    /// A port-channel, identified by the number of its port.
     Channel(PortId),
     /// A port that is a member of a port-channel.
     Member(PortId),
@@ -136,13 +136,13 @@ impl Key for ExactKey {
     }
 }
 
-/// An entry that an item has, or needs, in the table for its kind of object.
+/// An entry that an item takes in the table for its kind of object, or will take when it is inserted.
 #[derive(Debug, Clone)]
 pub(super) enum Held {
     Key(Object, ExactKey),
     Prefix(Object, Order),
     Rule(Object, Order),
-    /// The first entry (0 while it is only needed) and the number of entries.
+    /// The first entry (0 before it is allocated) and the number of entries.
     Run(Object, u32, u32),
 }
 
@@ -176,7 +176,8 @@ impl Item {
         }
     }
 
-    /// The kind and the number of its entries, for an item that may have too many to try them one by one.
+    /// The kind and the number of the entries of an item that may have very many, so that their number is checked before they are
+    /// inserted one by one; `None` for other items.
     pub(super) fn bulk(&self) -> Option<(Object, u32)> {
         match self {
             Self::List(list) => Some((list.object(), list.entries)),
@@ -218,7 +219,7 @@ impl Item {
     }
 }
 
-/// Longer prefixes come first; prefixes of equal length are distinguished by the address.
+/// The order of a prefix in a TCAM: longer prefixes come first; prefixes of equal length are distinguished by the address.
 fn prefix_order(vrf: VrfId, prefix: &IpNet) -> Order {
     let bits = match prefix {
         IpNet::V4(prefix) => u128::from(u32::from(prefix.network())),

@@ -1,4 +1,4 @@
-//! Transactions: records the changes to the tables since one began, so that they can be undone exactly.
+//! Transactions: records the changes to the tables since the begin of a transaction, so that they can be undone exactly.
 //!
 //! Hash tables undo their steps one by one, because an entry's place depends on the order of all earlier steps. Tables
 //! of the other kinds are small or just a number: they are copied when a transaction first changes them.
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Journal {
     items: Vec<(Item, Option<Vec<Held>>)>,
-    /// The original tables by index; `None` for tables with a journal of their own.
+    /// The changed tables by index, as they were at the begin; `None` for a hash table, which has a journal of its own.
     kept: BTreeMap<usize, Option<Store>>,
 }
 

@@ -29,12 +29,12 @@ pub enum Shortage {
     Full,
     /// Units are free, but not in the buckets of the entry's hash.
     Collision,
-    /// Units are free, but not adjacent, or in blocks that serve other entries.
+    /// Units are free, but they are not adjacent, or they are in blocks that serve entries of another width.
     Fragmented,
 }
 
 impl Shortage {
-    /// The word in messages and in the SDK.
+    /// Its name in messages and in the SDK.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -92,7 +92,7 @@ pub struct Usage {
 #[derive(Debug, Clone)]
 enum Store {
     Exact(Exact<ExactKey>),
-    /// Prefixes by units. Which units they take does not matter.
+    /// A table of prefixes, of which only the number of used units is known: which units a prefix takes does not matter.
     Lpm {
         size: u32,
         used: u32,
@@ -137,7 +137,7 @@ struct Table {
     path: String,
     /// Index of its memory.
     memory: usize,
-    /// The size must be a multiple of this.
+    /// The size must be a multiple of this number of units.
     step: u32,
     store: Store,
     holds: Vec<(Object, Width)>,
@@ -224,7 +224,7 @@ impl Tables {
                 }
             }
         }
-        // The entries of a list are all in one table.
+        // Once for each table: the entries of an item in the same table are consecutive, and a list has many.
         for same in held.chunk_by(|one, other| one.object() == other.object()) {
             let table = &mut self.tables[self.places[same[0].object() as usize]];
             table.high_water = table.high_water.max(table.store.used());
@@ -308,7 +308,7 @@ impl Tables {
         shortage.map_err(|shortage| Refusal::NoRoom { table: path.to_owned(), shortage, used, size })
     }
 
-    /// Refuses more entries than the table has units left for.
+    /// Refuses `count` entries if their table has too few free units.
     fn has_units(&mut self, object: Object, count: u32) -> Result<(), Refusal> {
         let units = u64::from(count) * u64::from(self.widths[object as usize].units());
         let table = &mut self.tables[self.places[object as usize]];
@@ -343,7 +343,7 @@ impl Tables {
             (Store::Index(store), Held::Run(_, _, count)) => {
                 store.take(count * width.units()).map(|first| (Held::Run(object, first, *count), *count))
             }
-            // `Object::fits` was checked when the platform was read.
+            // Never reached: the check of the platform file ensures that each object fits its table (`Object::fits`).
             _ => Err(Shortage::Full),
         };
         placed.map_err(|shortage| {
@@ -377,6 +377,6 @@ fn least_common_multiple(a: u32, b: u32) -> u32 {
     while y != 0 {
         (x, y) = (y, x % y);
     }
-    // Both are at most 2^24, and the size of a platform's table is divisible by both.
+    // No overflow: both are at most 2^24, and the size of a platform's table is a multiple of both.
     a / x * b
 }

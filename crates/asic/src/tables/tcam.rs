@@ -22,7 +22,7 @@ pub struct Tcam {
     /// Slots per block.
     block: u32,
     blocks: u32,
-    /// By width, the places of its blocks in order; `None` is a free place.
+    /// For each width the places in the blocks that serve it, in the order of priority; `None` is a free place.
     rows: BTreeMap<Width, Vec<Option<Order>>>,
 }
 
@@ -75,7 +75,7 @@ impl Tcam {
         let place =
             row.iter().rposition(|entry| entry.is_some_and(|other| other < order)).map_or(0, |at| at + 1);
         let right = row[place..].iter().position(Option::is_none).map(|distance| place + distance);
-        // A free place on the left that is farther away than the one on the right is of no use.
+        // The search to the left ends where a free place would be farther away than the one on the right.
         let near = right.map_or(0, |hole| place.saturating_sub(hole - place + 1));
         let left = row[near..place].iter().rposition(Option::is_none).map(|at| near + at);
         let moved = match (left, right) {
@@ -89,7 +89,7 @@ impl Tcam {
                 row[place - 1] = Some(order);
                 place - 1 - hole
             }
-            // A row without a free place has been given a block above.
+            // Never reached: a row without a free place was given another block above.
             (None, _) => return Err(Shortage::Full),
         };
         Ok(moved as u32)
@@ -163,7 +163,7 @@ mod tests {
             assert_eq!(tcam.insert((order, 0), ONE), Ok(7 - order as u32));
         }
         assert!(tcam.remove((4, 0), ONE));
-        // The place that 4 has left is next to the duplicate of 5.
+        // Entry 4 has freed the place before entry 5, so that only entry 5 moves.
         assert_eq!(tcam.insert((5, 1), ONE), Ok(1));
     }
 

@@ -68,7 +68,7 @@ pub fn bridge(ports: u16) -> Vec<Operation> {
     list
 }
 
-/// The members in use of a port-channel: those that collect, and those that distribute, with equal shares.
+/// The operation that sets the members in use of a port-channel; the distributing members get equal shares of the buckets.
 pub fn channel(number: u8, collecting: &[u16], distributing: &[u16]) -> Operation {
     let collecting = collecting.iter().map(|number| port(*number)).collect();
     let buckets = spread(&[], &ports(distributing.iter().copied()));

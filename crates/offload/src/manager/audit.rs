@@ -1,8 +1,9 @@
 //! After a failure: reads the chip's configuration back and corrects it, operation by operation.
 //!
-//! The order keeps packets right at every moment: covers begin to trap first, then routes leave, then objects and routes come, then
-//! covers end trapping, and at last objects leave that nothing points at. A route whose group or adjacency gets another
-//! meaning on the way, as after a restart that numbers them differently, traps meanwhile.
+//! The order of the steps ensures that no packet is misrouted between two of them: covers begin to trap first, then routes are
+//! removed, then objects and routes are added, then covers stop trapping, and at last objects that nothing refers to are removed.
+//! A route whose group or adjacency gets another meaning between two steps, as after a restart that assigns other numbers, traps
+//! meanwhile.
 
 use super::{Manager, TRAP};
 use crate::hardware::{Failure, Hardware, Ticket, await_answer, entries};
@@ -88,11 +89,11 @@ impl Manager<dyn Hardware> {
                     continue;
                 }
             };
-            // The chip returns entries in an order in which they can be created, and has created them.
+            // This does not fail: the chip has accepted these entries, and returns them in an order in which they can be created.
             let _ = self.routes.change(&change, |_| true);
         }
         self.adopt(&actual);
-        // Another manager may have given tables other sizes, and the chip's events of learned addresses in the meantime are lost.
+        // Another manager may have given tables other sizes, and this one has missed the chip's events of learned addresses.
         self.refresh();
         self.strategy.resync(&actual);
         self.strategy.received(&Event::Lost(1));
@@ -121,9 +122,9 @@ impl Manager<dyn Hardware> {
     fn audit(&mut self) -> Result<bool, Failure> {
         let sized = self.restore_sizes()?;
         let mut actual = entries(&mut self.hardware)?;
-        // Multicast groups take room, too.
+        // With the multicast groups of the protocols, which take room in the tables, too.
         self.strategy.resync(&actual);
-        // The protocols write these through a connection of their own.
+        // From here on without them: the protocols correct them themselves, through a connection of their own.
         actual.retain(|operation| !operation.kind().is_of_protocols());
         let had: Entries = actual.iter().map(|operation| (key(operation), operation.clone())).collect();
         let steps = steps(&had, &self.wanted());
@@ -137,14 +138,15 @@ impl Manager<dyn Hardware> {
                 tickets.insert(self.hardware.send(Request::Commit(vec![step.clone()])), step);
             }
             if !self.take_steps(tickets)? {
-                // An entry that did not fit is hidden, and its cover has to trap before anything else happens.
+                // A route that did not fit is hidden now, so the next pass must first let its cover trap.
                 return Ok(false);
             }
         }
         Ok(false)
     }
 
-    /// Takes the answers to one part of a pass; false when something did not fit.
+    /// Waits for the answers to one part of a pass. Routes and lists that did not fit are hidden or diverted; returns false if
+    /// there were any.
     fn take_steps(&mut self, mut tickets: BTreeMap<Ticket, &Operation>) -> Result<bool, Failure> {
         let mut fits = true;
         while !tickets.is_empty() {
@@ -164,7 +166,7 @@ impl Manager<dyn Hardware> {
                     }
                     _ => {}
                 },
-                // The next pass finds what is missing.
+                // Any other refusal is ignored: the next pass finds what is missing.
                 Ok(_) | Err(Failure::Refused(_)) => {}
                 Err(gone) => return Err(gone),
             }
@@ -172,8 +174,8 @@ impl Manager<dyn Hardware> {
         Ok(fits)
     }
 
-    /// Gives tables the sizes that they were given before the chip was restarted: those that shrink first. False when one of them
-    /// was refused.
+    /// Gives the tables their sizes of `sizes`, which a restarted chip has lost; tables that shrink come first. Returns false if
+    /// a size was refused.
     fn restore_sizes(&mut self) -> Result<bool, Failure> {
         if self.sizes.is_empty() {
             return Ok(true);
@@ -200,7 +202,7 @@ impl Manager<dyn Hardware> {
         Ok(done)
     }
 
-    /// Takes over what the chip holds.
+    /// Sets `written`, and the counts that belong to it, to the entries that the chip holds.
     pub(super) fn adopt(&mut self, actual: &[Operation]) {
         self.written.clear();
         self.written_groups.clear();
@@ -224,7 +226,7 @@ impl Manager<dyn Hardware> {
     }
 }
 
-/// The steps from what is there to what is wanted, with their ranks, in the order of the module's comment.
+/// The steps from the entries that the chip has to the wanted ones, with their ranks, in the order of the module comment.
 fn steps(had: &Entries, wanted: &Entries) -> Vec<(u8, Operation)> {
     let mut steps: Vec<(u8, Operation)> = Vec::new();
     for (prefix, target) in detours(had, wanted) {
@@ -251,7 +253,7 @@ fn steps(had: &Entries, wanted: &Entries) -> Vec<(u8, Operation)> {
             steps.push((rank, removal));
         }
     }
-    // Members refer to the ports of their port-channels, which are there before the members and go after them.
+    // Members refer to the port of their port-channel: it is added before them, and (rank 13) removed after them.
     steps.sort_by_key(|(rank, operation)| (*rank, !is_channel(operation)));
     steps
 }
@@ -261,8 +263,8 @@ fn is_channel(operation: &Operation) -> bool {
     matches!(operation, Operation::Port(_, Some(port)) if port.aggregation.channel().is_some())
 }
 
-/// Routes that would lead to a wrong next hop between two steps, because what they point at changes first, and what they are to do
-/// in the end.
+/// The routes that would lead to a wrong next hop between two steps, because their group or its adjacencies change before they
+/// do; with the final target of each.
 fn detours(had: &Entries, wanted: &Entries) -> Vec<(Prefix, RouteTarget)> {
     let mut groups: BTreeMap<GroupId, &[AdjacencyId]> = BTreeMap::new();
     let mut changed_groups = BTreeSet::new();
@@ -305,7 +307,7 @@ fn detours(had: &Entries, wanted: &Entries) -> Vec<(Prefix, RouteTarget)> {
 fn rank(operation: &Operation, present: bool) -> u8 {
     match operation {
         Operation::Route(_, _, Some(target)) if present && *target == TRAP => 0,
-        // Before the list, which may not fit.
+        // Before the list, which may not fit unless it is diverted.
         Operation::Divert(..) => 1,
         Operation::List(..) => 2,
         Operation::Global(_) | Operation::Vlan(..) => 3,
@@ -320,7 +322,7 @@ fn rank(operation: &Operation, present: bool) -> u8 {
     }
 }
 
-/// The key that identifies the object of an operation: the front of its encoding.
+/// The key that identifies the object of an operation: the first bytes of its encoding.
 pub(super) fn key(operation: &Operation) -> Vec<u8> {
     let mut writer = Writer::default();
     operation.write(&mut writer);

@@ -6,17 +6,18 @@ use crate::strategy::{Decision, Write};
 use lanyard_asic::sdk::message::{Answer, Code, Request};
 use lanyard_asic::sdk::operation::Operation;
 
-/// How often the chip is asked for its figures before a decision.
+/// The most times that the chip is asked for its figures before a decision.
 const PATIENCE: u32 = 64;
 
 impl Manager<dyn Hardware> {
-    /// Has the strategy decide, and does what it says. With `whole` the writes are one transaction, else they may be several.
+    /// Lets the strategy decide about writes, and carries out its decision. With `whole` the writes are one transaction,
+    /// otherwise they may be several.
     pub(super) fn drive(&mut self, writes: &[Write], whole: bool) -> Result<(), Refusal> {
         if writes.is_empty() {
             return Ok(());
         }
         let outcome = self.decide(writes, whole);
-        // Not before the writes have been sent: they have been spent, and figures from before would not have them in.
+        // Only after the writes have been sent: the strategy has spent their units, which earlier figures would not include.
         if self.figures.is_none() && self.strategy.wants_figures() {
             self.ask_figures(false);
         }
@@ -124,7 +125,7 @@ impl Manager<dyn Hardware> {
         }
     }
 
-    /// Records writes that the chip carries out.
+    /// Records in `written`, and in the counts that belong to it, the writes that the chip carries out.
     fn note(&mut self, writes: &[Write]) {
         for write in writes {
             match &write.operation {
@@ -195,7 +196,7 @@ impl Manager<dyn Hardware> {
         }
     }
 
-    /// Takes answers that have come, and repairs what has failed.
+    /// Handles the answers that have arrived, and corrects the chip after a failure.
     pub fn mend(&mut self) {
         self.pump(false);
         if self.suspect && !self.down && !self.held {
@@ -203,19 +204,19 @@ impl Manager<dyn Hardware> {
         }
     }
 
-    /// Transactions that have not been answered.
+    /// The number of transactions that have not been answered.
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.under_way.len()
     }
 
-    /// Takes answers that have come.
+    /// Handles the answers that have arrived.
     pub fn poll_answers(&mut self) {
         self.pump(false);
     }
 
-    /// Takes answers that have arrived, and queries the use of tables and the hits of routes, without waiting: to be called about
-    /// once a second. Alarms, [`Manager::resources`] and [`Manager::rebalance`] use the answers.
+    /// Handles the answers that have arrived, and queries the use of tables and routes, without waiting: to be called about once
+    /// a second. Alarms, [`Manager::resources`] and [`Manager::rebalance`] use the answers.
     pub fn poll(&mut self) {
         self.pump(false);
         if self.down {

@@ -1,11 +1,11 @@
 //! Access lists that do not fit: refused, or *diverted*, as the policy of their table says.
 //!
 //! A list is one operation of the set-up, so the chip holds all of its rules or refuses it. A diverted list takes no entries: the
-//! chip gives each frame that the list must judge to the driver, and goes on with it by the driver's judgement. A diverted list is
-//! tried again whenever room may have come free.
+//! chip gives each frame that the list must judge to the driver, and continues its processing with the driver's judgement. The
+//! manager tries to put a diverted list into the chip whenever room may have become free.
 //!
-//! Invariant: the chip judges by a list, or diverts what the list must judge; no frame passes unjudged, because a list is
-//! diverted by the transaction that would have put it into the chip, and ends being diverted by the one that puts it there.
+//! Invariant: the chip judges frames by a list itself, or diverts them; no frame passes unjudged, because a list that does not
+//! fit is diverted in the same transaction that sets it, and the operation that ends this also puts its entries into the tables.
 
 use super::{Manager, Place, Policy, Refusal, audit};
 use crate::hardware::{Failure, Hardware};
@@ -56,8 +56,8 @@ impl Manager<dyn Hardware> {
         }
     }
 
-    /// Writes operations of the set-up in one transaction, with what diverts the lists among them that do not fit, where the policy
-    /// of their table is [`Policy::Hybrid`].
+    /// Writes operations of the set-up in one transaction. Lists among them that do not fit are diverted in the same transaction
+    /// if the policy of their table is [`Policy::Hybrid`].
     pub(super) fn write_setup(&mut self, operations: &[Operation]) -> Result<(), Refusal> {
         let mut diverted = self.diverted.clone();
         let of = |id: &AclId| {
@@ -70,7 +70,7 @@ impl Manager<dyn Hardware> {
             let Operation::List(id, Some(list)) = operation else { continue };
             match self.list_policy(list) {
                 Policy::Bypass => _ = diverted.insert(*id),
-                // One that was diverted by another policy has to fit, too.
+                // A list that another policy has diverted must now fit as well.
                 Policy::Sync => _ = diverted.remove(id),
                 Policy::Hybrid => {}
             }
@@ -113,7 +113,7 @@ impl Manager<dyn Hardware> {
         }
     }
 
-    /// Moves lists to where their policies want them.
+    /// Diverts lists, or puts them into the chip, as their policies require.
     pub(super) fn lists_follow_policy(&mut self) -> Result<(), Refusal> {
         if self.down || self.held {
             return Ok(());
@@ -130,7 +130,7 @@ impl Manager<dyn Hardware> {
         Ok(())
     }
 
-    /// Before everything is written anew: lists belong into the chip unless their policy says otherwise.
+    /// Prepares for writing everything anew: only lists with the policy [`Policy::Bypass`] are diverted, all others are tried.
     pub(super) fn want_lists(&mut self) {
         self.diverted = self.bypassed();
     }

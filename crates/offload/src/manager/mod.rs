@@ -1,10 +1,10 @@
 //! [`Manager`]: receives the routing configuration, writes to the chip, and answers each request.
 //!
-//! A batch passes four steps ([`request`]): the configuration takes it ([`Routes`], which refuses what would dangle); each route gets
-//! its place, in the chip or hidden; the writes that follow (the route's own, and its cover's) are decided about by the strategy; and
-//! they are sent ([`drive`]). A step that fails undoes those before it. [`audit`] brings the chip back in line after a failure,
-//! [`restart`] is what becomes of both sides' restarts, [`promotion`] gives room to the routes that are used most, [`lists`] has
-//! access lists.
+//! A batch passes four steps ([`request`]): it is stored in the configuration ([`Routes`], which refuses references to absent
+//! objects); each route gets its place, in the chip or hidden; the strategy decides about the resulting writes (of the route and
+//! of its cover); and they are sent ([`drive`]). If a step fails, those before it are undone. [`audit`] corrects the chip after a
+//! failure, [`restart`] handles restarts of the manager and of the chip, [`promotion`] gives the routes that are used most room
+//! in the chip, [`lists`] handles access lists that do not fit.
 //!
 //! Invariants: see the crate. `written` is the state of the chip after all pending requests have been carried out.
 
@@ -43,7 +43,7 @@ use std::ops::{Deref, DerefMut};
 pub enum Place {
     /// By the chip.
     Offloaded,
-    /// By the software plane: the chip sends them to the CPU.
+    /// By the software plane: the chip sends the packets to the CPU.
     Trapped,
 }
 
@@ -66,8 +66,9 @@ pub enum Refusal {
     Chip(String),
 }
 
-/// See the module comment. All methods but those that name the chip's type are of `Manager<dyn Hardware>`, to which a manager of any
-/// chip dereferences: so they are compiled once, in this crate, with its optimisation and not with that of each caller.
+/// See the module comment. All methods that do not name the chip's type are methods of `Manager<dyn Hardware>`, to which a
+/// manager of any chip dereferences. They are therefore compiled once, in this crate, with its optimisation instead of that of
+/// each caller.
 #[derive(Debug)]
 pub struct Manager<H: ?Sized> {
     strategy: Box<dyn Strategy>,
@@ -76,14 +77,14 @@ pub struct Manager<H: ?Sized> {
     rifs: BTreeSet<RifId>,
     /// Ports, VLANs, router interfaces and settings, by key. A chip is given these before routes.
     setup: BTreeMap<Vec<u8>, Operation>,
-    /// Sizes that tables were given, by path.
+    /// The sizes of all tables in units, by path; empty until [`Manager::resize`] is called first.
     sizes: BTreeMap<String, u32>,
     /// Access lists that are diverted, and those that were at the last call of [`Manager::moves`].
     diverted: BTreeSet<AclId>,
     reported: BTreeSet<AclId>,
     covers: Covers,
     written: Prefixes<RouteTarget>,
-    /// Buckets of each group in the chip.
+    /// The number of buckets of each group in the chip.
     written_groups: BTreeMap<GroupId, u32>,
     written_adjacencies: BTreeSet<AdjacencyId>,
     vrf_routes: BTreeMap<VrfId, u32>,
@@ -100,9 +101,9 @@ pub struct Manager<H: ?Sized> {
     heat: Heat,
     suspect: bool,
     down: bool,
-    /// A warm boot has not ended: see [`Manager::warm`].
+    /// True while a warm boot has not ended: see [`Manager::warm`].
     held: bool,
-    /// The last field: only this one may be of a type that is not known when the others are laid out.
+    /// The last field, because only the last one may have a type of unknown size (`dyn Hardware`).
     hardware: H,
 }
 
@@ -156,7 +157,7 @@ impl<H: Hardware> Manager<H> {
     pub fn hardware(&mut self) -> &mut H {
         &mut self.hardware
     }
-    /// Gives the chip back, with everything in it.
+    /// Ends the manager and returns the chip with all its entries.
     #[must_use]
     pub fn into_hardware(self) -> H {
         self.hardware
@@ -191,7 +192,7 @@ impl Manager<dyn Hardware> {
         let offloaded = !self.down && self.written.get((vrf, prefix)) == Some(&target);
         Some(if offloaded { Place::Offloaded } else { Place::Trapped })
     }
-    /// Routes that are not in the chip.
+    /// The number of routes that are not in the chip.
     #[must_use]
     pub fn hidden(&self) -> usize {
         self.covers.hidden().len()
@@ -200,10 +201,10 @@ impl Manager<dyn Hardware> {
     pub fn alarms(&mut self) -> Vec<Alarm> {
         std::mem::take(&mut self.news)
     }
-    /// Sets when a table alarms, by its path; `None` is the default. An alarm that was raised is judged anew with the next figures.
+    /// Sets when the table at `path` alarms; `None` is the default. An alarm that was raised stays raised until figures clear it.
     ///
     /// # Errors
-    /// When the two contradict each other; nothing has changed then.
+    /// When the two thresholds contradict each other; nothing has changed then.
     pub fn set_thresholds(&mut self, path: &str, thresholds: Option<Thresholds>) -> Result<(), String> {
         self.alarms.set(path, thresholds)
     }
@@ -219,8 +220,8 @@ impl Manager<dyn Hardware> {
     }
 
     /// Configures ports, VLANs, router interfaces, access lists and settings: written at once, all or nothing. An access list
-    /// that does not fit is diverted where the policy of its table says so. Without a chip, and until a warm boot has ended, they
-    /// are only kept.
+    /// that does not fit is diverted where the policy of its table says so. Without a chip, and until a warm boot has ended, the
+    /// operations are only stored.
     ///
     /// # Errors
     /// The operation that the chip refused.
@@ -248,7 +249,7 @@ impl Manager<dyn Hardware> {
     /// sizes again after it has been restarted.
     ///
     /// # Errors
-    /// Why the chip refused, or that there is none.
+    /// When the chip refuses the size, or no chip answers.
     pub fn resize(&mut self, path: &str, units: u32) -> Result<(), Refusal> {
         if self.down {
             return Err(Refusal::Chip(format!("table {path} is not resized: no chip answers")));
@@ -257,7 +258,8 @@ impl Manager<dyn Hardware> {
             let _ = self.settle();
         }
         if self.sizes.is_empty() {
-            // From now on the sizes of all tables are the manager's to keep: whether a size that failed was taken is not known.
+            // From now on the manager restores the sizes of all tables, because after a failed change the size in the chip is
+            // unknown.
             self.refresh();
             self.sizes = self.tables.iter().map(|table| (table.path.clone(), table.size)).collect();
         }
@@ -275,7 +277,7 @@ impl Manager<dyn Hardware> {
     }
 }
 
-/// The target of a cover in the chip.
+/// The target by which a cover traps.
 const TRAP: RouteTarget = RouteTarget::Up(TrapReason::RoutePolicy);
 
 /// The kind of object for a prefix.

@@ -18,14 +18,14 @@ use std::net::IpAddr;
 
 /// The number of hidden routes that are tried for a place in the chip when a route is removed.
 const PROMOTED: usize = 4;
-/// How much hotter than the route whose place it takes a hidden route has to be.
+/// A hidden route takes the place of another route only if it is more than this many times as hot.
 const MARGIN: u64 = 2;
 
-/// The heat of routes; those without any are left out.
+/// The heat of routes; routes whose heat is 0 are left out.
 #[derive(Debug, Default)]
 pub(super) struct Heat {
     of: BTreeMap<Prefix, u64>,
-    /// The same, the hottest first.
+    /// The same routes, the hottest first.
     order: BTreeSet<(Reverse<u64>, Prefix)>,
 }
 
@@ -56,7 +56,7 @@ impl Heat {
 }
 
 impl Manager<dyn Hardware> {
-    /// Records that packets to this address came to the CPU, which makes their hidden route more important.
+    /// Adds the number of packets to this address that have come to the CPU to the heat of the hidden route that they use.
     pub fn hit(&mut self, vrf: VrfId, address: IpAddr, packets: u64) {
         let Some((prefix, _)) = self.routes.longest(vrf, address) else { return };
         if self.covers.hidden().contains((vrf, prefix)) {
@@ -64,7 +64,8 @@ impl Manager<dyn Hardware> {
         }
     }
 
-    /// Asks for a page of what the chip has counted since it was asked last.
+    /// Asks the chip for the next page of its counts of packets for each route. `anew` begins with the counts since the last
+    /// request with `anew`, and halves the heat of all routes.
     pub(super) fn ask_activity(&mut self, anew: bool) {
         self.activity = Some(self.hardware.send(Request::Activity(anew)));
         if anew {
@@ -84,18 +85,18 @@ impl Manager<dyn Hardware> {
                     self.ask_activity(false);
                 }
             }
-            // A device that does not count, or a query that a fault plan refused: nothing is known, and nothing is wrong.
+            // A device that does not count packets, or a query that a fault plan has refused: no counts, but no failure either.
             Ok(_) | Err(Failure::Refused(_)) => {}
             Err(Failure::Gone(_)) => self.suspect = true,
         }
     }
 
-    /// A route is gone: so is its heat.
+    /// Removes the heat of a route that has been removed.
     pub(super) fn cool(&mut self, prefix: Prefix) {
         self.heat.set(prefix, 0);
     }
 
-    /// Room has come free: the hottest hidden routes are tried.
+    /// Tries to put the hottest hidden routes into the chip, because room has become free.
     pub(super) fn make_use_of_room(&mut self) {
         if self.down || self.held {
             return;
@@ -114,7 +115,7 @@ impl Manager<dyn Hardware> {
         hot.chain(cold).filter(wanted).take(most).collect()
     }
 
-    /// Tries to put the most used hidden routes into the chip; returns how many were.
+    /// Tries to put the `most` hottest hidden routes into the chip; returns how many of them fitted.
     pub fn promote(&mut self, most: usize) -> usize {
         let mut full: BTreeSet<Object> = BTreeSet::new();
         let mut promoted = 0;
@@ -133,7 +134,7 @@ impl Manager<dyn Hardware> {
         promoted
     }
 
-    /// Puts a hidden route into the chip; false when it would gain nothing, because it has to trap for others.
+    /// Puts a hidden route into the chip. Returns false, and leaves it hidden, if it would have to trap as the cover of others.
     fn program(&mut self, prefix: Prefix) -> Result<bool, Refusal> {
         self.covers.program(prefix);
         if self.covers.traps(prefix) {
@@ -150,8 +151,9 @@ impl Manager<dyn Hardware> {
         self.write_routes([prefix]).inspect_err(|_| self.covers.program(prefix))
     }
 
-    /// Gives hot hidden routes the places of colder ones in the same table, at most `most`; answers how many. Call it after
-    /// [`Manager::poll`], now and then. Only tables with [`Policy::Hybrid`] take part.
+    /// Gives at most `most` hot hidden routes a place in the chip, that of a colder route in the same table if necessary; returns
+    /// how many have moved. To be called from time to time, after [`Manager::poll`]. Only routes with [`Policy::Hybrid`] take
+    /// part.
     pub fn rebalance(&mut self, most: usize) -> usize {
         if self.down || self.held || self.suspect {
             return 0;
@@ -181,24 +183,24 @@ impl Manager<dyn Hardware> {
             }
             match self.program(hot) {
                 Ok(true) => moved += 1,
-                // The place did not help, as in a hash table: what was there takes it again.
+                // The freed place does not help, as may happen in a hash table: the evicted route takes it back.
                 _ => _ = self.program(victim),
             }
         }
         moved
     }
 
-    /// True when hiding a programmed route makes no other traffic slower: no hidden route has it as its cover, and the cover that it
-    /// would have traps already, or there is none.
+    /// True when hiding a programmed route makes no other traffic slower: it is not the cover of a hidden route, and the cover
+    /// that it would get traps already or does not exist.
     fn may_leave(&self, prefix: Prefix) -> bool {
         !self.covers.traps(prefix) && self.covers.cover(prefix).is_none_or(|cover| self.covers.traps(cover))
     }
 
-    /// Sets the policy of a kind of object. With [`Policy::Bypass`] its routes and lists leave the chip; away from it, those that
-    /// fit move in.
+    /// Sets the policy of a kind of object. With [`Policy::Bypass`] its routes and lists leave the chip; when another policy
+    /// replaces it, those that fit return.
     ///
     /// # Errors
-    /// When the chip fails; [`Manager::settle`] then finishes.
+    /// When the chip fails; [`Manager::settle`] then completes the change.
     pub fn set_policy(&mut self, object: Object, policy: Policy) -> Result<(), Refusal> {
         let before = self.policies.of(object);
         self.policies.set(object, policy);

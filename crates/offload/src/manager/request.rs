@@ -1,4 +1,4 @@
-//! A batch's way: configuration, places, writes; and back, when it is refused.
+//! The steps of a batch: configuration, places and writes; and how they are undone when it is refused.
 
 use super::{Manager, Policy, Refusal, TRAP, object_of};
 use crate::hardware::Hardware;
@@ -12,10 +12,10 @@ use std::collections::BTreeSet;
 /// The most operations of a batch.
 pub const MAX_BATCH: usize = 16_384;
 
-/// Most bytes of a batch: with the covers of its routes it stays a message of the SDK.
+/// The most bytes of a batch: with the writes of its routes' covers it still fits a message of the SDK.
 const MAX_BYTES: usize = lanyard_asic::sdk::MAX_MESSAGE * 3 / 8;
 
-/// Bytes of an operation in a message, at most.
+/// The most bytes that an operation takes in a message.
 fn length_of(operation: &Operation) -> usize {
     match operation {
         Operation::Group(_, Some(buckets)) => 7 + 4 * buckets.len(),
@@ -23,7 +23,7 @@ fn length_of(operation: &Operation) -> usize {
     }
 }
 
-/// Where a route was before its batch: programmed, hidden, or neither.
+/// The place of a route before its batch: programmed, hidden, or neither if the route did not exist.
 struct Was {
     prefix: Prefix,
     programmed: bool,
@@ -31,8 +31,8 @@ struct Was {
 }
 
 impl Manager<dyn Hardware> {
-    /// Takes a batch of adjacencies, groups and routes: whole or not at all. A route that does not fit is refused with its batch,
-    /// or hidden, as the policy of its table says. When this returns, the asker has its answer; writes may still be under way.
+    /// Accepts a batch of adjacencies, groups and routes as a whole, or refuses it. A route that does not fit is refused with its
+    /// batch, or hidden, as the policy of its table says. The result is final, although writes may still be under way.
     ///
     /// # Errors
     /// The reason why the batch was refused.
@@ -75,7 +75,8 @@ impl Manager<dyn Hardware> {
         Was { prefix, programmed, hidden: self.covers.hidden().contains(prefix) }
     }
 
-    /// Puts everything back as it was before a batch that was refused. `partly`: some of it may have been written.
+    /// Restores configuration, places and chip as they were before a batch that was refused. `partly` is true if some of it may
+    /// have been written, `failed` if the chip has failed.
     fn unwind(&mut self, undo: Vec<RouteChange>, places: Vec<Was>, partly: bool, failed: bool) {
         let mut inverse = Vec::with_capacity(undo.len());
         for change in undo.into_iter().rev() {
@@ -144,11 +145,11 @@ impl Manager<dyn Hardware> {
         self.drive(&plan.all(), whole)
     }
 
-    /// Each route by itself, so that one that does not fit does not keep the others out.
+    /// Writes each route of a batch by itself, so that one that does not fit does not prevent the others.
     fn one_by_one(&mut self, batch: &[Operation]) -> Result<(), Refusal> {
         let objects = self.plan(batch);
         if objects.whole {
-            // These routes' way changes piece by piece: until it has, the software plane has them.
+            // The objects of these routes change one after the other; meanwhile the software plane forwards the routes' packets.
             for prefix in touched(batch) {
                 if self.written.contains(prefix) {
                     self.covers.hide(prefix);
@@ -179,13 +180,13 @@ impl Manager<dyn Hardware> {
         self.drive(&objects.removals, false)
     }
 
-    /// Writes what follows from the places of these routes.
+    /// Writes these routes, and their covers, as their places require.
     pub(super) fn write_routes(&mut self, prefixes: impl IntoIterator<Item = Prefix>) -> Result<(), Refusal> {
         let writes = self.plan_routes(prefixes.into_iter().collect());
         self.drive(&writes, false)
     }
 
-    /// Gives the routes of a batch their places while nothing is written.
+    /// Gives the routes of a batch their places without writing anything; `hide` hides them all, because no chip answers.
     fn place_all(&mut self, batch: &[Operation], hide: bool) {
         for (prefix, new) in routes_of(batch) {
             if !new {
@@ -206,7 +207,7 @@ impl Manager<dyn Hardware> {
         if self.covers.traps(prefix) { Some(TRAP) } else { self.routes.get(prefix.0, prefix.1) }
     }
 
-    /// The writes that bring the chip from what it holds to what the configuration asks for, as far as the batch names it.
+    /// The writes that bring the objects and routes of a batch from their state in the chip to that of the configuration.
     fn plan(&self, batch: &[Operation]) -> Plan {
         let mut plan = Plan::default();
         let (mut groups, mut adjacencies) = (BTreeSet::new(), BTreeSet::new());
@@ -235,7 +236,7 @@ impl Manager<dyn Hardware> {
             let write = group_write(Operation::Group(id, buckets), had, has);
             match (had, has) {
                 (_, Some(_)) => plan.sets.push(write),
-                // A group goes before the adjacencies that it pointed at.
+                // A group is removed before the adjacencies to which it refers.
                 (Some(_), None) => plan.removals.insert(0, write),
                 (None, None) => {}
             }
@@ -245,7 +246,8 @@ impl Manager<dyn Hardware> {
         plan
     }
 
-    /// The writes of routes: covers that begin to trap before routes that leave, routes that come before covers that end trapping.
+    /// The writes of routes and of their covers, in this order: covers begin to trap, routes are added, covers stop trapping and
+    /// other targets change, routes are removed.
     fn plan_routes(&self, mut affected: BTreeSet<Prefix>) -> Vec<Write> {
         if !self.covers.hidden().is_empty() || self.trapping > 0 {
             let covers: Vec<Prefix> =
@@ -258,7 +260,8 @@ impl Manager<dyn Hardware> {
         routes.into_iter().map(|(_, write)| write).collect()
     }
 
-    /// The write that brings one route in line, with its rank among the routes of a batch; `None` when nothing is to be done.
+    /// The write that gives one route its desired target, with its rank in the order of [`Manager::plan_routes`]; `None` if the
+    /// chip has that target already.
     fn route_write(&self, prefix: Prefix) -> Option<(u8, Write)> {
         let (was, is) = (self.written.get(prefix).copied(), self.desired(prefix));
         let rank = match (was, is) {
@@ -279,16 +282,16 @@ impl Manager<dyn Hardware> {
     }
 }
 
-/// Writes in the order in which they are possible.
+/// The writes of a batch, in the order in which the chip can carry them out.
 #[derive(Debug, Default)]
 struct Plan {
-    /// Adjacencies and groups that routes will point at.
+    /// Adjacencies and groups to which routes will refer.
     sets: Vec<Write>,
     routes: Vec<Write>,
-    /// Groups and adjacencies that no route points at any more.
+    /// Groups and adjacencies to which no route refers any more.
     removals: Vec<Write>,
-    /// Something that routes of the chip may point at gets another meaning while routes change: written in pieces, packets would
-    /// go to a wrong next hop meanwhile.
+    /// True if groups or adjacencies of the chip get another value in the same batch as routes change: unless all of it is one
+    /// transaction, packets could go to a wrong next hop meanwhile.
     whole: bool,
 }
 
@@ -298,12 +301,13 @@ impl Plan {
     }
 }
 
-/// A write that neither takes nor gives back entries.
+/// A write that neither takes nor frees room in a table.
 fn plain(operation: Operation) -> Write {
     Write { operation, adds: Vec::new(), removes: Vec::new(), unsure: false }
 }
 
-/// The write of a group that had and will have this many buckets: members of another number take a new run.
+/// The write of a group whose number of buckets in the chip changes from `had` to `has`: another number of members takes a new
+/// run.
 fn group_write(operation: Operation, had: Option<u32>, has: Option<u32>) -> Write {
     let mut write = plain(operation);
     if had == has {
@@ -325,7 +329,7 @@ fn operation_of(change: RouteChange) -> Option<Operation> {
         RouteChange::Adjacency(id, new) => Operation::Adjacency(id, new),
         RouteChange::Group(id, new) => Operation::Group(id, new),
         RouteChange::Route(vrf, prefix, new) => Operation::Route(vrf, prefix, new),
-        // No operation of a batch is one, so neither is its inverse.
+        // Never reached: a batch has no such change, so it is not the inverse of one either.
         RouteChange::VrfGone(_) => return None,
     })
 }

@@ -1,7 +1,7 @@
-//! Restarts: of the manager under a chip that forwards on (warm boot), and of the chip under the manager.
+//! Restarts: of the manager, while the chip continues to forward (warm boot), and of the chip.
 //!
-//! Invariant: until a warm boot ends nothing in the chip changes, so what it forwarded it forwards on; then only the difference between
-//! what it holds and the configuration is written.
+//! Invariant: until a warm boot ends nothing changes in the chip, so it forwards as before; then only the difference between its
+//! entries and the configuration is written.
 
 use super::{Manager, OutOfLine, Policy, object_of};
 use crate::hardware::{Failure, Hardware, entries};
@@ -10,8 +10,8 @@ use crate::strategy::Strategy;
 use lanyard_asic::sdk::message::Event;
 
 impl<H: Hardware + 'static> Manager<H> {
-    /// A manager of a chip that may hold another manager's entries. Requests are taken into the configuration and nothing is
-    /// written until [`Manager::end_warm_boot`].
+    /// A manager of a chip that may hold another manager's entries. Until [`Manager::end_warm_boot`],
+    /// requests are stored in the configuration and nothing is written.
     ///
     /// # Errors
     /// When the chip cannot be read back.
@@ -28,7 +28,7 @@ impl Manager<dyn Hardware> {
         self.refresh();
         let found = entries(&mut self.hardware)?;
         self.strategy.resync(&found);
-        // The chip's events of learned addresses in the meantime are lost.
+        // This manager has missed the chip's earlier events of learned addresses.
         self.strategy.received(&Event::Lost(1));
         self.adopt(&found);
         self.held = true;
@@ -41,15 +41,15 @@ impl Manager<dyn Hardware> {
         self.held
     }
 
-    /// Decides by another strategy from now on.
+    /// Replaces the strategy.
     ///
     /// # Errors
-    /// When the chip does not answer; the strategy is as it was.
+    /// When the chip does not answer; the strategy is not replaced then.
     pub fn set_strategy(&mut self, strategy: Box<dyn Strategy>) -> Result<(), Failure> {
         self.drain();
         let found = entries(&mut self.hardware)?;
         self.strategy = strategy;
-        // It knows the platform's sizes only.
+        // The new strategy starts with the sizes of the platform file.
         self.sizes.iter().for_each(|(path, units)| self.strategy.resized(path, *units));
         if !found.is_empty() {
             self.strategy.resync(&found);
@@ -59,8 +59,9 @@ impl Manager<dyn Hardware> {
         Ok(())
     }
 
-    /// The configuration is complete: writes what the chip lacks, and removes entries that were not configured. A route that does not fit is
-    /// hidden, whatever the policy, because it was accepted: [`Manager::place`] shows it.
+    /// Ends a warm boot, because the configuration is complete: writes what the chip lacks, and removes entries that were not
+    /// configured. A route that does not fit is hidden, whatever the policy, because it was accepted: [`Manager::place`] shows
+    /// it.
     ///
     /// # Errors
     /// See [`Manager::settle`].
@@ -74,8 +75,8 @@ impl Manager<dyn Hardware> {
         self.settle()
     }
 
-    /// After [`Manager::is_down`]: tries whether a chip answers again, and gives it everything. Answers whether one does. Call it
-    /// every second or so.
+    /// While [`Manager::is_down`] is true, tries to connect to a chip and to write the whole configuration to it; returns true if
+    /// a chip works. To be called about once a second.
     ///
     /// # Errors
     /// See [`Manager::settle`].
@@ -96,7 +97,7 @@ impl Manager<dyn Hardware> {
         Ok(!self.down)
     }
 
-    /// Connects anew; false when no chip answers. A chip that was started again may hash by another salt.
+    /// Connects anew; returns false if no chip answers. A restarted chip may hash with another salt.
     pub(super) fn reconnect(&mut self) -> bool {
         if self.hardware.reconnect().is_err() {
             return false;
@@ -108,7 +109,7 @@ impl Manager<dyn Hardware> {
         true
     }
 
-    /// No chip answers: everything is the software plane's.
+    /// Gives up a chip that does not answer: hides all routes, so that the software plane forwards everything.
     pub(super) fn give_up(&mut self) {
         self.down = true;
         self.suspect = false;

@@ -1,5 +1,5 @@
-//! Predict-flat: counts units for each table, with the table's size from the platform file. It never asks the chip for
-//! figures. Objects in a hash table or a TCAM are verified by the chip.
+//! Predict-flat: counts units for each table, with the table's size from the platform file. It asks the chip for figures
+//! only at the start, after a verified write and after a failure. The chip verifies objects in a hash table or a TCAM.
 
 use super::{Decision, Layout, Strategy, Write};
 use lanyard_asic::platform::Platform;

@@ -1,9 +1,9 @@
 //! Hybrid: counts units where a count is exact, and asks the twin of `predict-model` where it is not.
 //!
-//! A table of prefixes takes everything that its units allow, so a count decides there, and the caller does not wait for the twin.
-//! The twin gets these operations later: before it has to decide itself, and with the chip's figures, which the manager asks for
-//! about once a second. It gets all operations in the order in which the chip gets them, so it decides as if it had had them at
-//! once. Transactions have up to 64 operations, so that a batch needs few messages.
+//! A table of prefixes takes everything that its units allow, so a count decides there, and the caller does not wait for the
+//! twin. The twin gets these operations later: before it has to decide itself, and with the chip's figures, which the manager
+//! asks for about once a second. It gets all operations in the order in which the chip gets them, so it decides as if it had
+//! received them at once. Transactions have up to 64 operations, so that a batch needs few messages.
 
 use super::model::Model;
 use super::{Decision, Strategy, Write};
@@ -12,19 +12,19 @@ use lanyard_asic::sdk::message::Event;
 use lanyard_asic::sdk::operation::Operation;
 use lanyard_asic::tables::Usage;
 
-/// The most operations of a transaction without a waiting caller.
+/// The most operations of a transaction for which no caller waits.
 const CHUNK: usize = 64;
-/// The most operations that the twin has not had yet.
+/// The number of operations from which on the twin is given those that it has not received.
 const MAX_BEHIND: usize = 1 << 14;
 
 /// See the module comment.
 #[derive(Debug)]
 pub(super) struct Hybrid {
     twin: Model,
-    /// Free units of each table, for those that are counted; `None` after the twin has decided. Its figures are exact then, because
-    /// `behind` is empty.
+    /// The free units of each table as they are counted here; `None` after the twin has decided: the twin's figures are exact
+    /// then, because `behind` is empty.
     free: Option<Vec<i64>>,
-    /// The operations that the twin has not had yet, oldest first.
+    /// The operations that the twin has not received yet, oldest first.
     behind: Vec<Operation>,
 }
 
@@ -33,20 +33,21 @@ impl Hybrid {
         Self { twin: Model::new(platform, salt), free: None, behind: Vec::new() }
     }
 
-    /// Gives the twin the operations that it has not had.
+    /// Gives the twin the operations that it has not received.
     fn catch_up(&mut self) {
         let behind = std::mem::take(&mut self.behind);
         self.twin.replay(&behind);
     }
 
-    /// The twin, with all operations, to do something that may change how many units are free.
+    /// The twin after it has received all operations, for a call that may change the number of free units.
     fn current(&mut self) -> &mut Model {
         self.catch_up();
         self.free = None;
         &mut self.twin
     }
 
-    /// Takes the units that some writes need, if all of them are in tables in which a count is exact and has room.
+    /// Takes the units that the writes need, if all of them are in tables in which a count is exact, and these have room. Returns
+    /// false if nothing was taken.
     fn take(&mut self, writes: &[Write]) -> bool {
         if !self.twin.is_counted(writes) {
             return false;
@@ -54,7 +55,7 @@ impl Hybrid {
         let free = self.free.get_or_insert_with(|| self.twin.free());
         let layout = self.twin.layout();
         if layout.needs(writes).iter().any(|(table, units)| free[*table] < *units) {
-            // The same writes may free units, which the twin knows.
+            // The writes may also free units; the twin takes that into account.
             return false;
         }
         layout.differences(writes).for_each(|(table, units)| free[table] -= units);

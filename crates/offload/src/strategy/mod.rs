@@ -67,11 +67,11 @@ pub trait Strategy: std::fmt::Debug + Send {
     fn wrote(&mut self, _operations: &[Operation]) {}
     /// Called when the chip has not carried out accepted writes, or its state is not as expected.
     fn distrust(&mut self) {}
-    /// A table has another number of units.
+    /// Called when a table has been given another number of units.
     fn resized(&mut self, _path: &str, _units: u32) {
         self.distrust();
     }
-    /// Another run of the chip, or another chip, with this salt.
+    /// Called when the chip has been restarted or replaced, with its salt.
     fn restarted(&mut self, _salt: u64) {
         self.distrust();
     }
@@ -79,7 +79,7 @@ pub trait Strategy: std::fmt::Debug + Send {
     fn resync(&mut self, _entries: &[Operation]) {}
     /// Called with each event of the chip.
     fn received(&mut self, _event: &Event) {}
-    /// The most operations of a transaction without a waiting caller.
+    /// The most operations of a transaction for which no caller waits.
     fn chunk(&self) -> usize {
         1
     }
@@ -119,7 +119,8 @@ pub fn by_name(
 pub(crate) struct Layout {
     /// Path and size of each table.
     pub(crate) tables: Vec<(String, u32)>,
-    /// By object: its table and units, and whether a count of free units is sufficient to know that it fits.
+    /// For each kind of object its table, the units of one object, and the kind of table, which determines whether a count of
+    /// free units is sufficient to decide that an object fits.
     places: Vec<(usize, u32, TableKind)>,
 }
 

@@ -24,7 +24,7 @@ pub(super) struct Model {
     salt: u64,
     layout: Layout,
     twin: Chip,
-    /// Sizes that tables were given.
+    /// The sizes in units that tables have been given, by path.
     sizes: BTreeMap<String, u32>,
     /// True if the twin's entries are in the same places as the chip's.
     exact: bool,
@@ -78,7 +78,7 @@ impl Model {
         self.layout.tables.iter().map(|(path, _)| free(path)).collect()
     }
 
-    /// Carries out operations that were accepted one by one.
+    /// Carries out, one by one, operations that were accepted without the twin.
     pub(super) fn replay(&mut self, operations: &[Operation]) {
         for operation in operations {
             self.exact &= self.send(std::slice::from_ref(operation)).is_ok();

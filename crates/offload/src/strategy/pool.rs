@@ -7,13 +7,13 @@ use lanyard_asic::tables::Usage;
 #[derive(Debug, Clone)]
 pub(super) struct Pool {
     pub(super) layout: Layout,
-    /// Units that may be spent without asking.
+    /// For each table the units that may be spent without asking the chip.
     pub(super) credits: Vec<i64>,
-    /// The free units in the last figures, minus those spent since the figures were requested.
+    /// For each table the free units in the last figures, minus those spent since the figures were requested.
     pub(super) free: Vec<i64>,
-    /// Units spent since figures were requested that have not arrived yet.
+    /// For each table the units spent since figures were last requested.
     spent: Vec<i64>,
-    /// True if figures have arrived and nothing has been written since they were requested.
+    /// True if nothing has been written since figures were last requested.
     pub(super) fresh: bool,
 }
 

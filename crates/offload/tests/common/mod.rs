@@ -37,7 +37,7 @@ pub fn route(to: IpNet, by: Option<u32>) -> Operation {
     Operation::Route(VrfId::DEFAULT, to, by.map(|number| RouteTarget::Group(group(number))))
 }
 
-/// Two routed ports, and a port-channel whose number is behind that of its member.
+/// Two routed ports, and a port-channel whose port number is higher than that of its member.
 pub fn ports() -> Vec<Operation> {
     (1..=2_u16)
         .flat_map(|number| {
@@ -111,13 +111,13 @@ pub fn list(number: u16, rules: Option<u32>) -> Operation {
     };
     Operation::List(acl(number), rules.map(|rules| Arc::new(list(rules))))
 }
-/// Port 1 with an access list for the IPv4 packets that it receives.
+/// Sets port 1 with the access list `number` for the IPv4 packets that it receives.
 pub fn bound(number: u16) -> Operation {
     let mut state = PortState { kind: PortKind::Routed, ..PortState::new("swp1", 0) };
     state.acl_in[Family::Ipv4.index()] = Some(acl(number));
     Operation::Port(PortId::new(1).expect("a port"), Some(Box::new(state)))
 }
-/// A UDP packet that each of these lists denies.
+/// A UDP packet that every access list of [`list`] denies.
 pub fn denied() -> Vec<u8> {
     let mac = |number: u64| MacAddr::from_u64(0x0200_0000_0000 | number).0;
     let mut frame = [mac(1), mac(0x1ff)].concat();
@@ -136,7 +136,7 @@ pub fn manager(text: &str, strategy: &str, policy: Policy) -> Manager<Simulated>
     manager
 }
 
-/// A prefix that is inside others about as often as beside them.
+/// A random prefix, which is inside other such prefixes about as often as beside them.
 pub fn random_prefix(rng: &mut Rng) -> IpNet {
     let bits = rng.next_u64();
     if rng.next_u64().is_multiple_of(4) {

@@ -15,13 +15,13 @@ use lanyard_types::{Family, PortId, PortSet, VlanId};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Attempts at a change that a fault of the chip has ended.
+/// The most attempts at a change that a fault of the chip prevents.
 const ATTEMPTS: usize = 8;
 
 /// See the module comment.
 #[derive(Default)]
 pub struct Protocols {
-    /// The connection, and the run of the chip that it leads to.
+    /// The number of the chip's run (`Welcome::boot`), and the session with it.
     session: Option<(u64, SessionId)>,
     number: u32,
     model: Mdb,
@@ -49,7 +49,7 @@ pub fn random_group_change(rng: &mut Rng) -> Operation {
     }
 }
 
-/// One of many IPv4 groups with a member.
+/// Adds a member to the IPv4 group with this number.
 pub fn numbered(number: u32) -> Operation {
     let group = Ipv4Addr::from(u32::from(Ipv4Addr::new(239, 1, 0, 0)) + number);
     let ports = PortId::new(1).into_iter().collect();
@@ -71,8 +71,8 @@ fn addresses(rng: &mut Rng, family: Family) -> (IpAddr, Option<IpAddr>) {
 }
 
 impl Protocols {
-    /// Writes a change, again and again if a fault ends it. A chip that dies is given the change with all others, when it has been
-    /// started again.
+    /// Writes a change, and repeats it if a fault prevents it. If the chip dies, [`Protocols::follow`] writes the change with all
+    /// others after the chip has been restarted.
     pub fn change(&mut self, chip: &mut Simulated, operation: &Operation) {
         let change = operation.mdb_change().expect("a change of groups");
         self.follow(chip);
@@ -98,7 +98,7 @@ impl Protocols {
         unreachable!("{operation:?} fails again and again");
     }
 
-    /// Gives a chip that was started again everything.
+    /// Writes the whole model to a chip that has been restarted.
     pub fn follow(&mut self, chip: &mut Simulated) {
         let boot = chip.welcome().boot;
         if chip.device().is_dead() || self.session.is_some_and(|(of, _)| of == boot) {
@@ -130,7 +130,7 @@ impl Protocols {
         chip.device().request(now, session, 0, Request::Hello(VERSION, "protocols".into()));
     }
 
-    /// The answer to a transaction of one operation; `None` when the chip has ended the connection or itself.
+    /// The answer to a transaction of one operation; `None` if the chip has closed the connection or died.
     fn commit(&mut self, chip: &mut Simulated, operation: &Operation) -> Option<Answer> {
         if self.session.is_none_or(|(_, session)| chip.device().closing(session)) {
             self.open(chip);

@@ -10,8 +10,8 @@ use crate::sdk::operation::OperationKind;
 use lanyard_pipeline::Timestamp;
 use lanyard_types::{PortId, Stage};
 
-/// Takes frames that leave while the frame from which they come is processed, without a copy of them. Without it
-/// they wait for [`Device::leaving`] and [`Device::cpu_frames`].
+/// Sends frames out of the chip during the processing of the frame that caused them, without copying them. Without an `Exit` they
+/// are copied and wait for [`Device::leaving`] and [`Device::cpu_frames`].
 pub trait Exit {
     /// Sends a frame out of a port of the front panel; false when its wire did not take it.
     fn front(&mut self, port: PortId, frame: &[u8], pending: &Offload) -> bool;
@@ -24,7 +24,7 @@ impl Device {
     pub fn frame(&mut self, now: Timestamp, port: PortId, frame: &[u8]) {
         self.buffer(now, port, &NOTHING, frame, None);
     }
-    /// Handles a frame with something pending on it, received at a front-panel port. See [`Exit`] for `exit`.
+    /// Handles a frame received at a front-panel port, with the work `pending` on it. See [`Exit`] for `exit`.
     pub fn buffer(
         &mut self,
         now: Timestamp,
@@ -56,7 +56,7 @@ impl Device {
         }
         !self.dead
     }
-    /// Handles a frame from the CPU with something pending on it. See [`Exit`] for `exit`.
+    /// Handles a frame from the CPU, with the work `pending` on it. See [`Exit`] for `exit`.
     pub fn cpu_buffer(
         &mut self,
         now: Timestamp,
@@ -83,8 +83,8 @@ impl Device {
         self.leave(now, to, effects, (pending, frame.len()), exit);
     }
 
-    /// Passes on the effects of a frame that came with something pending on it and had a length: copies to the ports of the front
-    /// panel, frames to the CPU, notices.
+    /// Passes on the effects of a frame: copies to the ports of the front panel, frames to the CPU, notices. `came` is the work
+    /// that was pending on the frame when it arrived, and its length in bytes then.
     pub(super) fn leave(
         &mut self,
         now: Timestamp,
@@ -116,7 +116,7 @@ impl Device {
     pub fn departures(&mut self, now: Timestamp) -> Vec<(PortId, Vec<u8>)> {
         self.leaving(now).into_iter().map(|(port, frame, _)| (port, frame)).collect()
     }
-    /// As [`Device::departures`], with what is pending on each.
+    /// As [`Device::departures`], with the work that is pending on each frame.
     pub fn leaving(&mut self, now: Timestamp) -> Vec<(PortId, Vec<u8>, Offload)> {
         if self.dead {
             return Vec::new();
@@ -172,7 +172,8 @@ impl Device {
     }
 }
 
-/// The work that is pending on a copy of a frame that had such work and a length when it came: tags may have come or gone.
+/// The work that is pending on a copy of a frame, from the work and the length in bytes that the frame arrived with: the pipeline
+/// may have added or removed tags.
 fn still((pending, length): (&Offload, usize), copy: &[u8]) -> Offload {
     segments::moved(pending, copy.len() as isize - length as isize)
 }

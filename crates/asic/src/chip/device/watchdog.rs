@@ -1,14 +1,14 @@
 //! The watchdogs: what the chip does when no driver restarts them in time.
 //!
-//! Snooping: without a driver no host can join a group, so the chip floods groups, and messages about memberships go to all ports,
-//! until a driver restarts the watchdog. The entries stay as they are.
+//! Snooping: without a driver no host can join a group, so the chip floods groups, and messages about memberships go to all
+//! ports, until a driver restarts the watchdog. The entries stay as they are.
 //!
-//! Spanning tree: without a driver no BPDU is sent, and neighbours unblock ports when they have discarded the last one
-//! (IEEE 802.1Q-2018, 13.29.31), so the chip blocks the watched ports ([`Chip::expire_trees`](super::Chip::expire_trees)).
+//! Spanning tree: without a driver no BPDU is sent, and neighbours unblock ports when the information of the last one has aged
+//! out (IEEE 802.1Q-2018, 13.29.31), so the chip blocks the watched ports ([`Chip::expire_trees`](super::Chip::expire_trees)).
 //! Requests about this watchdog are answered at once: a driver that is alive must not lose its ports because others keep the bus
 //! busy.
 //!
-//! Invariant: the watchdogs cost nothing for each frame.
+//! Invariant: the watchdogs add no work to the processing of a frame.
 
 use super::{Device, Request, SessionId, refused, wants};
 use crate::sdk::faults::Fault;
@@ -16,7 +16,7 @@ use crate::sdk::message::{Answer, Code, Event, Notice};
 use crate::sdk::operation::OperationKind;
 use lanyard_pipeline::Timestamp;
 
-/// When the watchdogs expire, in nanoseconds; `None`: they do not run.
+/// When each watchdog expires, in nanoseconds of the chip's clock; `None` if it does not run.
 #[derive(Debug, Default)]
 pub(super) struct Watchdogs {
     snooping: Option<u64>,
@@ -24,13 +24,13 @@ pub(super) struct Watchdogs {
 }
 
 impl Watchdogs {
-    /// When the first of them expires.
+    /// When the next watchdog expires; `None` if none runs.
     pub(super) fn next(&self) -> Option<Timestamp> {
         [self.snooping, self.trees].into_iter().flatten().min().map(Timestamp::from_nanos)
     }
 }
 
-/// When a watchdog expires that is restarted `now` with a period of `after_ms` milliseconds; 0 stops it.
+/// When a watchdog that is restarted at `now` expires, in nanoseconds; `None` if `after_ms` is 0, which stops it.
 fn due(now: Timestamp, after_ms: u32) -> Option<u64> {
     (after_ms > 0).then(|| now.as_nanos() + u64::from(after_ms) * 1_000_000)
 }
@@ -45,7 +45,7 @@ impl Device {
 
     /// Carries out a request about the watchdog of spanning tree.
     pub(super) fn tree_watchdog(&mut self, now: Timestamp, request: &Request) -> Answer {
-        // What was due before the request has happened before it.
+        // A watchdog that was due before the request has expired, although the clock is only looked at now.
         self.watch(now);
         let expired = match request {
             Request::TreeWatchdog(after_ms) => {
@@ -97,7 +97,7 @@ impl Device {
         true
     }
 
-    /// Does what is due because a watchdog has expired.
+    /// Carries out the effects of each watchdog that has expired by `now`.
     pub fn watch(&mut self, now: Timestamp) {
         let is_due = |due: &mut Option<u64>| due.take_if(|due| *due <= now.as_nanos()).is_some();
         if is_due(&mut self.watchdogs.snooping) {

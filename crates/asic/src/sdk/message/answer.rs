@@ -10,7 +10,7 @@ use crate::tables::{Shortage, Usage};
 use lanyard_types::VrfId;
 
 impl Answer {
-    /// Serialises the request.
+    /// Serialises the answer to the request with this number.
     #[must_use]
     pub fn encode(&self, number: u32) -> Vec<u8> {
         let kind = match self {

@@ -59,32 +59,34 @@ pub enum Request {
     /// Removes learned entries not seen for this many seconds. Answered by [`Answer::Done`] with their
     /// number.
     Age(u32),
-    /// How many packets each route has forwarded since the last time; true begins anew, with what has been counted until then.
-    /// Answered by [`Answer::Activity`].
+    /// The next part of the counts of packets that each route has forwarded; true begins with the routes that have forwarded
+    /// packets since the last request with true. Answered by [`Answer::Activity`].
     Activity(bool),
     /// Sets the speed of a front-panel port in Mbit/s. Answered by [`Answer::Done`].
     Speed(PortId, u32),
-    /// Has frames for interfaces come and go at a netdev of the chip's network namespace instead of on connections; an empty name
-    /// ends that. Answered by [`Answer::Done`].
+    /// Exchanges the frames for interfaces through a netdev of the chip's network namespace instead of through connections; an
+    /// empty name returns to connections. Answered by [`Answer::Done`].
     CpuNetdev(String),
-    /// How often each rule of an access list has decided; true begins anew. Answered by [`Answer::Matches`].
+    /// How often each rule of an access list has decided; true then sets the counts to zero. Answered by [`Answer::Matches`].
     Matches(AclId, bool),
-    /// Gives a diverted frame back with the judgements that [`Notice::Diverted`] asked for: the chip goes on with it. It does not
-    /// wait for the bus and has no answer; counters show the result.
+    /// Gives a diverted frame back with the judgements that [`Notice::Diverted`] asked for; the chip continues its processing.
+    /// The request does not wait for the bus and has no answer; counters show the result.
     Judged(Frame, Vec<Verdict>),
-    /// Sends a frame in a VLAN by those of the ports that forward in it and are not the one that received it, tagged as each of
-    /// them sends the VLAN. It does not wait for the bus and has no answer; counters show the result.
+    /// Sends a frame in a VLAN out of those ports of the set that forward in the VLAN, except the port that has received the
+    /// frame (`None`: the switch has made it), tagged as each port sends the VLAN. The request does not wait for the bus and has
+    /// no answer; counters show the result.
     Relay(VlanId, Option<PortId>, Box<PortSet>, Vec<u8>),
-    /// Restarts the watchdog of multicast snooping with this period in milliseconds. If the period ends without a further request of
-    /// this kind, the chip stops snooping. 0 stops the watchdog. Answered by [`Answer::Done`]: 1 when it had expired, and the chip snoops again.
+    /// Restarts the watchdog of multicast snooping with this period in milliseconds. If the period ends without a further request
+    /// of this kind, the chip stops snooping. 0 stops the watchdog. Answered by [`Answer::Done`]: 1 if it had expired, so that
+    /// the chip now resumes snooping.
     SnoopingWatchdog(u32),
-    /// Restarts the watchdog of spanning tree with this period in milliseconds. If the period ends without a further request of this
-    /// kind, the chip blocks the watched ports ([`Operation::Watched`]). 0 stops the watchdog. It does not wait for the bus. Answered
-    /// by [`Answer::Done`].
+    /// Restarts the watchdog of spanning tree with this period in milliseconds. If the period ends without a further request of
+    /// this kind, the chip blocks the watched ports ([`Operation::Watched`]). 0 stops the watchdog. The request does not wait for
+    /// the bus. Answered by [`Answer::Done`].
     TreeWatchdog(u32),
-    /// Asks whether that watchdog has expired; true acknowledges the expiry as well: until then the blocked ports discard, whatever
-    /// states they are given. It does not wait for the bus. Answered by [`Answer::Done`]: 1 when it has expired and this had not been
-    /// acknowledged.
+    /// Asks whether the watchdog of spanning tree has expired; true also acknowledges the expiry. Until then the blocked ports
+    /// discard, whatever states operations give them. The request does not wait for the bus. Answered by [`Answer::Done`]: 1 if
+    /// there was an expiry that had not been acknowledged.
     TreeExpiry(bool),
 }
 
@@ -129,7 +131,7 @@ pub enum Code {
     Invalid = 2,
     /// A fault plan made it fail.
     Fault = 3,
-    /// Another version, or no hello before the request.
+    /// The driver has another protocol version, or its first request was not a hello.
     Version = 4,
 }
 
@@ -141,15 +143,15 @@ impl Code {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Refused {
-    /// Why.
+    /// The kind of reason.
     pub code: Code,
     /// The index of the refused operation in the transaction, from 0.
     pub at: u32,
     /// The table without room; otherwise empty.
     pub table: String,
-    /// The kind of shortage in that table.
+    /// The kind of shortage in that table; `None` if the refusal is not about a table's room.
     pub shortage: Option<Shortage>,
-    /// The units in use, and all units, of that table.
+    /// The units in use and all units of that table; (0, 0) if the refusal is not about a table's room.
     pub units: (u32, u32),
     /// A message for people.
     pub text: String,
@@ -175,19 +177,19 @@ pub struct PortInfo {
 /// A port's counters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PortCounts {
-    /// Received.
+    /// Frames received.
     pub rx: FrameCount,
-    /// Sent.
+    /// Frames sent.
     pub tx: FrameCount,
-    /// Received and forwarded.
+    /// Frames received and forwarded.
     pub forwarded: u64,
-    /// Received and only trapped.
+    /// Frames received and trapped, but not forwarded.
     pub trapped: u64,
-    /// Copies not sent.
+    /// Copies for this port that were not sent.
     pub tx_dropped: u64,
     /// Frames for this port for which a queue had no room.
     pub tail_drops: u64,
-    /// Received and dropped, by `DropReason` number, without reasons whose count is 0.
+    /// Frames received and dropped, by `DropReason` number, without reasons whose count is 0.
     pub dropped: Vec<(u8, u64)>,
 }
 
@@ -200,7 +202,7 @@ pub struct LearnedEntry {
     pub mac: MacAddr,
     /// The port at which it was seen.
     pub port: PortId,
-    /// The seconds since then.
+    /// The seconds since it was last seen.
     pub age_s: u32,
 }
 
@@ -213,16 +215,16 @@ pub enum Answer {
     Done(u64),
     /// The answer to [`Request::Usage`].
     Usage(Vec<Usage>),
-    /// A part of the configuration, and whether there is more.
+    /// A part of the configuration; true if there is more.
     Operations(bool, Vec<Operation>),
-    /// A part of the learned entries, and whether there is more.
+    /// A part of the learned entries; true if there are more.
     Learned(bool, Vec<LearnedEntry>),
-    /// A part of the routes that have forwarded packets, with their number, and whether there is more.
+    /// A part of the routes that have forwarded packets, each with the number of packets; true if there are more.
     Activity(bool, Vec<(VrfId, IpNet, u64)>),
     /// The answer to [`Request::Counters`].
     Counters(PortCounts),
-    /// The counts of the rules of a list in their order, and last that of frames that no rule matched; none without such a
-    /// list.
+    /// The counts of the rules of a list in their order, then the count of frames that no rule matched; empty if the list does
+    /// not exist.
     Matches(Vec<u64>),
     /// The answer to [`Request::Ports`].
     Ports(Vec<PortInfo>),
@@ -239,11 +241,12 @@ pub enum Event {
     Moved(LearnedEntry, PortId),
     /// A learned address was removed: not seen for long, flushed, or displaced.
     Gone(LearnedEntry),
-    /// A port's link came up or went down.
+    /// A port's link came up (true) or went down.
     Link(PortId, bool),
     /// The number of notices that were not delivered because the connection did not read them.
     Lost(u64),
-    /// A driver has acknowledged that the watchdog of spanning tree had expired. Frames of the CPU port before this notice are older.
+    /// A driver has acknowledged that the watchdog of spanning tree had expired. Frames of the CPU port that come
+    /// before this notice are older than the acknowledgement.
     ExpiryAcknowledged,
 }
 
@@ -332,7 +335,8 @@ fn frame(from: &mut Reader<'_>) -> Result<Vec<u8>, Malformed> {
     }
 }
 
-/// The most judgements of one frame: one list at its port, its VLAN and its interface, and one at each port of a flood.
+/// The most judgements of one frame: by a list at the ingress port, one of the VLAN, one of the interface, and one at each egress
+/// port of a flood.
 const MAX_JUDGEMENTS: usize = 1024;
 
 impl Frame {
@@ -409,5 +413,5 @@ impl LearnedEntry {
     }
 }
 
-/// The length of a CPU frame's message without the frame.
+/// The length in bytes of the message that carries a frame of the CPU port, without the frame.
 pub const PACKET_OVERHEAD: usize = HEADER + cpu::LENGTH;

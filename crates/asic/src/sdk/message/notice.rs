@@ -1,4 +1,4 @@
-//! The bytes of [`Notice`], and of what a driver receives.
+//! The bytes of [`Notice`] and [`Incoming`].
 
 use super::{
     Answer, Event, Frame, Incoming, LearnedEntry, Notice, Question, close, frame, open, port, read_keys,
@@ -8,7 +8,7 @@ use crate::sdk::bytes::{Malformed, Reader, malformed};
 use crate::sdk::cpu::CpuHeader;
 
 impl Notice {
-    /// Serialises the request.
+    /// Serialises the notice.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         match self {

@@ -10,7 +10,7 @@ use crate::sdk::cpu::CpuHeader;
 use lanyard_types::{MacAddr, PortId, VlanId};
 
 impl Request {
-    /// Serialises the request.
+    /// Serialises the request with this number.
     #[must_use]
     pub fn encode(&self, number: u32) -> Vec<u8> {
         let kind = match self {
