@@ -26,7 +26,7 @@ pub const FIELD_WORDS: usize = 4;
 pub const BLOCK_WORDS: usize = 4;
 /// The words of the smaller of the two sizes of classifier: 256 KB.
 pub const SMALL_WORDS: usize = 1 << 15;
-/// The words of the larger one: 4 MB, the largest element of a map in the kernel.
+/// The words of the larger size: 4 MB, the largest element of a map in the kernel.
 pub const LARGE_WORDS: usize = 1 << 19;
 /// The 16-bit entries of a record before its blocks: the aggregate.
 pub const RECORD_HEAD: usize = 4;
@@ -47,9 +47,9 @@ pub enum Head {
     Counters = 4,
     /// 1 if a frame that no rule matches passes.
     Otherwise = 5,
-    /// The aggregate of a vector with all rules, lower half.
+    /// The lower half of the aggregate of a bit vector with all rules.
     AllLow = 6,
-    /// Its upper half.
+    /// The upper half of the aggregate of a bit vector with all rules.
     AllHigh = 7,
     /// The words in use.
     Used = 8,
@@ -59,7 +59,7 @@ pub enum Head {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Field {
-    /// The half of the key.
+    /// The index of the half in the key.
     Half = 0,
     /// Where the index begins, in 16-bit units.
     Index = 1,
@@ -73,17 +73,18 @@ pub enum Field {
     Unknown = 5,
 }
 
-/// The bits of a rule's verdict: it permits, frames are logged, rules are skipped; above these, the rule to go on with.
+/// The layout of a rule's verdict: three flags in the lowest bits, and above them a class and the index of a rule.
 pub mod verdict {
     /// The frame passes.
     pub const PERMIT: u32 = 1;
     /// Matches are logged.
     pub const LOG: u32 = 2;
-    /// The frame goes on with the rule that the upper half names.
+    /// The rule decides nothing; the search continues with the rule whose index is in the upper half.
     pub const SKIP: u32 = 4;
-    /// The class that a rule of a policy's list names, in eight bits (`FlatRule::list`).
+    /// The position of the lowest of eight bits, which have the class of a policy map to which the rule assigns frames
+    /// (`FlatRule::list`).
     pub const CLASS_SHIFT: u32 = 8;
-    /// The position of the rule to go on with.
+    /// The position of the lowest of sixteen bits, which have the index of the rule with which the search continues.
     pub const SKIP_SHIFT: u32 = 16;
 }
 

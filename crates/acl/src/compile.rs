@@ -1,7 +1,7 @@
 //! Compiles a list to a [`Classifier`].
 //!
 //! For each half that some rule compares, a sweep over the ends of all accepted ranges visits the intervals between them in
-//! ascending order and keeps the set of rules that accept the present one. A set that is new makes a class. The cost is the
+//! ascending order and keeps the set of rules that accept the present one. Each different set makes a class. The cost is the
 //! number of ends times the words of a set: a few milliseconds for 4,096 rules.
 //!
 //! Invariant: the memory that compiling takes is bounded by [`MAX_ENDS`] and [`LARGE_WORDS`].
@@ -53,7 +53,7 @@ pub fn compile(list: &PlaneList) -> Result<Classifier, TooLarge> {
     let mut compared: Vec<usize> =
         (0..HALVES).filter(|half| rules.iter().any(|rule| rule.on(*half).is_some())).collect();
     if compared.is_empty() && !rules.is_empty() {
-        // A search needs a field from which it learns which rules there are.
+        // A search takes the rules that exist from the bit vectors of fields, so it needs at least one field.
         compared.push(ETHERTYPE);
     }
     let vector_words = rules.len().div_ceil(64);
@@ -225,16 +225,16 @@ impl Built {
     }
 }
 
-/// Sorts the ends of ranges by their values; the order of equal ends has no effect. A counting sort is used for many ends: a wildcard
+/// Sorts the ends of ranges by their values; the order of equal ends has no effect. Many ends are sorted by counting: a wildcard
 /// mask with scattered bits makes up to [`MAX_ENDS`] of them, and a sort by comparison then took two thirds of the compilation.
 fn ascending(mut ends: Vec<(u32, u16)>) -> Vec<(u32, u16)> {
-    /// From this number of ends on, the counters of all values cost less than comparisons.
+    /// From this number of ends on, the counting sort, which visits all values, takes less time than comparisons.
     const MANY: usize = 1 << 13;
     if ends.len() < MANY {
         ends.sort_unstable();
         return ends;
     }
-    // The place of the first end of each value, and then that of the next one.
+    // For each value, the index in `sorted` at which its next end is stored; at the beginning, that of its first end.
     let mut places = vec![0_usize; (1 << 16) + 2];
     ends.iter().for_each(|(end, _)| places[*end as usize + 1] += 1);
     for value in 1..places.len() {
@@ -263,7 +263,7 @@ fn index(class_of: &[u16]) -> Vec<u16> {
     [upper, lower].concat()
 }
 
-/// The classes found so far. A set of rules is looked up by a sum over its words, and then compared as a whole.
+/// The classes found so far. A set of rules is looked up by a hash of its words, and then compared word by word.
 struct Classes {
     words: usize,
     vectors: Vec<u64>,

@@ -73,16 +73,17 @@ pub enum Verdict {
 pub struct FlatRule {
     /// The decision about a frame that it matches.
     pub verdict: Verdict,
-    /// True if later fragments match although their transport header is missing: those of rules that permit.
+    /// True if later fragments match although they lack the transport header that the rule compares. It is true for the
+    /// operator's rules that permit.
     pub fragments: bool,
     /// True if matches are logged.
     pub log: bool,
-    /// True if the log names the interface and the source address of the frame, too.
+    /// True if the log also names the interface and the frame's source address.
     #[serde(default)]
     pub log_input: bool,
-    /// Its list: an index into [`PlaneList::names`].
+    /// The list that the rule comes from: an index into [`PlaneList::names`].
     pub list: u16,
-    /// Its sequence number in that list.
+    /// The rule's sequence number in the list that it comes from.
     pub seq: u32,
     /// The conditions, by ascending half, at most one for each.
     pub conditions: Vec<(u8, Condition)>,
@@ -94,7 +95,7 @@ impl FlatRule {
     pub fn on(&self, half: usize) -> Option<&Condition> {
         self.conditions.iter().find(|(at, _)| usize::from(*at) == half).map(|(_, condition)| condition)
     }
-    /// True when it matches the frame.
+    /// True when the rule matches the frame.
     #[must_use]
     pub fn matches(&self, key: &Key) -> bool {
         self.conditions.iter().all(|(half, condition)| {
@@ -107,12 +108,12 @@ impl FlatRule {
             }
         })
     }
-    /// True if it matches where a field that it compares cannot be read.
+    /// True if the rule matches frames in which a field that it compares cannot be read.
     #[must_use]
     pub fn matches_unknown(&self) -> bool {
         self.verdict == Verdict::Deny
     }
-    /// The halves of which a frame may lack the field, as a set of bits.
+    /// The halves that [`Key::absent`] and [`Key::unknown`] can contain, as a set of bits.
     pub(crate) const FIELDS_THAT_MAY_LACK: u32 = TRANSPORT | 1 << PROTOCOL;
 }
 
@@ -124,7 +125,7 @@ pub struct PlaneList {
     pub name: String,
     /// The frames that it judges.
     pub family: Family,
-    /// The lists that its rules come from: one, or those of a VLAN map. Of a policy map: its classes.
+    /// The lists that the rules come from: one, or those of a VLAN map. For a policy map: its classes.
     pub names: Vec<String>,
     /// The rules, the first one first; at most [`crate::MAX_RULES`].
     pub rules: Vec<FlatRule>,
@@ -141,16 +142,16 @@ impl PlaneList {
     pub fn classifies(&self) -> bool {
         self.name.starts_with(Self::POLICY)
     }
-    /// True when a frame passes to which `found` applies: the index of a rule, or `None`.
+    /// True if a frame passes for which a search has found the rule with the index `found`, or none.
     #[must_use]
     pub fn permits(&self, found: Option<usize>) -> bool {
         found.map_or(self.otherwise_permit, |at| self.rules[at].verdict == Verdict::Permit)
     }
 }
 
-/// The counts with which `new` begins when it takes the place of `old`, whose counts are `counts`: those of rules that both
-/// have, under the same number of the same list and with the same conditions. The last count is that of frames that no rule
-/// matches.
+/// The counts of matches with which `new` begins when it replaces `old`, whose counts are `counts`. A rule keeps its count if
+/// `old` has it with the same list, sequence number and conditions; other rules begin with 0. The last count is that of frames
+/// that no rule matches; it is kept.
 #[must_use]
 pub fn carried(old: &PlaneList, counts: &[u64], new: &PlaneList) -> Vec<u64> {
     fn name<'a>(of: &'a PlaneList, rule: &'a FlatRule) -> (&'a str, u32, &'a [(u8, Condition)]) {

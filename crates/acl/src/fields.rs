@@ -25,9 +25,9 @@ pub enum PortMatch {
     Eq(Vec<u16>),
     /// None of up to ten ports.
     Neq(Vec<u16>),
-    /// A lower port.
+    /// The ports below this one.
     Lt(u16),
-    /// A higher port.
+    /// The ports above this one.
     Gt(u16),
     /// A port of the range, both ends included.
     Range(u16, u16),
@@ -38,9 +38,9 @@ pub enum PortMatch {
 pub enum TcpMatch {
     /// ACK or RST is set.
     Established,
-    /// `match-all`: the first are set, the second are not.
+    /// `match-all`: all flags of the first value are set, and none of the second.
     All(u8, u8),
-    /// `match-any`: one of the first is set, or one of the second is not.
+    /// `match-any`: at least one flag of the first value is set, or at least one of the second is not.
     Any(u8, u8),
 }
 

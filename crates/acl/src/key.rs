@@ -16,7 +16,7 @@ pub const DST: usize = 8;
 pub const L4_SRC: usize = 16;
 /// The destination port.
 pub const L4_DST: usize = 17;
-/// The IP protocol: that behind the extension headers of IPv6.
+/// The IP protocol; for IPv6 the one behind the extension headers.
 pub const PROTOCOL: usize = 18;
 /// The TOS or traffic class byte; [`LATER_FRAGMENT`] in the upper byte.
 pub const TOS: usize = 19;

@@ -127,7 +127,7 @@ impl AccessList {
     pub const fn entries(&self) -> &BTreeMap<u32, Entry> {
         &self.entries
     }
-    /// Adds an entry, in the place of the one that had this number.
+    /// Adds an entry; it replaces the entry with the same number, if there is one.
     pub fn insert(&mut self, seq: u32, entry: Entry) {
         self.remove(seq);
         if let Entry::Rule(rule) = &entry {
@@ -141,7 +141,7 @@ impl AccessList {
         let hash = hash_of(&rule);
         if self.by_hash.get(&hash) == Some(&seq) {
             self.by_hash.remove(&hash);
-            // Another rule may have the same hash; this is as rare as a collision of 64 bits.
+            // Another rule may have the same hash: an equal one, or one whose 64-bit hash collides. Both are rare.
             let other = self.rules().find(|(_, rule)| hash_of(rule) == hash).map(|(seq, _)| seq);
             self.by_hash.extend(other.map(|seq| (hash, seq)));
         }
@@ -209,7 +209,7 @@ impl MapEntry {
     }
 }
 
-/// Everything that the configuration has of access lists.
+/// The access lists of the configuration, and what they use: object groups, time ranges and VLAN maps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lists {
     /// The access lists, by name.
@@ -220,16 +220,17 @@ pub struct Lists {
     pub times: BTreeMap<String, TimeRange>,
     /// `vlan access-map`, by name, then by sequence number.
     pub maps: BTreeMap<String, BTreeMap<u32, MapEntry>>,
-    /// `ip access-list log-update threshold`: the number of packets of a flow after which the log has a line about it.
+    /// `ip access-list log-update threshold`: a line about a flow is logged as soon as the flow has had this number of packets
+    /// since the last line; `None`: at regular times only.
     pub log_threshold: Option<u32>,
-    /// `ip access-list logging interval`: after a packet that the log counts, those of this time in milliseconds are counted as
-    /// rate-limited only; 0 counts all.
+    /// `ip access-list logging interval`: the time in milliseconds after a counted packet in which no other packet is counted
+    /// for its flow; the log reports only the number of those packets. 0: every packet is counted.
     pub log_interval_ms: u32,
 }
 
 impl Lists {
     /// The list `name` for a plane; `None` when it does not exist or has no rules: it then permits everything. `active`
-    /// says of a time range whether it is active now.
+    /// returns true for the name of a time range that is active now.
     #[must_use]
     pub fn plane_list(&self, name: &str, active: &dyn Fn(&str) -> bool) -> Option<PlaneList> {
         let list = self.access.get(name).filter(|list| list.rules().next().is_some())?;
@@ -257,8 +258,8 @@ impl Lists {
             .collect()
     }
 
-    /// The effect of a VLAN map on the frames of one family; `None` when it lets all of them pass. A frame of a family that
-    /// some entry has a list for, and that no entry matches, is dropped.
+    /// The list that a VLAN map becomes for the frames of one family; `None` when the map lets all of them pass. A frame of a
+    /// family that some entry has a list for, and that no entry matches, is dropped.
     #[must_use]
     pub fn vlan_map_list(
         &self,

@@ -2,7 +2,7 @@
 //!
 //! Numbers: the IANA registries of protocol numbers, service names and ICMP parameters; RFC 2474, 2597 and 3246 for DSCP.
 
-/// A name and its value.
+/// Names and their values.
 pub type Names<T> = &'static [(&'static str, T)];
 
 /// Protocols of IPv4.

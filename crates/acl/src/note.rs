@@ -37,7 +37,7 @@ impl Note {
         bytes.extend([0; 2]);
         bytes
     }
-    /// Reads a note; `None` if `bytes` is none.
+    /// Reads a note; `None` if `bytes` does not contain one.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::LEN] = bytes.try_into().ok()?;

@@ -41,7 +41,7 @@ impl Address {
 }
 
 impl NetworkMember {
-    /// Its line in an object group.
+    /// The member's line in an object group.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -53,7 +53,7 @@ impl NetworkMember {
 }
 
 impl Service {
-    /// Its line in an object group.
+    /// The member's line in an object group.
     #[must_use]
     pub fn text(&self) -> String {
         let names = self.protocol.and_then(port_names).unwrap_or(&[]);

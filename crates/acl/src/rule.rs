@@ -39,7 +39,7 @@ pub struct Rule {
     pub matches: Matches,
     /// `log` or `log-input`: matches are reported in the log.
     pub log: bool,
-    /// `log-input`: with the interface that received the packet, and its source address.
+    /// `log-input`: the log also names the interface that received the packet, and the frame's source address.
     pub log_input: bool,
     /// `time-range`: the rule applies only while the range is active.
     pub time_range: Option<String>,
@@ -108,7 +108,7 @@ pub struct MacMatch {
 
 type Conditions = BTreeMap<u8, Condition>;
 
-/// Adds a condition; one that accepts every value is left out.
+/// Adds a condition, unless it accepts every value.
 fn put(to: &mut Conditions, half: usize, condition: Condition) {
     let all = match &condition {
         Condition::Mask { mask, .. } => *mask == 0,
@@ -127,7 +127,7 @@ fn put_masked(to: &mut Conditions, first: usize, values: &[u8], masks: &[u8]) {
     }
 }
 
-/// The conditions of each of the addresses that `address` stands for.
+/// The conditions for `address`: one set for each address that it stands for.
 fn expand(address: &Address, first: usize, groups: &Groups) -> Vec<Conditions> {
     let mut one = Conditions::new();
     match address {
@@ -148,7 +148,8 @@ fn expand(address: &Address, first: usize, groups: &Groups) -> Vec<Conditions> {
 }
 
 impl IpMatch {
-    /// The conditions on protocol, ports and flags, one set for each service that the rule stands for.
+    /// The conditions on the protocol, one set for each service that the rule stands for; for a service group also those on
+    /// its ports.
     fn services(&self, groups: &Groups) -> Vec<Conditions> {
         let protocol = |number: u8| (PROTOCOL as u8, Condition::Mask { value: number.into(), mask: 0xffff });
         let base = |number: Option<u8>| number.map(protocol).into_iter().collect::<Conditions>();
@@ -239,7 +240,7 @@ impl Rule {
     }
 
     /// The flat rules that this one stands for, in order, for list number `list` of a [`crate::PlaneList`]. An object group
-    /// that does not exist has no members, and then there is no flat rule.
+    /// that does not exist has no members; a rule with such a group gives no flat rule.
     #[must_use]
     pub fn lower(&self, seq: u32, list: u16, groups: &Groups) -> Vec<FlatRule> {
         let sets = match &self.matches {
@@ -252,7 +253,7 @@ impl Rule {
                 for service in &services {
                     for src in &srcs {
                         for dst in &dsts {
-                            // One more than a list may have is enough to refuse it.
+                            // One rule above the maximum suffices for the list to be refused.
                             if all.len() <= crate::MAX_RULES {
                                 let parts = [service, src, dst, &common].into_iter().flatten();
                                 all.push(parts.map(|(half, c)| (*half, c.clone())).collect());

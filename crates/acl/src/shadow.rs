@@ -6,11 +6,11 @@
 use crate::condition::{Condition, FlatRule, Verdict};
 use crate::key::{Family, PROTOCOL, TRANSPORT};
 
-/// The largest number of ranges that are compared.
+/// The most ranges of a condition that are compared; a rule with more of them counts as not shadowed.
 const MAX_RANGES: usize = 64;
 
-/// For each rule that `rules[at]` or one before it hides: its index, and that of the rule that hides it. Looks at the pairs
-/// of which one is in `changed`.
+/// The shadowed rules: for each its index, and the index of the first rule that shadows it. Only pairs of rules are
+/// compared in which `changed` returns true for at least one.
 #[must_use]
 pub fn shadowed(
     family: Family,
@@ -34,7 +34,7 @@ pub fn covers(family: Family, early: &FlatRule, late: &FlatRule) -> bool {
         return false;
     }
     let on_transport = |rule: &FlatRule| rule.conditions.iter().any(|(half, _)| TRANSPORT >> half & 1 == 1);
-    // Frames that lack a field match one of two rules with the same condition on it and not the other.
+    // A later fragment lacks the transport fields that `early` compares, so it may match `late` and not `early`.
     if on_transport(early) && late.fragments && !early.fragments {
         return false;
     }

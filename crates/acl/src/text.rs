@@ -1,4 +1,5 @@
-//! The text of rules in the grammar of IOS: [`parse`], and [`expected`] for completion and help. `print.rs` is the other direction.
+//! The text of rules in the grammar of IOS: [`parse`], and [`expected`] for completion and help. `print.rs` makes text from
+//! rules.
 //!
 //! Keywords may be abbreviated as long as they are unique. Invariant: [`parse`] accepts what [`Rule::text`] prints, and gives
 //! the same rule.
@@ -34,7 +35,7 @@ pub enum Wrong {
 /// A word that may follow: the keyword or the form of the argument, and the text that `?` shows.
 pub type Choice = (String, &'static str);
 
-/// The words that may follow others.
+/// What may follow the words entered so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expected {
     /// The words that may follow.
@@ -52,7 +53,7 @@ pub fn parse(kind: Kind, words: &[&str]) -> Result<Rule, Wrong> {
     rule(kind, &mut line)
 }
 
-/// The words that may follow `words`, which are complete.
+/// The words that may follow `words`. The last of `words` counts as complete.
 ///
 /// # Errors
 /// When the words do not begin a rule.
@@ -70,7 +71,7 @@ pub fn parse_service(words: &[&str]) -> Result<Service, Wrong> {
     service(&mut Words { words, at: 0, choices: Vec::new() })
 }
 
-/// The words that may follow `words`, which are complete, in a member of a service group.
+/// The words that may follow `words` in a member of a service group. The last of `words` counts as complete.
 ///
 /// # Errors
 /// Says which word is wrong.
@@ -99,12 +100,12 @@ fn service(line: &mut Words<'_>) -> Result<Service, Wrong> {
 struct Words<'a> {
     words: &'a [&'a str],
     at: usize,
-    /// The words expected in place of the present one.
+    /// The words that are accepted at the position `at`.
     choices: Vec<Choice>,
 }
 
 impl Words<'_> {
-    /// What may follow the words, which were parsed with this result.
+    /// What may follow the words. `found` is the result of parsing them.
     fn expected(self, found: Result<(), Wrong>) -> Result<Expected, Wrong> {
         match found {
             Ok(()) => Ok(Expected { choices: self.choices, complete: true }),
@@ -160,7 +161,7 @@ impl Words<'_> {
         self.at += 1;
         self.choices.clear();
     }
-    /// The error for a word that must follow and does not.
+    /// The error when the word at the position `at` is not one that must follow there, or is missing.
     fn wrong(&self) -> Wrong {
         if self.at < self.words.len() { Wrong::Invalid(self.at) } else { Wrong::Incomplete }
     }
@@ -224,7 +225,7 @@ fn standard_address(line: &mut Words<'_>) -> Result<Address, Wrong> {
     Ok(v4(address, wildcard.unwrap_or(Ipv4Addr::UNSPECIFIED)))
 }
 
-/// An address and a wildcard mask; what the mask does not compare is stored as 0, as IOS prints it.
+/// An address with a wildcard mask. The bits that are not compared are stored as 0, as IOS prints them.
 fn v4(address: Ipv4Addr, wildcard: Ipv4Addr) -> Address {
     if wildcard == Ipv4Addr::BROADCAST {
         return Address::Any;
@@ -356,7 +357,8 @@ fn port(line: &mut Words<'_>, names: Names<u16>) -> Result<Option<PortMatch>, Wr
         _ => {
             let mut ports = vec![first];
             while ports.len() < MAX_PORTS {
-                // A name of a port may also be the beginning of another keyword; then it is not an abbreviation.
+                // The next word may also be a keyword behind the ports, so the name of a further port is accepted in full
+                // only.
                 let is_port = line.words.get(line.at).is_none_or(|word| {
                     word.bytes().all(|b| b.is_ascii_digit()) || names::value(names, word).is_some()
                 });

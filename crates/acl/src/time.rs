@@ -67,7 +67,7 @@ impl Minute {
         let days = y * 365 + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + i64::from(day) - 1 - 719_468;
         Some(Self(days * DAY + i64::from(hour) * 60 + i64::from(minute)))
     }
-    /// The local time of a place whose clocks are so many minutes ahead of (east of) this one, UTC.
+    /// Converts this minute of UTC to the local time of a zone that is `east_minutes` minutes ahead of UTC; negative to the west.
     #[must_use]
     pub fn in_zone(self, east_minutes: i32) -> Self {
         Self(self.0 + i64::from(east_minutes))
@@ -112,9 +112,9 @@ pub struct Periodic {
     pub days: u8,
     /// The minute of the day at which it begins.
     pub from: u16,
-    /// The day on which it ends, one bit; 0: that on which it begins.
+    /// The day on which it ends, one bit; 0: the day on which it begins, or the next one if `to` is before `from`.
     pub to_day: u8,
-    /// The last minute of the day that belongs to it.
+    /// The last minute that belongs to it, as a minute of the day.
     pub to: u16,
 }
 

@@ -10,7 +10,7 @@ use lanyard_types::{MacAddr, Rng};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 fn v4(rng: &mut Rng) -> Ipv4Addr {
-    // Few different addresses, so that rules and packets meet.
+    // Few different addresses, so that rules often match packets.
     Ipv4Addr::new(10, rng.below(2) as u8, rng.below(4) as u8, rng.below(6) as u8)
 }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The highest privilege level, of those who may enter every command.
+/// The highest privilege level: its sessions may enter every command.
 pub const LEVEL_MAX: u8 = 15;
 /// The privilege level of users for whom none is configured, as in IOS.
 pub const LEVEL_USER: u8 = 1;
@@ -36,9 +36,10 @@ pub struct Access {
     pub ssh_keys: BTreeMap<String, Vec<PublicKey>>,
     /// `aaa authentication login default`: the methods that verify names and secrets, in order; at least one.
     pub login_methods: Vec<LoginMethod>,
-    /// The methods of `aaa authorization exec default`, in order. Without one, a user keeps the privilege level of the login.
+    /// `aaa authorization exec default`: the methods that authorize sessions, in order. Without one, a user keeps the privilege
+    /// level of the login.
     pub exec_methods: Vec<ExecMethod>,
-    /// `aaa authorization console`: these methods decide about consoles, too.
+    /// `aaa authorization console`: true if `exec_methods` also authorize sessions at consoles, which are exempt otherwise.
     pub console_authorization: bool,
 }
 
@@ -64,16 +65,16 @@ pub const MAX_LOGIN_GROUP: usize = 32;
 /// The method that verifies the name and the secret of a login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoginMethod {
-    /// The users of the configuration. Where there is no user of this name with a secret, the next method decides.
+    /// The users of the configuration. If no user of this name has a secret, the next method decides.
     Local,
     /// The servers of `tacacs server`. Where none of them answers, the next method decides.
     Tacacs,
-    /// The service `lanyard-NAME` of PAM. Where it cannot be asked, the next method decides.
+    /// The PAM service `lanyard-NAME`, with the name of the group. If PAM is not available, the next method decides.
     Group(String),
 }
 
 impl LoginMethod {
-    /// Its words in a configuration line.
+    /// The method's words in a configuration line.
     #[must_use]
     pub fn words(&self) -> String {
         match self {
@@ -89,16 +90,16 @@ impl LoginMethod {
 pub enum ExecMethod {
     /// The servers of `tacacs server`. Where none of them answers, the next method decides.
     Tacacs,
-    /// `username`. Where there is no user of this name, the next method decides.
+    /// `username`: the configured user's level. If there is no user of this name, the next method decides.
     Local,
-    /// Every user whose login was verified: the level of the login holds.
+    /// Every user whose login was verified may have a session, at the level of the login.
     IfAuthenticated,
-    /// Everybody: the level of the login holds.
+    /// No authorization: every user may have a session, at the level of the login.
     None,
 }
 
 impl ExecMethod {
-    /// Its words in a configuration line.
+    /// The method's words in a configuration line.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -110,7 +111,7 @@ impl ExecMethod {
     }
 }
 
-/// The methods where none are configured.
+/// The login methods that apply when none are configured.
 #[must_use]
 pub fn default_login_methods() -> Vec<LoginMethod> {
     vec![LoginMethod::Local]
@@ -185,10 +186,10 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The error in a hash that was entered.
+/// The error for an entered hash that does not have the form of its type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HashError {
-    /// The type of secret.
+    /// The type that was entered with the hash.
     pub algorithm: Algorithm,
 }
 
@@ -211,10 +212,10 @@ impl fmt::Display for HashError {
 impl std::error::Error for HashError {}
 
 impl Secret {
-    /// A hash as it stands in a configuration text.
+    /// Reads a hash as it stands in a configuration text.
     ///
     /// # Errors
-    /// When it does not have the form of its type.
+    /// [`HashError`] when `text` does not have the form of `algorithm`.
     pub fn hashed(algorithm: Algorithm, text: &str) -> Result<Self, HashError> {
         let (id, salt, hash) = match algorithm {
             Algorithm::Md5 => ("1", 1..=8, 22),
@@ -236,7 +237,7 @@ impl Secret {
             _ => Err(HashError { algorithm }),
         }
     }
-    /// Its form in a configuration line, with `level` (or nothing) behind the keyword `secret`.
+    /// The secret's words in a configuration line. `level` is inserted behind the keyword `secret`: `level N ` or nothing.
     #[must_use]
     pub fn words(&self, level: &str) -> String {
         match self {
@@ -247,7 +248,7 @@ impl Secret {
     }
 }
 
-/// The modes whose commands `privilege` gives levels to.
+/// The modes of the command line, as far as `privilege` lines distinguish them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CommandMode {
     /// Exec mode.
@@ -261,7 +262,7 @@ pub enum CommandMode {
 }
 
 impl CommandMode {
-    /// Those that `privilege` may name.
+    /// The modes that a `privilege` line may name.
     pub const NAMED: [Self; 3] = [Self::Configure, Self::Exec, Self::Interface];
 
     /// Its keyword.
@@ -276,12 +277,13 @@ impl CommandMode {
     }
 }
 
-/// The levels that `privilege` lines give to commands: those that begin with the words, up to a longer entry.
+/// The levels that `privilege` lines give to commands. The level of an entry holds for all commands of the mode that begin with
+/// its words, except those that begin with the words of a longer entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Privileges(pub BTreeMap<(CommandMode, Vec<String>), u8>);
 
 impl Privileges {
-    /// The level of exactly these words; `None` when no line gives them one.
+    /// The level of the entry with exactly these words; `None` if there is none.
     #[must_use]
     pub fn exact(&self, mode: CommandMode, words: &[&str]) -> Option<u8> {
         self.0
@@ -289,7 +291,7 @@ impl Privileges {
             .find(|((m, path), _)| *m == mode && path.iter().eq(words.iter()))
             .map(|(_, level)| *level)
     }
-    /// The lowest level of a command that begins with these words and has more.
+    /// The lowest level of the entries that begin with these words and have further words; `None` if there is none.
     #[must_use]
     pub fn lowest_below(&self, mode: CommandMode, words: &[&str]) -> Option<u8> {
         let below = |path: &[String]| {
@@ -299,7 +301,7 @@ impl Privileges {
     }
 }
 
-/// The rights of the members of a Unix group over their socket.
+/// `platform socket group`: a Unix group whose members may use the command line by a socket of their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SocketGroup {
     /// The name of the group.
@@ -308,7 +310,7 @@ pub struct SocketGroup {
     pub level: Option<u8>,
 }
 
-/// The number of lines of the VTY that can be configured. Sessions beyond use the settings of the last one.
+/// The number of VTY lines that can be configured. Lines with a higher number have the settings of the last one.
 pub const VTY_LINES: usize = 16;
 
 /// The settings of all terminal lines.
@@ -330,7 +332,7 @@ pub enum LineRange {
 }
 
 impl LineRange {
-    /// The command that leads to its mode.
+    /// The command that enters the configuration mode of these lines.
     #[must_use]
     pub fn words(self) -> String {
         match self {
@@ -344,9 +346,9 @@ impl LineRange {
 /// The settings of one terminal line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TerminalLine {
-    /// `exec-timeout`: an idle session ends after so many seconds; 0 is never.
+    /// `exec-timeout`: the time after which an idle session ends, in seconds; 0: never.
     pub exec_timeout_s: u32,
-    /// `no login`: sessions without a login, at level 1.
+    /// `no login`: true if sessions at this line need no login; they have level 1.
     pub no_login: bool,
     /// `transport input`.
     pub transport: Transport,
@@ -359,7 +361,7 @@ impl Default for TerminalLine {
     }
 }
 
-/// `transport input`: the protocols by which sessions may come.
+/// `transport input`: the protocols by which users may reach a VTY line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Transport {
     /// None.
@@ -369,7 +371,7 @@ pub enum Transport {
     Ssh,
     /// Telnet.
     Telnet,
-    /// Both.
+    /// SSH and telnet.
     All,
 }
 
@@ -387,12 +389,12 @@ impl Transport {
 }
 
 impl Lines {
-    /// The settings of a line of the VTY.
+    /// The settings of VTY line `number`; for numbers above the last configurable line, those of that line.
     #[must_use]
     pub fn vty(&self, number: usize) -> &TerminalLine {
         &self.vty[number.min(VTY_LINES - 1)]
     }
-    /// The lines of a range.
+    /// The settings of the lines of a range; empty for a range that does not exist.
     pub fn of_mut(&mut self, range: LineRange) -> &mut [TerminalLine] {
         match range {
             LineRange::Console => std::slice::from_mut(&mut self.console),
@@ -470,7 +472,8 @@ pub enum PublicKeyError {
     Type(String),
 }
 
-/// The type at the beginning of a key: a length of 32 bits, and as many letters.
+/// The type at the beginning of a decoded key: its length as 32 bits, and its text (RFC 4253, section 6.6). `None` if the data
+/// ends there or before.
 fn key_type(bytes: &[u8]) -> Option<&str> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     let name = rest.get(..usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
@@ -511,10 +514,10 @@ impl Access {
         let secrets = self.users.values().filter_map(|user| user.secret.as_ref()).chain(self.enable.values());
         secrets.into_iter().any(|secret| matches!(secret, Secret::Plain(..)))
     }
-    /// Replaces every secret in plain text by what `hash` makes of it.
+    /// Replaces every secret in plain text by its hash, which `hash` computes.
     ///
     /// # Errors
-    /// The first error of `hash`; secrets before it are hashed.
+    /// The first error of `hash`; the secrets before it have already been replaced.
     pub fn hash<E>(&mut self, mut hash: impl FnMut(Algorithm, &str) -> Result<String, E>) -> Result<(), E> {
         let users = self.users.values_mut().filter_map(|user| user.secret.as_mut());
         for secret in users.chain(self.enable.values_mut()) {

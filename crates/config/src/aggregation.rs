@@ -10,7 +10,7 @@ use lanyard_types::{ChannelId, LoadBalance, VlanId, VlanSet};
 
 /// The most members of a port-channel with LACP: eight in use, eight hot standby.
 pub const MAX_LACP_MEMBERS: usize = 16;
-/// The most members of a port-channel without a protocol, and the most in use with one.
+/// The most members of a port-channel without LACP, and the most members in use at a time with LACP.
 pub const MAX_BUNDLED: u8 = 8;
 
 /// The global settings.
@@ -18,9 +18,9 @@ pub const MAX_BUNDLED: u8 = 8;
 pub struct Aggregation {
     /// `lacp system-priority`, 0 to 65535; less is better.
     pub system_priority: u16,
-    /// `port-channel load-balance`; never symmetric here.
+    /// `port-channel load-balance`. Its field `symmetric` is always false; see [`Aggregation::symmetric`].
     pub load_balance: LoadBalance,
-    /// `port-channel load-balance symmetric`.
+    /// `port-channel load-balance symmetric`: true if both directions of a conversation use the same member.
     pub symmetric: bool,
 }
 
@@ -30,10 +30,10 @@ impl Default for Aggregation {
     }
 }
 
-/// The settings of an interface: of a member, and of a port-channel.
+/// The link-aggregation settings of an interface, which may be a member or a port-channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AggregationPort {
-    /// `channel-group N mode M`.
+    /// `channel-group N mode M`; `None`: the interface is not a member.
     pub group: Option<(ChannelId, Mode)>,
     /// `lacp rate fast`.
     pub fast: bool,
@@ -59,9 +59,9 @@ pub struct InternalVlan<'a> {
     pub vlan: VlanId,
     /// The port-channel.
     pub channel: ChannelId,
-    /// The interface that has the VLAN: that of the port-channel, or a subinterface.
+    /// The interface that has the VLAN to itself: the port-channel's own, or a subinterface.
     pub name: InterfaceName,
-    /// Its settings.
+    /// The interface's settings.
     pub interface: &'a Interface,
 }
 
@@ -78,7 +78,7 @@ impl Config {
         let routed = self.channels().filter(|(_, interface)| interface.role == Role::Routed);
         routed.filter_map(|(channel, interface)| Some((channel, channel.internal_vlan()?, interface)))
     }
-    /// The VLANs that routed port-channels and their subinterfaces have to themselves. A subinterface's is the one of its tag.
+    /// The VLANs that routed port-channels and their subinterfaces have to themselves. A subinterface has the VLAN of its tag.
     pub fn internal_vlans(&self) -> impl Iterator<Item = InternalVlan<'_>> {
         let whole = self
             .channels()

@@ -10,19 +10,20 @@ pub const MAX_LOG_HOSTS: usize = 8;
 /// Settings of the appliance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Appliance {
-    /// `platform interface-name NETDEV NAME`: the names of Catalyst's interfaces by netdev.
+    /// `platform interface-name NETDEV NAME`: by netdev, the name that the interface has on a Catalyst.
     pub interface_names: BTreeMap<String, String>,
     /// `clock timezone`; `None` is UTC.
     pub timezone: Option<Timezone>,
-    /// `logging buffered`: the highest severity that the buffer gets; `None` after `no logging buffered`.
+    /// `logging buffered`: the buffer keeps messages up to this severity number, 0 (most important) to 7; `None`
+    /// after `no logging buffered`.
     pub log_buffered: Option<u8>,
-    /// `logging trap`: the highest severity that receivers get; `None` after `no logging trap`.
+    /// `logging trap`: receivers get messages up to this severity number, 0 to 7; `None` after `no logging trap`.
     pub log_trap: Option<u8>,
     /// `logging host`, at most [`MAX_LOG_HOSTS`], each address once.
     pub log_hosts: Vec<LogHost>,
-    /// `logging rate-limit`: a limit for every message.
+    /// `logging rate-limit`: the limit for all messages of the log.
     pub log_rate: Option<LogRate>,
-    /// `logging rate-limit console`: a limit for what the daemon writes to stderr.
+    /// `logging rate-limit console`: the limit for messages that the daemon writes to stderr.
     pub log_console_rate: Option<LogRate>,
     /// `logging persistent`: the log in files.
     pub log_persistent: Option<LogPersistent>,
@@ -36,16 +37,16 @@ pub const MAX_NTP_SERVERS: usize = 8;
 /// `ntp server HOST [iburst] [prefer]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NtpServer {
-    /// Its name or address.
+    /// The server's name or address.
     pub host: String,
-    /// The first requests follow each other quickly.
+    /// `iburst`: true if the first requests are sent in quick succession.
     pub iburst: bool,
-    /// It is preferred to the others.
+    /// `prefer`: true if this server is preferred to the others.
     pub prefer: bool,
 }
 
 impl Appliance {
-    /// The minute that the clock of the configured time zone shows at this minute, UTC.
+    /// Converts a minute in UTC to local time in the configured time zone.
     #[must_use]
     pub fn local(&self, utc: Minute) -> Minute {
         utc.in_zone(self.timezone.as_ref().map_or(0, |zone| zone.minutes))
@@ -76,9 +77,9 @@ pub const TRAP_SEVERITY: u8 = 6;
 /// `logging rate-limit [console] [all] N [except SEVERITY]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogRate {
-    /// Messages a second, 1..=10,000; as many may come at once.
+    /// The rate in messages per second, 1..=10,000. The burst is the messages of one second.
     pub per_s: u32,
-    /// `all`: debugging messages are limited, too.
+    /// `all`: true if debugging messages are limited as well; false if they are exempt.
     pub debugging: bool,
     /// `except SEVERITY`: messages of this severity and of more important ones are not limited.
     pub except: Option<u8>,
@@ -114,21 +115,21 @@ pub const MAX_LOG_FILES: u64 = 10_000;
 /// `clock timezone NAME HOURS [MINUTES]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timezone {
-    /// Its name, such as `CET`.
+    /// The zone's name, such as `CET`.
     pub name: String,
     /// Minutes east of UTC, -1439..=1439.
     pub minutes: i32,
 }
 
-/// How a receiver of the log is reached.
+/// The transport protocol to a receiver of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogTransport {
-    /// RFC 5426.
+    /// Syslog over UDP, RFC 5426.
     #[default]
     Udp,
-    /// RFC 6587.
+    /// Syslog over TCP, RFC 6587.
     Tcp,
-    /// RFC 5425.
+    /// Syslog over TLS, RFC 5425.
     Tls,
 }
 
@@ -147,18 +148,19 @@ impl LogTransport {
 /// `logging host ADDRESS [transport udp|tcp|tls] [port N] [name HOST]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogHost {
-    /// The receiver.
+    /// The receiver's address.
     pub address: IpAddr,
-    /// How it is reached.
+    /// The transport protocol.
     pub transport: LogTransport,
-    /// The port, if it is not the transport's own.
+    /// The receiver's port; `None`: the default of the transport protocol.
     pub port: Option<u16>,
-    /// For TLS: the name in the receiver's certificate, if it is not the address.
+    /// For TLS: the name in the receiver's certificate; `None`: the certificate names the address.
     pub name: Option<String>,
 }
 
 impl LogHost {
-    /// The port: by default 514 for UDP, 601 for TCP (RFC 3195, 9.2), 6514 for TLS (RFC 5425, 4.1), as in IOS.
+    /// The receiver's port: by default 514 for UDP, 601 for TCP (RFC 3195, 9.2), 6514 for TLS (RFC 5425, 4.1), as
+    /// in IOS.
     #[must_use]
     pub fn port(&self) -> u16 {
         let default = match self.transport {

@@ -24,9 +24,9 @@ pub struct DiscoveryPort {
     pub lldp_receive: bool,
     /// `cdp enable`, on by default.
     pub cdp: bool,
-    /// `location civic-location-id`.
+    /// `location civic-location-id`: the number of the civic location that LLDP-MED sends here, if any.
     pub civic: Option<u16>,
-    /// `location elin-location-id`.
+    /// `location elin-location-id`: the number of the ELIN location that LLDP-MED sends here, if any.
     pub elin: Option<u16>,
 }
 

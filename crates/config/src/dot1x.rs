@@ -1,5 +1,5 @@
-//! Access control of ports: `dot1x ...`, `authentication ...`, `mab`, and the RADIUS servers that it asks: `radius server`,
-//! `radius-server ...`, `ip radius source-interface`.
+//! Access control of ports: `dot1x ...`, `authentication ...`, `mab`; and the RADIUS servers that authenticate hosts: `radius
+//! server`, `radius-server ...`, `ip radius source-interface`.
 //!
 //! Invariant: the text, read back, gives an equal value. The keys of servers are stored as they were entered, because the switch
 //! needs them in plain text.
@@ -16,16 +16,16 @@ pub const MAX_RADIUS_NAME: usize = 32;
 /// The maximum length of a server's key, in bytes.
 pub const MAX_RADIUS_KEY: usize = 128;
 
-/// `radius ...` of the whole switch.
+/// The RADIUS servers, and the settings that all of them share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Radius {
-    /// `radius server`, in the order in which they are asked, by name.
+    /// `radius server`: the name and the settings of each server, in the order in which the switch asks them.
     pub servers: Vec<(String, RadiusServer)>,
-    /// `radius-server timeout`, in seconds.
+    /// `radius-server timeout`, in seconds, 1..=1000: the time that a server has for an answer.
     pub timeout_s: u32,
-    /// `radius-server retransmit`.
+    /// `radius-server retransmit`, 0..=100: how often a request without an answer is repeated.
     pub retransmit: u8,
-    /// `radius-server deadtime`, in minutes.
+    /// `radius-server deadtime`, in minutes, 0..=1440: the time in which a server that did not answer is not asked.
     pub deadtime_min: u32,
     /// `ip radius source-interface`.
     pub source: Option<InterfaceName>,
@@ -38,12 +38,12 @@ impl Default for Radius {
 }
 
 impl Radius {
-    /// The server of a name.
+    /// The server with this name.
     #[must_use]
     pub fn server(&self, name: &str) -> Option<&RadiusServer> {
         self.servers.iter().find(|(held, _)| held == name).map(|(_, server)| server)
     }
-    /// The same, for changes.
+    /// The server with this name, to be changed.
     pub fn server_mut(&mut self, name: &str) -> Option<&mut RadiusServer> {
         self.servers.iter_mut().find(|(held, _)| held == name).map(|(_, server)| server)
     }
@@ -56,9 +56,9 @@ pub struct RadiusServer {
     pub address: Option<RadiusAddress>,
     /// `key`; a server without a key is not asked.
     pub key: Option<String>,
-    /// `timeout`, in seconds.
+    /// `timeout`, in seconds, 1..=1000; `None`: [`Radius::timeout_s`].
     pub timeout_s: Option<u32>,
-    /// `retransmit`.
+    /// `retransmit`, 0..=100; `None`: [`Radius::retransmit`].
     pub retransmit: Option<u8>,
 }
 
@@ -67,18 +67,18 @@ pub struct RadiusServer {
 pub struct RadiusAddress {
     /// The address.
     pub address: IpAddr,
-    /// The UDP port of requests for access.
+    /// The UDP port for access requests.
     pub auth_port: u16,
-    /// The UDP port of accounting, which the switch does not send.
+    /// The UDP port for accounting requests, which the switch does not send.
     pub acct_port: u16,
 }
 
 impl RadiusAddress {
-    /// The ports of RFC 2865 and RFC 2866.
+    /// The default ports: for authentication (RFC 2865) and for accounting (RFC 2866).
     pub const PORTS: (u16, u16) = (1812, 1813);
 }
 
-/// The lines of an interface.
+/// The access-control settings of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortAccess {
     /// `dot1x pae authenticator`.
@@ -91,31 +91,32 @@ pub struct PortAccess {
     pub violation: Violation,
     /// `mab`.
     pub mab: bool,
-    /// `authentication order mab dot1x`.
+    /// `authentication order mab dot1x`: true if MAC authentication bypass is tried before 802.1X.
     pub mab_first: bool,
-    /// `authentication periodic`.
+    /// `authentication periodic`: true if hosts are authenticated again, at the times of `reauthenticate`.
     pub periodic: bool,
     /// `authentication timer reauthenticate`.
     pub reauthenticate: Reauthenticate,
-    /// `authentication timer restart`, in seconds.
+    /// `authentication timer restart`, in seconds, 1..=65,535: after a failure, the wait of a host that does not speak 802.1X.
     pub restart_s: u32,
     /// `authentication event fail action`.
     pub fail: Fail,
-    /// `authentication event no-response action authorize vlan`.
+    /// `authentication event no-response action authorize vlan`: the VLAN of hosts that no method can authenticate.
     pub no_response: Option<VlanId>,
-    /// `authentication event server dead action authorize vlan`.
+    /// `authentication event server dead action authorize vlan`: the VLAN of hosts while no server answers.
     pub server_dead: Option<VlanId>,
-    /// `authentication event server alive action reinitialize`.
+    /// `authentication event server alive action reinitialize`: true if hosts in the VLAN of `server_dead` are authenticated
+    /// once a server answers.
     pub reinitialize: bool,
-    /// `dot1x timeout quiet-period`, in seconds.
+    /// `dot1x timeout quiet-period`, in seconds, 1..=65,535: after a failure, the wait of a host that speaks 802.1X.
     pub quiet_s: u32,
-    /// `dot1x timeout tx-period`, in seconds.
+    /// `dot1x timeout tx-period`, in seconds, 1..=65,535: the time between two requests for an identity.
     pub tx_s: u32,
-    /// `dot1x timeout supp-timeout`, in seconds.
+    /// `dot1x timeout supp-timeout`, in seconds, 1..=65,535: the time that a host has for an answer.
     pub supplicant_s: u32,
-    /// `dot1x max-req`.
+    /// `dot1x max-req`, 1..=10: the most repetitions of a request.
     pub max_req: u8,
-    /// `dot1x max-reauth-req`.
+    /// `dot1x max-reauth-req`, 1..=10: the most repetitions of a request for an identity.
     pub max_reauth_req: u8,
 }
 

@@ -1,5 +1,5 @@
 //! First-hop security: `ip dhcp snooping ...`, `ip arp inspection ...`, `ip source binding`, `ipv6 nd inspection ...`, `ipv6
-//! neighbor binding`. What belongs to a port is `PortSettings::guard`.
+//! neighbor binding`. The settings of a port are in `PortSettings::guard`.
 
 use crate::InterfaceName;
 use lanyard_types::{ArpValidation, MacAddr, VlanId, VlanSet};
@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 /// The settings of the whole switch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Guard {
-    /// `ip dhcp snooping`: off by default, also where VLANs are named.
+    /// `ip dhcp snooping`, off by default. While it is off, `dhcp_vlans` has no effect.
     pub dhcp: bool,
     /// `ip dhcp snooping vlan LIST`.
     pub dhcp_vlans: VlanSet,
@@ -34,9 +34,9 @@ pub struct Guard {
 /// `ip source binding`, `ipv6 neighbor binding`: the host that has an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StaticBinding {
-    /// Its MAC address.
+    /// The host's MAC address.
     pub mac: MacAddr,
-    /// The port behind which it is.
+    /// The port behind which the host is.
     pub interface: InterfaceName,
 }
 

@@ -14,11 +14,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// `ip forwarding plane`: the forwarder of packets that the plane could route.
+/// `ip forwarding plane`: whether the plane or the kernel routes the packets that the plane can route.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ForwardingPlane {
-    /// The plane forwards, unless the kernel's packet filter, NAT or XFRM handles such packets; then the
-    /// kernel forwards.
+    /// The plane forwards, unless the kernel's packet filter, NAT or XFRM would handle the packets; then the kernel
+    /// forwards.
     #[default]
     Auto,
     /// The plane forwards, whatever the kernel's packet filter contains.
@@ -47,7 +47,7 @@ impl ForwardingPlane {
     }
 }
 
-/// `vrf definition V`: a separate routing table. The kernel's part of it is a network namespace of that name.
+/// `vrf definition V`: a separate routing table. In the kernel, it is a network namespace of the same name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Vrf {
     /// `description`, at most 240 bytes.
@@ -207,7 +207,7 @@ pub struct Vrrp {
     pub preempt: bool,
     /// `preempt delay minimum` in seconds, 0..=1000, which is keepalived's range.
     pub preempt_delay_s: u16,
-    /// `track N decrement D`: how much the priority is reduced while the object is down, 1..=255.
+    /// `track N decrement D`: by object, the amount by which the priority is reduced while the object is down, 1..=255.
     pub tracks: BTreeMap<u16, u8>,
     /// `shutdown`.
     pub shutdown: bool,
@@ -234,13 +234,13 @@ pub const DEFAULT_DECREMENT: u8 = 10;
 /// `ip route` / `ipv6 route`; the daemon enters it into the kernel's routing table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StaticRoute {
-    /// Its routing table.
+    /// The routing table that the route is in: a VRF, or `None` for the switch's own table.
     pub vrf: Option<String>,
     /// The destination.
     pub prefix: IpNet,
-    /// The next hop's address.
+    /// The next hop's address, if the line names one.
     pub via: Option<IpAddr>,
-    /// The egress interface.
+    /// The egress interface, if the line names one.
     pub interface: Option<InterfaceName>,
     /// `Null0`: packets are dropped.
     pub discard: bool,
@@ -273,7 +273,8 @@ impl StaticRoute {
             track: None,
         }
     }
-    /// True when both have the same destination, next hop and interface: the later one replaces the earlier.
+    /// True if both routes have the same table, destination, next hop and interface. Of such routes the one entered
+    /// last replaces the earlier one.
     #[must_use]
     pub fn same_way(&self, other: &Self) -> bool {
         (&self.vrf, self.prefix, self.via, &self.interface, self.discard)
@@ -405,7 +406,7 @@ pub fn arp_lines(arps: &BTreeMap<(Option<String>, Ipv4Addr), MacAddr>) -> Vec<St
     arps.iter().map(line).collect()
 }
 
-/// The subinterface of the parent that already uses this tag, if there is one.
+/// The subinterface of `parent`, other than `except`, that already has the tag `vlan`; `None` if there is none.
 #[must_use]
 pub fn subinterface_with(
     config: &Config,

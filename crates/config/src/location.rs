@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// The highest number of a location.
 pub const MAX_LOCATION: u16 = 4095;
-/// The client's own location (RFC 4776, 3.1).
+/// The value of the field `what` for the location of the client (RFC 4776, 3.1), here the telephone.
 const OF_THE_CLIENT: u8 = 2;
 
 /// The locations, by number, 1 to [`MAX_LOCATION`].
@@ -17,7 +17,7 @@ pub struct Locations {
     pub civic: BTreeMap<u16, CivicLocation>,
 }
 
-/// An address.
+/// A civic address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CivicLocation {
     /// `country`: two capital letters. An address without it is not sent.
@@ -27,7 +27,7 @@ pub struct CivicLocation {
 }
 
 impl CivicLocation {
-    /// The value that is sent; `None` without a country.
+    /// The location as LLDP-MED sends it; `None` without a country.
     #[must_use]
     pub fn sent(&self) -> Option<Civic> {
         let elements = self.elements.iter().map(|(kind, value)| (*kind, value.clone())).collect();
@@ -36,7 +36,8 @@ impl CivicLocation {
 }
 
 impl Locations {
-    /// The locations with these numbers that are complete.
+    /// The locations with these numbers, as LLDP-MED sends them. A location that does not exist or has no
+    /// country is left out.
     #[must_use]
     pub fn sent(&self, civic: Option<u16>, elin: Option<u16>) -> Vec<Location> {
         let civic = civic.and_then(|number| self.civic.get(&number)).and_then(CivicLocation::sent);

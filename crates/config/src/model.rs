@@ -51,7 +51,7 @@ pub struct Config {
     pub arps: BTreeMap<(Option<String>, Ipv4Addr), MacAddr>,
     /// `ip dhcp relay information ...`.
     pub relay: RelayInformation,
-    /// `reserved-address N forward`: reserved addresses 01:80:C2:00:00:0N whose action is not the default.
+    /// `reserved-address N forward`: by N, the actions that are not the default for the reserved addresses 01:80:C2:00:00:0N.
     pub reserved: BTreeMap<u8, ReservedAction>,
     /// `vlan dot1q tag native`: trunks tag their native VLAN, and drop untagged frames.
     pub tag_native: bool,
@@ -89,7 +89,7 @@ pub struct Config {
     pub vlan_maps: BTreeMap<VlanId, String>,
     /// `class-map`, `policy-map`, `mls qos`.
     pub qos: crate::Qos,
-    /// `platform ...`: the switch chip. Its ports are settings of interfaces; there are none here.
+    /// `platform ...`: the switch chip, without its ports, whose settings are in [`Interface`].
     pub chip: ChipSettings,
     /// Names of interfaces, time, the log.
     pub appliance: Appliance,
@@ -282,7 +282,7 @@ pub struct Interface {
     pub hook: HookChoice,
     /// `delivery auto|peer|device`: how frames are handed to a veth whose far end is in another namespace.
     pub delivery: Delivery,
-    /// `speed` in Mbit/s; unset is auto.
+    /// `speed` in Mbit/s, 10..=400,000; `None` is auto.
     pub speed_mbps: Option<u32>,
     /// `duplex`.
     pub duplex: Duplex,
@@ -290,9 +290,9 @@ pub struct Interface {
     pub spanning_tree: SpanningTreePort,
     /// `lldp ...` and `cdp ...`.
     pub discovery: DiscoveryPort,
-    /// `ip igmp max-groups` and `ipv6 mld max-groups`, by `Family::index()`.
+    /// `ip igmp max-groups` and `ipv6 mld max-groups`, 0..=65,536, by `Family::index()`; `None`: no limit at this interface.
     pub max_groups: [Option<u32>; 2],
-    /// `ip igmp max-sources` and `ipv6 mld max-sources`, by `Family::index()`.
+    /// `ip igmp max-sources` and `ipv6 mld max-sources`, 1..=128, by `Family::index()`; `None`: 128.
     pub max_sources: [Option<u32>; 2],
     /// `ip access-group`, `ipv6 traffic-filter`, `mac access-group`.
     pub access_groups: AccessGroups,
@@ -423,9 +423,9 @@ pub struct Switchport {
     pub block_multicast: bool,
     /// `mac address-table learning` under the interface; false after `no ...`.
     pub learning: bool,
-    /// `mac address-table limit N` under the interface.
+    /// `mac address-table limit N` under the interface, 1..=1,000,000; `None`: no limit of its own.
     pub fdb_limit: Option<u32>,
-    /// Settings of single stages of the pipeline, which the planes take as they are.
+    /// Settings of single stages of the pipeline, in the form that the planes use, too.
     pub stages: PortSettings,
     /// `switchport port-security ...`.
     pub security: PortSecurity,
@@ -435,7 +435,7 @@ pub struct Switchport {
     pub private: PrivatePort,
 }
 
-/// How the telephone at an access port marks its voice.
+/// `switchport voice vlan`: how the telephone at an access port tags voice frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Voice {
     /// With tags of this VLAN, of which the port becomes a member.
@@ -447,7 +447,8 @@ pub enum Voice {
 }
 
 impl Switchport {
-    /// The VLAN of tagged frames of a telephone, if the port is an access port that has one besides its access VLAN.
+    /// The VLAN of a telephone's tagged frames; `None` if the port is not an access port, or has no voice VLAN besides its access
+    /// VLAN.
     #[must_use]
     pub fn voice_vlan(&self) -> Option<VlanId> {
         match (self.mode, self.voice) {
@@ -457,7 +458,8 @@ impl Switchport {
             _ => None,
         }
     }
-    /// True if the port is a member of the VLAN by its mode, whether the VLAN exists or not; of private VLANs, of the primary one.
+    /// True if its mode makes the port a member of the VLAN, whether the VLAN exists or not. A port of private VLANs counts as a
+    /// member of the primary VLAN.
     #[must_use]
     pub fn carries(&self, vlan: VlanId) -> bool {
         match self.mode {
@@ -517,7 +519,7 @@ pub enum SwitchportMode {
 /// `mac address-table ...`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FdbConfig {
-    /// `aging-time` in seconds, 10..=1,000,000; with 0 entries never age out.
+    /// `aging-time` in seconds, 10..=1,000,000; 0: entries never age out.
     pub ageing_s: u32,
     /// `limit N` globally, 1..=1,000,000.
     pub limit: u32,

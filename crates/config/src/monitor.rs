@@ -1,5 +1,6 @@
 //! `monitor session ...`: the model. A session copies the frames of its sources to its destination ports (SPAN), into an RSPAN
-//! VLAN, or to an IPv4 address (ERSPAN), or sends what an ERSPAN session of another switch has copied out of its ports.
+//! VLAN, or to an IPv4 address (ERSPAN). An ERSPAN destination session receives the copies of another switch and sends them out
+//! of its destination ports.
 
 use crate::{Config, InterfaceName};
 use lanyard_types::{VlanId, VlanSet};
@@ -14,7 +15,7 @@ pub const MAX_MONITOR_SESSION: u16 = 66;
 pub struct MonitorSession {
     /// `source interface I`: switch ports, port-channels and routed ports.
     pub interfaces: BTreeMap<InterfaceName, MonitorDirection>,
-    /// `source vlan V`: the frames of all switch ports in these VLANs. A session has either these or interfaces.
+    /// `source vlan V`: the frames of all switch ports in these VLANs. A session has either VLANs or interfaces as sources.
     pub vlans: BTreeMap<VlanId, MonitorDirection>,
     /// `source remote vlan V`: the frames of an RSPAN VLAN. A session has no other sources then.
     pub remote_source: Option<VlanId>,
@@ -33,9 +34,9 @@ pub struct MonitorSession {
     pub erspan_destination: Option<ErspanDestination>,
 }
 
-/// The highest identifier of an ERSPAN session: 10 bits of the header, of which IOS keeps 0.
+/// The highest identifier of an ERSPAN session. The header has 10 bits for it; IOS does not allow 0.
 pub const MAX_ERSPAN_ID: u16 = 1023;
-/// The shortest and the longest packets that `mtu` allows for copies, in bytes with the IPv4 header.
+/// The lowest and the highest value of `mtu`: the length of the longest packet in bytes, IPv4 header included.
 pub const ERSPAN_MTU: (u16, u16) = (176, 9000);
 
 /// `monitor session N type erspan-source`: where and how the copies are sent.
@@ -67,7 +68,7 @@ pub enum ErspanType {
     /// Type II.
     #[default]
     Two,
-    /// Type III, which has a time.
+    /// Type III, whose header has a timestamp.
     Three,
 }
 
@@ -87,7 +88,7 @@ impl Default for ErspanSource {
     }
 }
 
-/// The settings of an ERSPAN session that lacks none and is not shut down.
+/// The settings of an ERSPAN source session for which all are configured and that is not shut down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErspanTunnel {
     /// `erspan-id`.
@@ -107,7 +108,7 @@ pub struct ErspanTunnel {
 }
 
 impl ErspanSource {
-    /// The settings of the frames that the session sends; `None` while it is shut down or lacks a setting.
+    /// The settings of the packets that the session sends; `None` while it is shut down or a setting is missing.
     #[must_use]
     pub fn tunnel(&self) -> Option<ErspanTunnel> {
         let (id, destination, origin) = (self.id?, self.destination?, self.origin?);
@@ -130,7 +131,8 @@ pub struct ErspanDestination {
 }
 
 impl ErspanDestination {
-    /// The identifier and the address of the packets that the session takes; `None` while it is shut down or lacks a setting.
+    /// The identifier and the address of the packets that the session takes; `None` while it is shut down or one of them is
+    /// missing.
     #[must_use]
     pub fn receives(&self) -> Option<(u16, Ipv4Addr)> {
         self.id.zip(self.address).filter(|_| self.enabled)
@@ -153,21 +155,21 @@ impl Config {
 }
 
 impl MonitorSession {
-    /// The VRF of an ERSPAN session, where it can be changed.
+    /// The `vrf` setting of an ERSPAN session, to be changed; `None` for other sessions.
     pub fn vrf_mut(&mut self) -> Option<&mut Option<String>> {
         let source = self.erspan.as_mut().map(|source| &mut source.vrf);
         source.or(self.erspan_destination.as_mut().map(|destination| &mut destination.vrf))
     }
 }
 
-/// The frames of a source that are copied.
+/// Which of a source's frames are copied.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MonitorDirection {
-    /// Those that it receives.
+    /// The frames that the source receives.
     Rx,
-    /// Those that it sends.
+    /// The frames that the source sends.
     Tx,
-    /// Both.
+    /// Received and sent frames.
     #[default]
     Both,
 }

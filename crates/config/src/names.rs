@@ -10,7 +10,7 @@ impl InterfaceName {
     pub fn of_channel(channel: ChannelId) -> Self {
         Self::Netdev(format!("port-channel{channel}"))
     }
-    /// A subinterface of a port-channel. Its name is short, because that of a netdev has at most 15 bytes.
+    /// A subinterface of a port-channel. The name is short, because the name of a netdev has at most 15 bytes.
     #[must_use]
     pub fn of_channel_subinterface(channel: ChannelId, number: u32) -> Self {
         Self::Netdev(format!("po{channel}.{number}"))

@@ -37,11 +37,11 @@ impl Default for PortSecurity {
 /// The reaction to a frame that violates port security, besides its drop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Violation {
-    /// Nothing.
+    /// Nothing besides the drop.
     Protect,
-    /// It is logged.
+    /// The violation is logged.
     Restrict,
-    /// It is logged, and the port is shut down (err-disable).
+    /// The violation is logged, and the port is shut down (err-disable).
     #[default]
     Shutdown,
 }

@@ -1,4 +1,5 @@
-//! Private VLANs in a configuration: which secondary VLAN belongs to which primary one, and where a port's stations are.
+//! Private VLANs in a configuration: which secondary VLAN belongs to which primary one, and in which VLAN the FDB has a
+//! port's stations.
 //!
 //! Invariant: a secondary VLAN belongs to the first primary VLAN that names it, and to no other.
 
@@ -26,7 +27,8 @@ impl Config {
 }
 
 impl Switchport {
-    /// The VLAN under which the FDB has the stations whose frames arrive untagged: of ports of private VLANs the primary one.
+    /// The VLAN in which the FDB has the stations whose frames arrive untagged. For a port of private VLANs it is the primary
+    /// VLAN.
     #[must_use]
     pub fn untagged_vlan(&self) -> VlanId {
         match self.mode {

@@ -1,13 +1,13 @@
-//! Private VLANs (RFC 5517): `private-vlan ...` under VLANs, and the part of a switch port in them.
+//! Private VLANs (RFC 5517): `private-vlan ...` under VLANs, and the settings of switch ports for them.
 //!
-//! `private_domain` has the questions that need the whole configuration.
+//! `private_domain` has the functions that need the whole configuration.
 
 use lanyard_types::{VlanId, VlanSet};
 
 /// `private-vlan primary|isolated|community`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrivateKind {
-    /// The VLAN of promiscuous ports, which all host ports hear.
+    /// The VLAN of frames that arrive at promiscuous ports; all host ports send them.
     Primary,
     /// A secondary VLAN whose host ports reach promiscuous ports only.
     Isolated,

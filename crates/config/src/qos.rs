@@ -11,13 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The name of the class of all frames that no other class matches.
 pub const CLASS_DEFAULT: &str = "class-default";
-/// The classes of a policy map, `class-default` included.
+/// The most classes of a policy map, `class-default` included.
 pub const MAX_POLICY_CLASSES: usize = 32;
-/// The class maps, and the policy maps, of a configuration.
+/// The most class maps of a configuration, and likewise the most policy maps.
 pub const MAX_QOS_MAPS: usize = 256;
 /// The longest name of a class map or policy map, in bytes.
 pub const MAX_QOS_NAME: usize = 40;
-/// The `match` lines of a class map.
+/// The most `match` lines of a class map.
 pub const MAX_CRITERIA: usize = 32;
 
 /// `class-map`, `policy-map`, `mls qos`.
@@ -65,11 +65,11 @@ pub struct ClassMap {
 pub struct Criterion {
     /// `match not`.
     pub negated: bool,
-    /// The property.
+    /// The property of a frame that is compared.
     pub of: Match,
 }
 
-/// The field that a `match` line compares. A configuration has few, so the size does not matter.
+/// The property that a `match` line compares. A configuration has few values of this type, so its size does not matter.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Match {
@@ -129,19 +129,19 @@ impl QosProtocol {
 pub struct PolicyMap {
     /// `description`.
     pub description: Option<String>,
-    /// `class NAME`: the classes, in the order in which they are asked. [`CLASS_DEFAULT`] is in `default`.
+    /// `class NAME`: the classes, in the order in which frames are compared with them. [`CLASS_DEFAULT`] is in `default`.
     pub classes: Vec<(String, ClassActions)>,
     /// `class class-default`.
     pub default: ClassActions,
 }
 
 impl PolicyMap {
-    /// True if it has actions that only a queue of a port carries out, which an input policy cannot have.
+    /// True if a class has an action that needs a queue of the egress port; an input policy cannot have such actions.
     #[must_use]
     pub fn queues(&self) -> bool {
         self.actions().any(|(_, actions)| actions.queues())
     }
-    /// Every class with its name, in the order in which they are asked; `class-default` is the last.
+    /// Every class with its name, in the order in which frames are compared with them; `class-default` is the last.
     pub fn actions(&self) -> impl Iterator<Item = (&str, &ClassActions)> {
         let named = self.classes.iter().map(|(name, actions)| (name.as_str(), actions));
         named.chain([(CLASS_DEFAULT, &self.default)])
@@ -161,17 +161,17 @@ pub struct ClassActions {
     pub priority: Option<Priority>,
     /// `bandwidth ...`: the share of the class while the port is congested.
     pub bandwidth: Option<Bandwidth>,
-    /// `shape average ...`: the most that leaves for the class.
+    /// `shape average ...`: the highest rate at which frames of the class are sent.
     pub shape: Option<QosRate>,
     /// `queue-limit N packets|bytes`.
     pub queue_limit: Option<QueueLimit>,
-    /// `service-policy NAME`: the policy map that divides what this class shapes. Only `class-default` with `shape`, as the only
-    /// class of its policy map, may have one.
+    /// `service-policy NAME`: the policy map that divides this class's shaped rate among its own classes. Only `class-default`
+    /// with `shape`, as the only class of its policy map, may have one.
     pub child: Option<String>,
 }
 
 impl ClassActions {
-    /// True if it has actions that only a queue of a port carries out.
+    /// True if an action of the class needs a queue of the egress port.
     #[must_use]
     pub fn queues(&self) -> bool {
         self.priority.is_some()
@@ -225,11 +225,12 @@ pub const MAX_QOS_BURST: u32 = 512_000_000;
 pub struct Police {
     /// The committed rate (CIR).
     pub cir: QosRate,
-    /// The committed burst in bytes (Bc); `None`: what the rate lets through in 250 ms, but 1,518 at least.
+    /// The committed burst in bytes (Bc); `None`: the bytes that the committed rate gives in 250 ms, but 1,518 at least.
     pub bc: Option<u32>,
-    /// The peak rate (PIR): two rates, RFC 2698.
+    /// The peak rate (PIR). With it, the policer has two rates (RFC 2698).
     pub pir: Option<QosRate>,
-    /// The excess burst in bytes (Be). Without PIR, with [`Police::violate`]: the second bucket of RFC 2697. `None`: as Bc.
+    /// The excess burst in bytes (Be). Without PIR, with [`Police::violate`]: the second bucket of RFC 2697. `None`: the same as
+    /// Bc.
     pub be: Option<u32>,
     /// `conform-action`; transmit by default.
     pub conform: PoliceAction,
@@ -241,11 +242,11 @@ pub struct Police {
 
 /// The most values of a `match dscp`, `match precedence` or `match cos` line.
 pub const MAX_MATCH_VALUES: usize = 8;
-/// The longest queue that is limited in frames.
+/// The highest limit of a queue in frames.
 pub const MAX_QUEUE_PACKETS: u16 = 8192;
-/// The shortest queue that is limited in bytes: it holds a frame of any usual size.
+/// The lowest limit of a queue in bytes: it leaves room for one frame of any usual size.
 pub const MIN_QUEUE_BYTES: u32 = 2_000;
-/// The longest queue that is limited in bytes.
+/// The highest limit of a queue in bytes.
 pub const MAX_QUEUE_BYTES: u32 = 512_000_000;
 /// The highest `bandwidth remaining ratio`.
 pub const MAX_QOS_RATIO: u16 = 1_000;
@@ -270,7 +271,8 @@ pub enum PoliceAction {
 pub struct Priority {
     /// 1 or 2; classes of level 1 are served first.
     pub level: u8,
-    /// The most that the class gets; `None`: all of the port. It is policed at this rate, also while the port is not congested.
+    /// The highest rate of the class; `None`: the port's whole rate. The class is policed at this rate even while the port is not
+    /// congested.
     pub rate: Option<QosRate>,
 }
 

@@ -1,4 +1,4 @@
-//! The rules of policy maps that need no facts about ports: those of IOS on Catalyst switches, and the limits of Lanyard.
+//! Checks policy maps by the rules that need no facts about ports: those of IOS on Catalyst switches, and the limits of Lanyard.
 
 use crate::{
     Bandwidth, CLASS_DEFAULT, ClassActions, Config, MAX_POLICY_CLASSES, Police, PolicyMap, Priority, Qos,
@@ -45,7 +45,7 @@ pub fn input_refusal(name: &str, policy: &PolicyMap) -> Option<String> {
     ))
 }
 
-/// The first queueing action of a class.
+/// The keyword of the first queueing action of a class.
 fn queueing(actions: &ClassActions) -> &'static str {
     match actions {
         ClassActions { priority: Some(_), .. } => "priority",
@@ -93,7 +93,7 @@ fn police_error(police: &Police) -> Option<String> {
     None
 }
 
-/// The rules for the shares of a port that the classes of one policy map get.
+/// Why the shares of a port that the classes of one policy map get are wrong; `None` if they are right.
 fn shares_error(policy: &PolicyMap) -> Option<String> {
     let bandwidths = || policy.actions().filter_map(|(class, actions)| Some((class, actions.bandwidth?)));
     let mut units = bandwidths().map(|(class, bandwidth)| (class, unit(bandwidth)));
@@ -149,7 +149,7 @@ fn unit(bandwidth: Bandwidth) -> &'static str {
     }
 }
 
-/// The rules for the policy map that a class names as its child.
+/// Why the child that a class of the policy map names is not allowed; `None` if it is, or if no class names one.
 fn child_error(qos: &Qos, policy: &PolicyMap) -> Option<String> {
     if let Some((class, _)) = policy.classes.iter().find(|(_, actions)| actions.child.is_some()) {
         return Some(format!(
@@ -182,14 +182,14 @@ fn divides_error(name: &str, policy: &PolicyMap) -> Option<String> {
     (!acts).then(|| format!("policy map {name} neither queues nor polices, which a child has to do"))
 }
 
-/// The rules for a policy map that others name as their child.
+/// Why a policy map cannot be the child that another one names; `None` if it can, or if none names it.
 fn parent_error(qos: &Qos, name: &str, policy: &PolicyMap) -> Option<String> {
     let wrong = divides_error(name, policy)?;
     let parent = qos.policies.iter().find(|(_, parent)| parent.default.child.as_deref() == Some(name));
     parent.map(|(parent, _)| format!("{wrong}; it is the child of policy map {parent}"))
 }
 
-/// The rules for a policy map that an interface has as its input policy.
+/// Why a policy map cannot be the input policy of the interface that names it; `None` if it can, or if none names it.
 fn input_error(config: &Config, name: &str, policy: &PolicyMap) -> Option<String> {
     let refusal = input_refusal(name, policy)?;
     let at = config.interfaces.iter().find(|(_, settings)| settings.qos.input.as_deref() == Some(name));

@@ -10,9 +10,9 @@ pub const MAX_SFLOW_COLLECTORS: usize = 4;
 pub const SFLOW_PORT: u16 = 6343;
 /// The default of `sflow sampling-rate`.
 pub const SFLOW_RATE: u32 = 4096;
-/// The default of `sflow polling-interval` in seconds, and its largest value.
+/// The default of `sflow polling-interval`, in seconds.
 pub const SFLOW_POLLING_S: u32 = 20;
-/// See [`SFLOW_POLLING_S`].
+/// The largest value of `sflow polling-interval`, in seconds.
 pub const MAX_SFLOW_POLLING_S: u32 = 3600;
 
 /// `sflow ...`.
@@ -20,13 +20,15 @@ pub const MAX_SFLOW_POLLING_S: u32 = 3600;
 pub struct Sflow {
     /// `sflow collector A [port N]`, at most [`MAX_SFLOW_COLLECTORS`], each address once.
     pub collectors: Vec<(Ipv4Addr, u16)>,
-    /// `sflow sampling-rate N`.
+    /// `sflow sampling-rate N`, 1..=16,777,215: one of N received frames is sampled.
     pub rate: u32,
-    /// `sflow polling-interval S`; 0: no counters are sent.
+    /// `sflow polling-interval S`, in seconds: the time between two reports of an interface's counters; 0: no counters are
+    /// sent.
     pub polling_s: u32,
-    /// `sflow agent-ip A`.
+    /// `sflow agent-ip A`: the address by which collectors identify the switch.
     pub agent: Option<Ipv4Addr>,
-    /// `sflow source-interface I`: datagrams have its address, by which collectors also know the agent without `agent-ip`.
+    /// `sflow source-interface I`: the interface whose address is the source of datagrams, and without `agent-ip` also
+    /// identifies the switch.
     pub source: Option<InterfaceName>,
 }
 
@@ -43,7 +45,7 @@ impl Default for Sflow {
 }
 
 impl Sflow {
-    /// The rate for the planes, while there is a collector.
+    /// The sampling rate for the planes; `None` while there is no collector.
     #[must_use]
     pub fn sampling(&self) -> Option<SamplingRate> {
         SamplingRate::new(self.rate).filter(|_| !self.collectors.is_empty())

@@ -6,7 +6,7 @@ use lanyard_types::{Family, VlanId, VlanSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// The settings of both families.
+/// The settings of IGMP and of MLD snooping.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snooping {
     /// `ip igmp snooping`, on by default as in IOS.
@@ -33,7 +33,7 @@ impl Snooping {
             Family::V6 => &self.mld,
         }
     }
-    /// The same, to be changed.
+    /// The settings of a family, to be changed.
     pub const fn of_mut(&mut self, family: Family) -> &mut FamilySnooping {
         match family {
             Family::V4 => &mut self.igmp,
@@ -45,15 +45,17 @@ impl Snooping {
 /// The settings of one family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FamilySnooping {
-    /// Snooping runs.
+    /// True if snooping runs.
     pub on: bool,
     /// `no ... snooping vlan N`: VLANs without snooping.
     pub off_vlans: VlanSet,
     /// `report-suppression`, `listener-message-suppression`: on by default.
     pub report_suppression: bool,
-    /// `proxy`: the switch reports to routers for its hosts. Lanyard's own.
+    /// `proxy`, which IOS does not have: true if the switch reports to routers what its hosts want together (RFC 4541,
+    /// 2.1.1).
     pub proxy: bool,
-    /// `tcn flood query count`, 1..=10: general queries after a change of topology until whose end groups are flooded.
+    /// `tcn flood query count`, 1..=10: after a change of topology all groups are flooded until this many general
+    /// queries have been sent or received, and hosts have had the time to answer the last one.
     pub tcn_flood_count: u8,
     /// `tcn query solicit`: a switch that is not the querier solicits a general query after a change of topology.
     pub tcn_solicit: bool,
@@ -78,7 +80,7 @@ impl Default for FamilySnooping {
     }
 }
 
-/// Settings that exist for all VLANs and for each; `None`: not set.
+/// Settings that a line can make for all VLANs or for a single one; `None`: not set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SnoopingSettings {
     /// `last-member-query-count`, 1..=7.
@@ -99,12 +101,12 @@ pub struct SnoopingSettings {
     pub querier_expiry_s: Option<u16>,
     /// `querier version`, 1..=3 for IGMP, 1..=2 for MLD.
     pub querier_version: Option<u8>,
-    /// `unregistered`: Lanyard's own.
+    /// `unregistered`, which IOS does not have: where the packets of unregistered groups are sent.
     pub unregistered: Option<Unregistered>,
 }
 
 impl SnoopingSettings {
-    /// These settings, and those of `other` where there is none.
+    /// These settings; where one is not set, that of `other`.
     #[must_use]
     pub fn or(self, other: &Self) -> Self {
         Self {
@@ -125,7 +127,7 @@ impl SnoopingSettings {
 /// The settings of one VLAN.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VlanSnooping {
-    /// Those that exist for all VLANs, too.
+    /// The settings that can also be made for all VLANs.
     pub settings: SnoopingSettings,
     /// `immediate-leave`.
     pub immediate_leave: bool,

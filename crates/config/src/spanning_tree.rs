@@ -107,9 +107,9 @@ pub struct SpanningTreePort {
     pub link_type: LinkType,
     /// `portfast`.
     pub portfast: PortFast,
-    /// `bpduguard enable|disable`.
+    /// `bpduguard enable|disable`; `None`: the global default.
     pub bpdu_guard: Option<bool>,
-    /// `bpdufilter enable|disable`.
+    /// `bpdufilter enable|disable`; `None`: the global default.
     pub bpdu_filter: Option<bool>,
     /// `guard`.
     pub guard: Guard,
@@ -196,8 +196,8 @@ pub fn port_tree_lines(port: &SpanningTreePort) -> Vec<String> {
     lines
 }
 
-/// The sort key of a setting among a tree's lines. In this order, read line by line by a switch with default times, no
-/// line makes the times contradict each other (2 x (forward-time - 1) >= max-age >= 2 x (hello-time + 1)).
+/// The sort key of a setting among a tree's lines. When a switch with default times reads the lines in this order, the
+/// times never contradict each other (2 x (forward-time - 1) >= max-age >= 2 x (hello-time + 1)) after any line.
 fn turn(word: &str, value: u32) -> u8 {
     match word {
         "max-age" if value <= DEFAULT_MAX_AGE_S => 0,

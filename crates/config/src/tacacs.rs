@@ -16,14 +16,14 @@ pub const MAX_TACACS_KEY: usize = 128;
 /// The TCP port of TACACS+ (RFC 8907, 4.3).
 pub const TACACS_PORT: u16 = 49;
 
-/// `tacacs ...` of the whole switch.
+/// The TACACS+ servers, and the settings that all of them share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tacacs {
-    /// `tacacs server`, in the order in which they are asked, by name.
+    /// `tacacs server`: the name and the settings of each server, in the order in which the switch asks them.
     pub servers: Vec<(String, TacacsServer)>,
-    /// `tacacs-server timeout`, in seconds.
+    /// `tacacs-server timeout`, in seconds, 1..=1000: the time that a server has for an answer.
     pub timeout_s: u32,
-    /// `tacacs-server key`: of servers that have none.
+    /// `tacacs-server key`: the key of servers that have none of their own.
     pub key: Option<String>,
     /// `ip tacacs source-interface`.
     pub source: Option<InterfaceName>,
@@ -36,12 +36,12 @@ impl Default for Tacacs {
 }
 
 impl Tacacs {
-    /// The server of a name.
+    /// The server with this name.
     #[must_use]
     pub fn server(&self, name: &str) -> Option<&TacacsServer> {
         self.servers.iter().find(|(held, _)| held == name).map(|(_, server)| server)
     }
-    /// The same, for changes.
+    /// The server with this name, to be changed.
     pub fn server_mut(&mut self, name: &str) -> Option<&mut TacacsServer> {
         self.servers.iter_mut().find(|(held, _)| held == name).map(|(_, server)| server)
     }
@@ -54,9 +54,9 @@ pub struct TacacsServer {
     pub address: Option<IpAddr>,
     /// `port`: the TCP port.
     pub port: u16,
-    /// `key`; a server without a key is asked with that of `tacacs-server key`, and without both not at all.
+    /// `key`. A server without one is asked with the key of `tacacs-server key`; without either key it is not asked.
     pub key: Option<String>,
-    /// `timeout`, in seconds.
+    /// `timeout`, in seconds, 1..=1000; `None`: [`Tacacs::timeout_s`].
     pub timeout_s: Option<u32>,
 }
 

@@ -78,7 +78,7 @@ pub(crate) struct Link {
     pub up: bool,
     pub speed_mbps: Option<u32>,
     pub duplex: Duplex,
-    /// Why the port is shut down, and the time at which it recovers.
+    /// Why a guard has shut the port down, and the time at which it recovers; `None`: it does not recover by itself.
     pub err_disabled: Option<(ErrCause, Option<u64>)>,
     pub counters: PortCounters,
     /// In MST mode, the VLANs whose PVST+ BPDUs have been received since the link came up (`per_vlan`).

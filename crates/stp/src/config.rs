@@ -124,7 +124,7 @@ pub struct Config {
     pub trees: BTreeMap<u16, TreeConfig>,
     /// Per-VLAN modes: the VLANs that have a tree, at most 63.
     pub vlans: VlanSet,
-    /// `portfast default`: for access ports.
+    /// `portfast default`: true if access ports are edge ports by default.
     pub portfast_default: bool,
     /// `portfast bpduguard default`: for ports with portfast.
     pub bpduguard_default: bool,
@@ -431,7 +431,7 @@ pub enum Guard {
 pub enum PortVlans {
     /// One VLAN, untagged.
     Access(VlanId),
-    /// Many.
+    /// Many VLANs.
     Trunk {
         /// The VLAN that is sent untagged.
         native: VlanId,
@@ -540,5 +540,5 @@ pub fn root_primary_priority(root: BridgeId, own: BridgeId) -> Option<u16> {
     if current > 24576 { Some(24576) } else { current.checked_sub(4096) }
 }
 
-/// `root secondary`.
+/// The priority that `root secondary` sets.
 pub const ROOT_SECONDARY_PRIORITY: u16 = 28672;

@@ -21,8 +21,8 @@ use lanyard_types::{PortId, VlanId};
 const SIMULATED_VLANS: usize = 128;
 
 impl Bridge {
-    /// The entity for a BPDU: `Ok(None)` when it needs no further processing, `Err` with the counter for a
-    /// refused one.
+    /// The key of the entity that is to process a BPDU; `Ok(None)` if the BPDU needs no further processing. The error
+    /// is the counter of a refused BPDU.
     pub(crate) fn route(
         &mut self,
         now: u64,

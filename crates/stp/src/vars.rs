@@ -220,10 +220,11 @@ pub(crate) struct TreeVars {
 pub(crate) struct Counting {
     /// The best information that the bridge has sent about the recorded root.
     pub advertised: Vector,
-    /// How often information followed that was no better, and when it last did.
+    /// The number of times that information about the recorded root followed that was no better, and the time
+    /// of the last one.
     pub times: u8,
     pub last_ms: u64,
-    /// While it runs, such information is ignored.
+    /// While it runs, information about the recorded root that is no better than `advertised` is ignored.
     pub hold: Timer,
 }
 
@@ -394,12 +395,13 @@ pub(crate) struct PortTreeVars {
     pub rcvd_info_while: Timer,
     /// Runs for three hello times after a neighbour disputed the port's designated role.
     pub dispute_while: Timer,
-    /// The information that the port last conveyed as a designated port, and the time.
+    /// The information that the port last conveyed as a designated port, and the time in milliseconds.
     pub conveyed: Option<(Vector, u64)>,
     /// The best information that the port has sent as a designated port and that the neighbour may still act
     /// on: since the last agreement, or since the port became designated.
     pub advertised: Option<Vector>,
-    /// True when the port has agreed to other information since.
+    /// True if the port has sent an agreement in another role since it last conveyed information as a
+    /// designated port.
     pub promised: bool,
     /// Runs while agreements may be in flight that answer what the port conveyed, or agreed to, before.
     pub stale_while: Timer,

@@ -63,7 +63,7 @@ pub struct PortCounters {
     pub rejected: Vec<u64>,
     /// BPDUs received on a port with `bpdufilter`, or without link.
     pub filtered: u64,
-    /// SSTP BPDUs received while the mode is not per VLAN.
+    /// SSTP BPDUs received in the modes `stp` and `rstp`.
     pub sstp_ignored: u64,
     /// BPDUs received for a VLAN that has no tree or that the port does not carry.
     pub no_tree: u64,
@@ -186,7 +186,7 @@ pub struct PortView {
     pub topology_changes: u64,
     /// Milliseconds until the neighbour's information ages out.
     pub message_age_timer_ms: Option<u64>,
-    /// Milliseconds of forward delay left.
+    /// Milliseconds until the forward delay timer (fdWhile) runs out.
     pub forward_delay_timer_ms: Option<u64>,
     /// The BPDU counters of the entity.
     pub bpdus: EntityCounters,
@@ -199,7 +199,8 @@ pub struct PortSummary {
     pub port: PortId,
     /// True when the link is up.
     pub up: bool,
-    /// The reason for which the port is shut down, and for how many milliseconds more.
+    /// The reason for which a guard has shut the port down, and the milliseconds until it recovers; `None`: it
+    /// does not recover by itself.
     pub err_disabled: Option<(ErrCause, Option<u64>)>,
     /// True when portfast is configured.
     pub portfast: bool,

@@ -1,5 +1,5 @@
-//! Hostile neighbours: floods, false BPDUs and noise leave the tree correct, or the port guarded; the work
-//! stays bounded.
+//! Hostile neighbours: after floods, false BPDUs and noise, the tree is correct or a guard blocks the port; the
+//! work stays bounded.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, dead_code)]
 
 mod sim;

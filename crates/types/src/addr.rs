@@ -17,9 +17,9 @@ pub struct ParseMacError(pub String);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Family {
-    /// IPv4; of multicast snooping: IGMP (RFC 2236, RFC 3376).
+    /// IPv4; in multicast snooping it stands for IGMP (RFC 2236, RFC 3376).
     V4 = 0,
-    /// IPv6; of multicast snooping: MLD (RFC 2710, RFC 3810).
+    /// IPv6; in multicast snooping it stands for MLD (RFC 2710, RFC 3810).
     V6 = 1,
 }
 
@@ -81,7 +81,8 @@ impl MacAddr {
     pub fn is_zero(self) -> bool {
         self.0 == [0; 6]
     }
-    /// The last nibble of a reserved address 01:80:C2:00:00:00-0F (IEEE 802.1Q-2018, table 8-1).
+    /// The last nibble of a reserved address 01:80:C2:00:00:00-0F (IEEE 802.1Q-2018, table 8-1); `None` for other
+    /// addresses.
     #[must_use]
     pub fn reserved(self) -> Option<u8> {
         match self.0 {

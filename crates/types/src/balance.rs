@@ -1,4 +1,4 @@
-//! [`LoadBalance`]: what of a frame decides by which member of a port-channel it leaves.
+//! [`LoadBalance`]: the fields of a frame that decide by which member of a port-channel it leaves.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 pub struct LoadBalance {
     /// True if the source's fields are hashed.
     pub source: bool,
-    /// True if the destination's fields are hashed. At least one of the two is true.
+    /// True if the destination's fields are hashed. At least one of `source` and `destination` is true.
     pub destination: bool,
-    /// Which fields of source and destination.
+    /// The fields of source and destination that are hashed.
     pub fields: BalanceFields,
     /// True if both directions of a conversation get the same hash.
     pub symmetric: bool,
@@ -60,7 +60,7 @@ impl LoadBalance {
         ]
     };
 
-    /// The keyword of `port-channel load-balance`.
+    /// The keyword of `port-channel load-balance` for these fields, whether `symmetric` is true or not.
     #[must_use]
     pub fn keyword(self) -> &'static str {
         let plain = Self { symmetric: false, ..self };

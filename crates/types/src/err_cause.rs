@@ -19,7 +19,7 @@ pub enum ErrCause {
     /// More ARP packets than `ip arp inspection limit` allows.
     #[serde(rename = "arp-inspection")]
     ArpInspection,
-    /// A second host at a port for one host that has to be authenticated.
+    /// A port in 802.1X host mode `single-host` received frames of a second host.
     #[serde(rename = "security-violation")]
     SecurityViolation,
     /// More DHCP messages than `ip dhcp snooping limit rate` allows.
@@ -53,7 +53,7 @@ impl ErrCause {
 }
 
 impl ErrCause {
-    /// The text that `?` shows for it in `errdisable recovery cause`.
+    /// The help text that `?` shows for the cause in `errdisable recovery cause`.
     #[must_use]
     pub const fn help(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! First-hop security: what the stage `guard` is configured with at a port and in a VLAN.
+//! First-hop security: the settings of the stage `guard` at a port and in a VLAN.
 
 use crate::{MacAddr, PortId, VlanId};
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ pub struct PortGuard {
     pub arp_trust: bool,
     /// `ip arp inspection limit`.
     pub arp_limit: ArpLimit,
-    /// `ip verify source`: IPv4 packets need the source of a binding.
+    /// `ip verify source`: IPv4 packets are dropped unless a binding at the port has their source address.
     pub verify: VerifySource,
     /// `ipv6 nd raguard`: router advertisements and redirects are dropped.
     pub no_routers: bool,
@@ -24,24 +24,24 @@ pub struct PortGuard {
     pub no_dhcpv6_servers: bool,
     /// `ipv6 nd inspection trust`: messages of neighbour discovery are not inspected.
     pub nd_trust: bool,
-    /// `ipv6 nd inspection limit address-count`: the IPv6 addresses that ND inspection learns at the port, 1..=16,384. The
-    /// planes ignore it.
+    /// `ipv6 nd inspection limit address-count`: the most IPv6 addresses that ND inspection learns at the port,
+    /// 1..=16,384. The planes ignore it.
     pub nd_limit: u32,
-    /// `ipv6 source-guard`: IPv6 packets need the source of a binding.
+    /// `ipv6 source-guard`: true if IPv6 packets are dropped unless a binding at the port has their source address.
     pub verify_ipv6: bool,
-    /// 802.1X: whom the port is open for. The configuration has it in a place of its own.
+    /// 802.1X: the hosts for which the port is open. No command sets it; the authenticator decides.
     pub lock: PortLock,
 }
 
-/// Whom a port with access control is open for.
+/// The hosts for which a port with access control is open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PortLock {
     /// All hosts.
     #[default]
     Open,
-    /// The hosts of the port's entries of the control plane in the FDB.
+    /// The hosts that the control plane has entered into the FDB at this port.
     Hosts,
-    /// Nobody.
+    /// No host.
     Closed,
 }
 
@@ -64,12 +64,12 @@ impl Default for PortGuard {
 }
 
 impl PortGuard {
-    /// The IPv6 addresses that ND inspection learns at a port where no limit is configured.
+    /// The most IPv6 addresses that ND inspection learns at a port without a configured limit.
     pub const ND_LIMIT: u32 = 128;
-    /// ARP packets per second of a port that is not trusted, where no limit is configured (as in IOS).
+    /// The limit of ARP packets per second at a port that is not trusted and has no configured limit (as in IOS).
     pub const ARP_RATE: u32 = 15;
 
-    /// True if the port checks frames whatever its VLANs check.
+    /// True if settings of the port make the stage check frames; the settings of the VLAN are not considered.
     #[must_use]
     pub fn checks(&self) -> bool {
         self.no_routers
@@ -88,7 +88,8 @@ impl PortGuard {
             ArpLimit::Rate { pps, interval_s } => Some((pps, pps.saturating_mul(interval_s as u32))),
         }
     }
-    /// The rate and the burst that DHCP messages may have at the port; `None`: no limit.
+    /// The rate in frames per second and the burst in frames that DHCP messages may have at the port; `None`: no
+    /// limit.
     #[must_use]
     pub const fn dhcp_bucket(&self) -> Option<(u32, u32)> {
         match self.dhcp_rate {
@@ -110,7 +111,8 @@ pub enum ArpLimit {
     Rate {
         /// Packets per second, 0..=2048.
         pps: u32,
-        /// Seconds over which a burst may reach the rate, 1..=15.
+        /// The burst as a time, 1..=15 seconds: at most the packets that the rate allows in this time may arrive at
+        /// once.
         interval_s: u8,
     },
 }
@@ -121,9 +123,10 @@ pub enum VerifySource {
     /// Off.
     #[default]
     Off,
-    /// The source address of IPv4 packets is that of a binding.
+    /// A binding at the port must have the packet's source address.
     Ip,
-    /// `port-security`: the source MAC address is that of the same binding, too.
+    /// `port-security`: a binding at the port must have the packet's source address and the frame's source MAC
+    /// address.
     IpAndMac,
 }
 
@@ -131,33 +134,34 @@ pub enum VerifySource {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct VlanGuard {
-    /// DHCP snooping; it also decides where `ip verify source` holds.
+    /// True if DHCP snooping is on. `ip verify source` takes effect only in VLANs where it is.
     pub dhcp: bool,
-    /// ARP inspection.
+    /// True if ARP inspection is on.
     pub arp: bool,
     /// `ip arp inspection validate`.
     pub validate: ArpValidation,
-    /// ND inspection; it also decides where `ipv6 source-guard` holds.
+    /// True if ND inspection is on. `ipv6 source-guard` takes effect only in VLANs where it is.
     pub nd: bool,
 }
 
 impl VlanGuard {
-    /// True when nothing is on.
+    /// True when neither DHCP snooping nor ARP inspection nor ND inspection is on.
     #[must_use]
     pub const fn is_off(&self) -> bool {
         !self.dhcp && !self.arp && !self.nd
     }
 }
 
-/// `ip arp inspection validate`: checks besides that of the sender's binding.
+/// `ip arp inspection validate`: the checks of ARP packets besides the check of the sender's binding. A check is made
+/// if its field is true.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ArpValidation {
-    /// The source of the frame is the sender's MAC address.
+    /// The source address of the frame must be the sender's MAC address.
     pub src_mac: bool,
-    /// The destination of a reply's frame is the target's MAC address.
+    /// The destination address of a reply's frame must be the target's MAC address.
     pub dst_mac: bool,
-    /// Addresses are neither 0.0.0.0 nor 255.255.255.255 nor multicast.
+    /// IP addresses must not be 0.0.0.0, 255.255.255.255 or multicast.
     pub ip: bool,
     /// With `ip`: the sender's address may be 0.0.0.0.
     pub allow_zeros: bool,
@@ -168,13 +172,13 @@ pub struct ArpValidation {
 pub struct BindingKey {
     /// The port behind which the host is.
     pub port: PortId,
-    /// Its VLAN.
+    /// The host's VLAN.
     pub vlan: VlanId,
-    /// Its address.
+    /// The host's IP address.
     pub address: IpAddr,
 }
 
-/// A binding: the address and the MAC address that belongs to it.
+/// A binding: a host's IP address, with port and VLAN, and the host's MAC address.
 pub type Binding = (BindingKey, MacAddr);
 
 /// The most bindings of IPv4 addresses that a plane holds, and the most of IPv6 addresses.

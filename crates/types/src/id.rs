@@ -108,8 +108,8 @@ index! {
 }
 
 index! {
-    /// An access list as a plane has it, or what a VLAN map means for one family of frames. 0 means "none" in the planes'
-    /// tables.
+    /// An access list in a plane's tables; or the list that a VLAN map becomes there for one family of frames. 0 means
+    /// "none" in the planes' tables.
     AclId(u16), 1..=1023
 }
 
@@ -119,7 +119,7 @@ index! {
     ChannelId(u8), 1..=255
 }
 
-/// The first VLAN beyond those that VTP knows (1 to 1005), where IOS begins to allocate internal VLANs.
+/// The first VLAN above the range of VTP (1 to 1005), where IOS begins to allocate internal VLANs.
 const FIRST_INTERNAL_VLAN: u16 = 1006;
 
 impl ChannelId {

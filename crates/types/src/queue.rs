@@ -3,14 +3,15 @@
 /// The queues of a port, as classes of the kernel's hierarchical token bucket (tc-htb(8)).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueTree {
-    /// The most that leaves by the port, in bits per second.
+    /// The highest rate at which the port sends, in bits per second.
     pub rate_bps: u64,
     /// The classes; one of them has the number [`QueueTree::DEFAULT`].
     pub classes: Vec<QueueClass>,
 }
 
 impl QueueTree {
-    /// The class of frames that no program of the switch has given a class: those that the kernel's own stack sends.
+    /// The number of the class for frames to which no program of the switch has given a class: those that the
+    /// kernel's own stack sends.
     pub const DEFAULT: u16 = 2;
 }
 
@@ -23,11 +24,11 @@ pub struct QueueClass {
     pub rate_bps: u64,
     /// The highest rate in bits per second.
     pub ceil_bps: u64,
-    /// Bandwidth that no class needs goes to the classes with the lowest number first, 0..=7.
+    /// The priority for unused bandwidth, 0..=7: it goes to the classes with the lowest number first.
     pub priority: u8,
-    /// The bytes by which classes of one priority share what is left, in turn.
+    /// The bytes that the class may send in its turn when classes of the same priority share unused bandwidth.
     pub quantum: u32,
-    /// The most that may wait.
+    /// The highest length of the queue.
     pub limit: QueueLength,
 }
 
@@ -43,27 +44,27 @@ pub enum QueueLength {
 /// The counters of a queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QueueStats {
-    /// The minor number of its class.
+    /// The minor number of the queue's class.
     pub minor: u16,
-    /// Frames that have left.
+    /// Frames sent.
     pub sent_frames: u64,
-    /// Their bytes.
+    /// Bytes sent.
     pub sent_bytes: u64,
     /// Frames dropped because the queue was full.
     pub dropped: u64,
-    /// Frames that wait.
+    /// Frames that wait in the queue.
     pub waiting_frames: u64,
-    /// Their bytes.
+    /// Bytes that wait in the queue.
     pub waiting_bytes: u64,
 }
 
 /// The queueing discipline at the root of a netdev.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RootQueue {
-    /// The one that the kernel has chosen.
+    /// The discipline that the kernel has chosen.
     Default,
-    /// The switch's own.
+    /// A discipline that the switch has set.
     Own,
-    /// One that an administrator or another program has set, of this kind.
+    /// A discipline of this kind, which an administrator or another program has set.
     Foreign(String),
 }

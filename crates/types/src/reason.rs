@@ -69,7 +69,7 @@ named! {
         AclIngress = 7, "acl_ingress";
         /// Limits the rate of frames that would be flooded.
         Storm = 8, "storm";
-        /// First-hop security: inspects DHCP, ARP and IPv6 neighbour discovery, and verifies the source of IPv4 packets.
+        /// First-hop security: inspects DHCP, ARP and IPv6 neighbour discovery, and verifies the source of IP packets.
         Guard = 9, "guard";
         /// Enters the source address into the FDB.
         Learn = 10, "learn";
@@ -88,7 +88,7 @@ named! {
         AclEgress = 16, "acl_egress";
         /// Applies the output policy of each egress port: classifies the frame, polices its class, marks it, and chooses its queue.
         QosEgress = 17, "qos_egress";
-        /// Rewrites tags and sends the copies in minimum-copy order.
+        /// Rewrites tags and sends the copies, in an order that needs the fewest tag operations.
         Replicate = 18, "replicate";
         /// Updates counters.
         Count = 19, "count";
@@ -96,8 +96,7 @@ named! {
 }
 
 named! {
-    /// Why a frame was dropped. Every dropped frame has exactly one reason. Each text begins with the stage
-    /// that drops.
+    /// Why a frame was dropped. Every dropped frame has exactly one reason. The comment of each begins with the stage that drops.
     DropReason {
         /// parse: shorter than an Ethernet header, or cut off inside its tag.
         Truncated = 1, "truncated";
@@ -148,11 +147,11 @@ named! {
         EgressDown = 23, "egress_down";
         /// replicate: the kernel refused the frame (out of memory, device gone).
         TransmitFailed = 24, "transmit_failed";
-        /// route: an IP header with which RFC 1812 (5.2.2) or RFC 8200 forbids to forward: wrong version,
-        /// length or checksum.
+        /// route: the IP header has a wrong version, length or checksum; RFC 1812 (5.2.2) and RFC 8200 forbid to forward such a
+        /// packet.
         IpHeaderInvalid = 25, "ip_header_invalid";
-        /// route: reverse-path check (RFC 3704): the interface requires that the source is reachable through it,
-        /// or at all, and it is not.
+        /// route: reverse-path check (RFC 3704): the source is not reachable through the interface (strict mode), or not
+        /// reachable at all (loose mode).
         UrpfFailed = 26, "urpf_failed";
         /// route: the longest match is a blackhole route.
         RouteBlackhole = 27, "route_blackhole";
@@ -196,7 +195,7 @@ named! {
         /// vlan_egress: the destination is at a host or promiscuous port to which no frame of this private VLAN may go: from
         /// an isolated port to another, or between communities.
         PrivateVlan = 45, "private_vlan";
-        /// guard: an ARP packet whose sender has no such binding at the port (ARP inspection), or that is malformed.
+        /// guard: an ARP packet that is malformed, or whose sender's addresses match no binding at the port (ARP inspection).
         ArpInspection = 46, "arp_inspection";
         /// guard: ARP above the rate that the port allows (`ip arp inspection limit`).
         ArpRate = 47, "arp_rate";
@@ -219,8 +218,8 @@ named! {
         PolicedIn = 58, "policed_in";
         /// qos_egress: over the rate of its class in the output policy of the port, or of every port of a flood.
         PolicedOut = 59, "policed_out";
-        /// acl_ingress: an access list that a chip has no room for had to judge the frame, and the software that judges by it in
-        /// the chip's place was not there, or had no room for the frame.
+        /// acl_ingress: the frame had to be judged by an access list for which the chip has no room, and the software that judges
+        /// in the chip's place was not connected, or had no room for the frame.
         AclUnjudged = 60, "acl_unjudged";
     }
 }
@@ -242,19 +241,19 @@ named! {
 pub enum StormLevel {
     /// Frames per second, at most [`StormLevel::MAX_PPS`].
     Pps(u32),
-    /// Bits per second, at most [`StormLevel::MAX_BPS`]; of a frame they are those from the destination address to the end
-    /// of the payload.
+    /// Bits per second, at most [`StormLevel::MAX_BPS`]; the bits of a frame from the destination address to the end of the
+    /// payload count.
     Bps(u64),
     /// Hundredths of a percent of the port's speed, 0..=10,000.
     Percent(u16),
 }
 
 impl StormLevel {
-    /// The highest rate in frames per second that a token bucket can tell from no limit.
+    /// The highest rate in frames per second that a token bucket can distinguish from no limit.
     pub const MAX_PPS: u32 = 999_999_999;
     /// The highest rate in bits per second, the speed of the fastest port.
     pub const MAX_BPS: u64 = 400_000_000_000;
-    /// The speed in Mbit/s of which percentages count at a port whose netdev reports none.
+    /// The speed in Mbit/s to which percentages refer at a port whose netdev reports no speed.
     pub const DEFAULT_MBPS: u32 = 1000;
 
     /// The level as a rate at a port of this speed in Mbit/s. `None` for 100 %, which is no limit (as in IOS).
@@ -281,15 +280,16 @@ pub struct PortSettings {
     pub secure: bool,
     /// `guard`: first-hop security.
     pub guard: PortGuard,
-    /// `mirror`: the port's part in monitor sessions. The configuration has the sessions in a place of their own.
+    /// `mirror`: the copies for monitor sessions. A configuration leaves it empty, and has the sessions in `Config::monitor`.
     pub mirror: PortMirror,
-    /// `sample`: received frames are sampled at this rate. The configuration has it in a place of its own.
+    /// `sample`: received frames are sampled at this rate. A configuration leaves it `None`, and has the settings of sFlow in
+    /// `Config::sflow` and `Interface::sflow`.
     pub sample: Option<SamplingRate>,
     /// `storm`: what management does when the stage drops frames; the planes ignore it.
     pub storm_action: StormAction,
 }
 
-/// `storm-control action`: what happens when storm control drops frames, besides that.
+/// `storm-control action`: what else happens when storm control drops frames.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StormAction {
     /// `shutdown`: the port is shut down (err-disable).
@@ -360,7 +360,7 @@ named! {
         SlowProtocol = 3, "slow_protocol";
         /// LLDP, for 01:80:C2:00:00:0E.
         Lldp = 4, "lldp";
-        /// Any other reserved address that the configuration or a protocol has asked for.
+        /// A frame for any other reserved address whose frames the configuration or a protocol sends to the control plane.
         Reserved = 5, "reserved";
         /// route: the destination is an address of the switch itself.
         LocalAddress = 6, "local_address";
@@ -377,7 +377,7 @@ named! {
         Martian = 11, "martian";
         /// route: no route; the kernel answers.
         NoRoute = 12, "no_route";
-        /// route: the longest match is one that only the kernel can carry out (a policy, an encapsulation, a full table).
+        /// route: the longest match is a route that only the kernel can use (a policy, an encapsulation, a full table).
         RoutePolicy = 13, "route_policy";
         /// route: packets at a routed port or subinterface that the kernel's own stack handles: multicast, other
         /// protocols.
@@ -392,13 +392,13 @@ named! {
         PimHello = 18, "pim_hello";
         /// guard: a DHCP message in a VLAN with DHCP snooping. The control plane inspects it and sends it on.
         Dhcp = 19, "dhcp";
-        /// guard: a copy of a frame that the stage has dropped, for the log.
+        /// guard: a copy of a frame that the stage `guard` has dropped, for the log.
         Guarded = 20, "guarded";
         /// EAPOL, for 01:80:C2:00:00:03, while ports have access control.
         Eapol = 21, "eapol";
-        /// guard: a copy of a frame of a host that the port is not open for.
+        /// guard: a copy of a frame of a host for which the port is not open.
         Unauthorized = 22, "unauthorized";
-        /// guard: a message of neighbour discovery in a VLAN with ND inspection that no binding explains, or an advertisement
+        /// guard: in a VLAN with ND inspection, a message of neighbour discovery that agrees with no binding, or an advertisement
         /// to all nodes. The control plane inspects it and sends it on.
         Nd = 23, "nd";
         /// acl_ingress, acl_egress: a note about a frame that a rule with `log` has decided about. It has no bytes of the frame.
@@ -410,8 +410,8 @@ named! {
         LinkMulticast = 26, "link_multicast";
         /// route, replicate: a broadcast at a routed port, or the copy for a VLAN interface of any other frame that is flooded.
         Flooded = 27, "flooded";
-        /// acl_ingress, acl_egress: an access list that a chip has no room for has to judge the frame; the software judges it, and
-        /// gives it back to the chip.
+        /// acl_ingress, acl_egress: the frame has to be judged by an access list for which the chip has no room; the software
+        /// judges it, and gives it back to the chip.
         AclDiverted = 28, "acl_diverted";
     }
 }
@@ -482,8 +482,8 @@ impl TrapReason {
             Self::RouteMtu => TrapGroup::RouteMtu,
             Self::IpOptions => TrapGroup::IpOptions,
             Self::Martian | Self::NoRoute => TrapGroup::RouteException,
-            // Traffic through a prefix that the kernel routes is ordinary traffic, and so is traffic for the
-            // switch itself, and what a list of the software judges.
+            // These are ordinary traffic: for the switch itself, through a prefix that the kernel routes, or diverted to an
+            // access list of the software.
             Self::LocalAddress | Self::RoutePolicy | Self::HostStack | Self::AclDiverted => TrapGroup::Host,
             Self::Igmp | Self::Mld | Self::PimHello => TrapGroup::Multicast,
             Self::Dhcp => TrapGroup::Dhcp,
@@ -500,8 +500,8 @@ impl TrapReason {
 
 impl TrapReason {
     /// The stage that traps for this reason: `Trap`, `Guard` and `Snoop` send to the control plane, `Route` to the kernel's IP
-    /// stack. `AclLog` and `AclDiverted` are also those of `AclEgress`; and `Neighbour`, `LinkMulticast` and `Flooded` are those
-    /// of `Replicate` for copies of bridged frames.
+    /// stack. `AclEgress` also uses `AclLog` and `AclDiverted`; and `Replicate` uses `Neighbour`, `LinkMulticast` and `Flooded`
+    /// for copies of bridged frames.
     #[must_use]
     pub const fn stage(self) -> Stage {
         match self {
@@ -546,7 +546,8 @@ impl DropReason {
                 | Self::PolicedOut
         )
     }
-    /// The reason for which a plane sends copies of such frames to the control plane, at a limited rate; `None`: it sends none.
+    /// The reason for which a plane sends copies of the dropped frames to the control plane, at a limited rate; `None`: it sends
+    /// no copies.
     #[must_use]
     pub const fn report(self) -> Option<TrapReason> {
         match self {

@@ -11,11 +11,12 @@ pub struct SamplingRate(NonZeroU32);
 impl SamplingRate {
     /// The most bytes of a sampled frame that a plane reports, tags included.
     pub const HEAD: usize = 128;
-    /// The shortest mean time between two samples in nanoseconds: for a processor in the kernel, and for the soft plane.
+    /// The shortest mean time between two samples, in nanoseconds. The limit holds for each processor in the kernel,
+    /// and for all ports together in the soft plane.
     pub const INTERVAL_NS: u64 = 250_000;
-    /// The most samples at once after a quiet time.
+    /// The most samples that may be taken at once after a time without samples.
     pub const BURST: u64 = 1000;
-    /// The highest rate.
+    /// The highest number of frames of which one is sampled.
     pub const MAX: u32 = 16_777_215;
 
     /// One frame in `frames`, 1 to [`SamplingRate::MAX`]; `None` for other numbers.

@@ -1,8 +1,8 @@
 //! ERSPAN types II and III: copies of frames in GRE over IPv4, draft-foschiano-erspan-03, 4.2 and 4.3; RFC 2784 and RFC 2890 for
 //! GRE.
 //!
-//! Invariant: the packet that [`payload`] makes is one that [`is_erspan`] recognises, so that a sender which asks before it
-//! copies never sends a copy of a copy.
+//! Invariant: [`is_erspan`] recognises the packet that [`payload`] makes, so a sender that calls it before it copies a frame
+//! never sends a copy of a copy.
 
 mod received;
 
@@ -22,13 +22,13 @@ const TYPE_II: u16 = 0x88be;
 const TYPE_III: u16 = 0x22eb;
 /// GRE: a sequence number is present (RFC 2890, 2).
 const SEQUENCE: u16 = 0x1000;
-/// The field En of type II: the frame had no tag; its tag is preserved in the frame.
+/// Two values of the field En of type II. `NO_TAG`: the frame had no tag; `TAG_PRESERVED`: the copy still has the frame's tag.
 const NO_TAG: u16 = 0b00;
 const TAG_PRESERVED: u16 = 0b11;
 /// The EtherTypes of tags.
 const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 
-/// The header that a packet has.
+/// The type of an ERSPAN header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Type II.
@@ -51,7 +51,7 @@ impl Kind {
     }
 }
 
-/// The fields of a header that the frame does not tell.
+/// The fields of the headers that do not follow from the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// The type.
@@ -74,7 +74,7 @@ pub fn payload(header: Header, frame: &[u8], room: usize, out: &mut Vec<u8>) {
         _ => (0, NO_TAG),
     };
     let truncated = u16::from(kept.len() < frame.len());
-    // Type III has the frame's integrity in place of En, 0: it is good, or was not checked.
+    // In place of En, type III has the frame's integrity. 0: the frame is good, or was not checked.
     let (protocol, version, tag) = match header.kind {
         Kind::Two => (TYPE_II, 1, tag),
         Kind::Three { .. } => (TYPE_III, 2, 0),
@@ -86,20 +86,20 @@ pub fn payload(header: Header, frame: &[u8], room: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&(version << 12 | header.vlan & 0x0fff).to_be_bytes());
     out.extend_from_slice(&(cos << 13 | tag << 11 | truncated << 10 | header.session & 0x03ff).to_be_bytes());
     match header.kind {
-        // Reserved, and an index whose meaning is the platform's own: 0.
+        // The reserved bits and the index, whose meaning depends on the platform, are 0.
         Kind::Two => out.extend_from_slice(&[0; 4]),
         Kind::Three { ticks } => {
             out.extend_from_slice(&ticks.to_be_bytes());
-            // No security group; an Ethernet frame (P, frame type 0); hardware 0, direction and granularity 0; no part of
-            // the platform's own.
+            // No security group tag; an Ethernet frame (P is set, the frame type is 0); hardware, direction and granularity are
+            // 0; no platform-specific subheader (O).
             out.extend_from_slice(&[0, 0, 0x80, 0]);
         }
     }
     out.extend_from_slice(kept);
 }
 
-/// Splits a copy that the plane has marked: returns the VLAN ID of the tag at its front, and replaces `out` by the frame without
-/// that tag. `None` for a frame without a mark.
+/// Splits a copy in front of whose own tags the plane has put a tag with the frame's VLAN (`MirrorCopy::name_vlan`): returns the
+/// VLAN ID of that tag, and replaces `out` by the frame without it. `None` if there is no such tag.
 pub fn unmark(copy: &[u8], out: &mut Vec<u8>) -> Option<u16> {
     let (addresses, rest) = copy.split_at_checked(12)?;
     let (tag, rest) = rest.split_at_checked(TAG_LEN)?;
@@ -110,8 +110,9 @@ pub fn unmark(copy: &[u8], out: &mut Vec<u8>) -> Option<u16> {
     Some(u16::from_be_bytes([high, low]) & 0x0fff)
 }
 
-/// True for a frame with ERSPAN in GRE, over IPv4 or IPv6, behind up to four VLAN tags; for fragments of GRE packets behind
-/// the first, which do not tell; and for an ICMP error about such a packet, with which a host may answer each of them.
+/// True for a frame with ERSPAN in GRE, over IPv4 or IPv6, behind up to four VLAN tags. Also true for later fragments of GRE
+/// packets, which do not show their content, and for ICMP errors about packets of both kinds, because a host may answer each of
+/// them with an error.
 #[must_use]
 pub fn is_erspan(frame: &[u8]) -> bool {
     let mut at = 12;
@@ -136,7 +137,8 @@ const ICMP: u8 = 1;
 const ICMP_ERRORS: [u8; 5] = [3, 4, 5, 11, 12];
 const ICMPV6: u8 = 58;
 
-/// True if the packet, whose protocol is at `at`, is an error of `icmp` about a packet for which `is` holds.
+/// True if the packet is an error message of the protocol `icmp` about a packet for which `is` returns true. `at` is the offset
+/// of the packet's protocol number, and `header` returns the length of its IP header.
 fn quoted(packet: &[u8], at: usize, icmp: u8, header: fn(&[u8]) -> usize, is: fn(&[u8]) -> bool) -> bool {
     if packet.get(at) != Some(&icmp) {
         return false;

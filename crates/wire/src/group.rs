@@ -38,7 +38,7 @@ pub enum Packet {
 
 const IGMP: u8 = 2;
 const PIM: u8 = 103;
-/// Version 2 and type 0.
+/// The first byte of a PIM hello: version 2 and type 0.
 const PIM_HELLO: u8 = 0x20;
 const ICMPV6: u8 = 58;
 const HOP_BY_HOP: u8 = 0;
@@ -55,8 +55,8 @@ pub fn is_always_flooded(group: IpAddr) -> bool {
 }
 
 impl Packet {
-    /// Reads the beginning of a packet. `ethertype` is the one in front of `packet`, and `dst` is the frame's destination.
-    /// `None` when it is no IP packet for a group, or not at the MAC address that such packets have.
+    /// Reads the beginning of a packet. `ethertype` is the EtherType in front of `packet`, and `dst` is the frame's
+    /// destination. `None` if it is not an IP packet for a group, or if `dst` is not a MAC address of groups of its family.
     #[must_use]
     pub fn read(dst: MacAddr, ethertype: u16, packet: &[u8]) -> Option<Self> {
         match (ethertype, dst.0) {
@@ -65,7 +65,7 @@ impl Packet {
             _ => None,
         }
     }
-    /// The family of such a packet.
+    /// The address family of an IP packet with this EtherType.
     #[must_use]
     pub const fn family(ethertype: u16) -> Family {
         if ethertype == IPV6 { Family::V6 } else { Family::V4 }

@@ -11,7 +11,7 @@ pub const IPV4: u16 = 0x0800;
 /// EtherType of IPv6.
 pub const IPV6: u16 = 0x86dd;
 
-/// The error for a header with which no router forwards: version, length or checksum is wrong.
+/// The error for a header with a wrong version, length or checksum; no router forwards the packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InvalidHeader;
 

@@ -7,7 +7,7 @@
 
 use lanyard_types::{MacAddr, TunnelledProtocol};
 
-/// The number of the customer's own tags that are skipped.
+/// The most tags of the customer that are skipped.
 const CUSTOMER_TAGS: usize = 2;
 
 /// The protocol of a frame, and the destination address that the protocol uses. `has_tag`: the provider's tag stands in

@@ -197,7 +197,7 @@ pub struct Hop {
     pub via: Option<IpAddr>,
     /// The interface's index; 0 when the message does not name an interface.
     pub ifindex: u32,
-    /// Its share of the traffic: 1..=256 in a route, 1..=65536 in a group.
+    /// The next hop's share of the traffic, relative to the others: 1..=256 in a route, 1..=65536 in a group.
     pub weight: u32,
     /// RTNH_F_* flags (the `HOP_*` constants).
     pub flags: u8,
@@ -226,7 +226,7 @@ pub struct Route<'a> {
     pub metric: u32,
     /// The preferred source address.
     pub source: Option<IpAddr>,
-    /// The next-hop object it uses.
+    /// The identifier of the next-hop object that the route refers to, if it refers to one.
     pub nexthop_id: Option<u32>,
     /// True when a next hop encapsulates packets (a tunnel, MPLS).
     pub encapsulates: bool,

@@ -30,8 +30,8 @@ impl Entity {
         self.run(None);
     }
 
-    /// Blocks a port in PVST+ that received a contradicting BPDU. True when the port was not blocked for this
-    /// reason before.
+    /// Blocks a port that received a contradicting PVST+ BPDU. True when the port was not blocked for this reason
+    /// before.
     pub(crate) fn hold(&mut self, now: u64, id: PortId, hold: Hold) -> bool {
         let Some(p) = self.slot(id) else { return false };
         self.now = now;

@@ -18,13 +18,13 @@ use crate::bpdu::BridgeId;
 use crate::entity::Entity;
 use crate::vars::{Counting, Timer, Vector};
 
-/// How often information must be worse than what the bridge has sent before that counts as a cycle. A ring that
-/// changes its direction after a failure causes it once.
+/// The number of times that information no better than what the bridge has sent itself must arrive before the bridge
+/// assumes a cycle. A ring that changes its direction after a failure causes one.
 const LIMIT: u8 = 3;
-/// How long such information is then ignored, in milliseconds: long enough for circulating information to end at
-/// the bridge although each hop takes up to a second.
+/// The duration of a hold, in which the bridge ignores such information, in milliseconds: long enough for circulating
+/// information to end at the bridge although each hop takes up to a second.
 const HOLD_MS: u64 = 3000;
-/// After this time without such information, in milliseconds, what the bridge sent before is forgotten. A cycle begins
+/// The time in milliseconds without such information after which the bridge forgets what it has sent. A cycle begins
 /// at the speed of its links, until the hold count slows it down.
 const MEMORY_MS: u64 = 3000;
 
@@ -43,8 +43,8 @@ impl Entity {
             || *vector < counting.advertised
     }
 
-    /// Records the information that the bridge is about to use: `held` is the root port's, `tells` what the bridge
-    /// will send as a result. Returns true when the limit is reached and a hold has begun.
+    /// Records the information that the bridge is about to use: `held` is the root port's, and `offer` is what the
+    /// bridge will send as a result. Returns true when the limit is reached and a hold has begun.
     pub(crate) fn counts_to_infinity(&mut self, t: usize, held: &Vector, offer: &Vector) -> bool {
         if !self.bridge.counting_guard {
             return false;

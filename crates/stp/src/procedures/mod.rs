@@ -122,12 +122,12 @@ impl Entity {
 /// How long an agreement may be in flight, in milliseconds: both directions of a link, and the neighbour's
 /// processing.
 const STALE_AGREEMENT_MS: u64 = 10;
-/// How long the neighbour may act on what the port conveyed, in milliseconds: three hello times, the life of
-/// information.
+/// How long the neighbour may act on what the port conveyed, in milliseconds: three hello times of 2 s, after which
+/// information ages out.
 const CONVEYED_LIFE_MS: u64 = 6000;
 
 impl crate::vars::PortTreeVars {
-    /// True if an agreement that is received now refers to what the port holds, or to something worse.
+    /// True if an agreement that is received now can only refer to what the port now holds, or to something worse.
     fn agreements_count(&self, now: u64) -> bool {
         let advertised = self.conveyed.is_some_and(|(conveyed, _)| conveyed == self.designated_priority);
         advertised && self.stale_while.is_zero(now)

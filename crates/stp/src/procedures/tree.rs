@@ -26,7 +26,8 @@ impl Entity {
         }
     }
 
-    /// setTcPropTree: sets tcProp at every other port, unless the port's topology changes must not be propagated.
+    /// setTcPropTree: sets tcProp at every port except `p`, unless topology changes received at `p` must not be
+    /// propagated (restrictedTcn).
     pub(crate) fn set_tc_prop_tree(&mut self, p: usize, t: usize) {
         if self.ports[p].params.restricted_tcn {
             return;
@@ -113,9 +114,9 @@ impl Entity {
     /// Not in the standard: keeps the tree free of loops while information changes. Across a link that forwards, a
     /// bridge must hold better information than its downstream neighbour may still act on. Then no loop is possible,
     /// because in a loop every bridge would be downstream of itself (the feasibility condition of Garcia-Luna-Aceves,
-    /// "Loop-Free Routing Using Diffusing Computations", 1993). Where the bridge now holds worse information than
-    /// that, the port waits for the neighbour's agreement to the new information. An alternate port's information is
-    /// better than what the bridge sends, so rapid failover does not wait.
+    /// "Loop-Free Routing Using Diffusing Computations", 1993). Where the bridge now holds no better information, the
+    /// port waits for the neighbour's agreement to the new information. An alternate port's information is better
+    /// than what the bridge sends, so rapid failover does not wait.
     fn hold_infeasible(&mut self, t: usize) {
         let Some(r) = self.trees[t].root_port else { return };
         let held = self.ports[r].trees[t].port_priority;

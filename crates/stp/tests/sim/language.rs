@@ -19,7 +19,7 @@
 //! expect tree                        # spans everything that is connected, without a cycle
 //! ```
 //!
-//! Invariant: a word it does not know is a panic, never a line that does nothing.
+//! Invariant: an unknown word causes a panic; no line is ignored.
 
 use super::{Sim, port, vlan};
 use lanyard_stp::*;
@@ -332,7 +332,7 @@ fn millis(text: &str) -> u64 {
 }
 
 impl Sim {
-    /// Runs lines; one that fails is named.
+    /// Runs lines. If one panics, it is printed before the panic continues.
     pub fn lines(&mut self, text: &str) {
         for line in text.lines() {
             let line = line.split('#').next().unwrap().trim();

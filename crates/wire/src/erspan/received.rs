@@ -9,7 +9,7 @@ use super::{TYPE_II, TYPE_III, two};
 pub struct Copied<'a> {
     /// The session's identifier, 10 bits.
     pub session: u16,
-    /// The source has cut off the end of the frame.
+    /// True if the source has cut off the end of the frame.
     pub truncated: bool,
     /// The frame with its tags, without FCS.
     pub frame: &'a [u8],
@@ -24,21 +24,21 @@ pub enum Unreadable {
     Gre,
     /// GRE's checksum is wrong.
     Checksum,
-    /// ERSPAN's version is not the one of GRE's protocol type.
+    /// ERSPAN's version does not fit GRE's protocol type.
     Version,
     /// Type I: no header of ERSPAN, so no identifier.
     TypeOne,
-    /// Type III with something that is no Ethernet frame.
+    /// Type III with content that is not an Ethernet frame.
     NotEthernet,
 }
 
-/// GRE's flags: checksum, key and sequence number present. All other bits have to be zero.
+/// GRE's flags: a checksum, a key, a sequence number is present. All other bits have to be zero.
 const CHECKSUM: u16 = 0x8000;
 const KEY: u16 = 0x2000;
 const SEQUENCE: u16 = 0x1000;
 /// The bytes of an Ethernet header.
 const ETHERNET_LEN: usize = 14;
-/// Type III: the bytes of the header, and of the platform's own part that may follow it.
+/// Type III: the bytes of the header, and of the platform-specific subheader that may follow it.
 const TYPE_III_LEN: usize = 12;
 const PLATFORM_LEN: usize = 8;
 
@@ -100,7 +100,7 @@ fn type_three(header: &[u8]) -> Result<Copied<'_>, Unreadable> {
     Ok(copied)
 }
 
-/// The fields that both types have, and the frame behind `len` bytes of header.
+/// Reads the fields that both types have, and the frame behind the header of `len` bytes.
 fn copied(header: &[u8], version: u16, len: usize) -> Result<Copied<'_>, Unreadable> {
     let (first, second) = two(header, 0).zip(two(header, 2)).ok_or(Unreadable::Short)?;
     if first >> 12 != version {
