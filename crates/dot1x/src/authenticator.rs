@@ -1,7 +1,8 @@
-//! The authenticator: the ports, their hosts, and what comes in. `methods` runs the methods.
+//! The authenticator: the sessions of the hosts at each port, and the handlers of frames, datagrams and deadlines. The module
+//! `methods` runs the authentication methods.
 //!
-//! Invariants: at most [`MAX_HOSTS`] sessions at a port and [`MAX_SESSIONS`] in all. A host has a grant at one port only: its
-//! address is not let in at another port before it has left. Hosts cause a bounded number of log events for each port.
+//! Invariants: at most [`MAX_HOSTS`] sessions at a port and [`MAX_SESSIONS`] in all. A host has a grant at one port only: while
+//! it has one, no other port admits its address. Hosts cause a bounded number of log events for each port.
 
 #[path = "methods.rs"]
 mod methods;
@@ -26,20 +27,20 @@ const LOG_WINDOW_MS: u64 = 10_000;
 const RESTORED_FIRST_MS: u64 = 2_000;
 const RESTORED_NEXT_MS: u64 = 100;
 
-/// The authenticated hosts of each port.
+/// The key of a session: the port and the MAC address of the host.
 type Key = (PortId, MacAddr);
 
 #[derive(Debug, Default)]
 struct Port {
     sessions: BTreeMap<MacAddr, Session>,
-    /// When hosts are asked for their identity while none is known.
+    /// When all hosts at the port are asked for their identity next. This counts only while the port has no session.
     probe_ms: u64,
-    /// The identifier of that request.
+    /// The EAP identifier of the last request to all hosts.
     probe_id: u8,
     log: Budget,
 }
 
-/// Limits the events of a port.
+/// Limits the logged events of a port to [`LOG_EVENTS`] in [`LOG_WINDOW_MS`].
 #[derive(Debug, Default)]
 struct Budget {
     until_ms: u64,
@@ -51,7 +52,7 @@ impl Port {
     fn grants(&self) -> impl Iterator<Item = (MacAddr, &Grant)> {
         self.sessions.iter().filter_map(|(mac, session)| Some((*mac, session.grant.as_ref()?)))
     }
-    /// The permission that decides about the port's VLAN: the oldest.
+    /// The oldest grant at the port. It determines the port's VLAN.
     fn first(&self) -> Option<&Grant> {
         self.grants().map(|(_, grant)| grant).min_by_key(|grant| grant.since_ms)
     }
@@ -68,7 +69,7 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// One without ports. `secret` is random; requests to servers are unpredictable because of it.
+    /// An authenticator without ports. `secret` has to be random: the authenticators of RADIUS requests are derived from it.
     #[must_use]
     pub const fn new(secret: [u8; 16]) -> Self {
         Self {
@@ -172,7 +173,7 @@ impl Authenticator {
         self.advance(now);
     }
 
-    /// Does what is due.
+    /// Handles every deadline that has passed: of sessions, of RADIUS requests, and for the requests to all hosts at a port.
     pub fn handle_timer(&mut self, now: u64) {
         self.client.handle_timer(now);
         for key in self.keys(|_, session| session.next_ms().is_some_and(|at| at <= now)) {
@@ -194,18 +195,19 @@ impl Authenticator {
         self.advance(now);
     }
 
-    /// When [`Authenticator::handle_timer`] has something to do.
+    /// When [`Authenticator::handle_timer`] is to be called next, in milliseconds; `None` if there is no deadline.
     #[must_use]
     pub const fn next_timeout(&self) -> Option<u64> {
         self.next_ms
     }
 
-    /// The next thing to do.
+    /// Takes the next action for the daemon; `None` if there is none.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// Ends the sessions that the arguments name: their hosts have to be authenticated anew. Returns their number.
+    /// Ends the sessions at `port` (`None`: at every port) of the host `mac` (`None`: of every host): the hosts have to be
+    /// authenticated anew. Returns the number of sessions ended.
     pub fn clear(&mut self, now: u64, port: Option<PortId>, mac: Option<MacAddr>) -> usize {
         let keys = self
             .keys(|(at, host), _| port.is_none_or(|port| port == at) && mac.is_none_or(|mac| mac == host));
@@ -294,7 +296,8 @@ impl Authenticator {
         self.config.ports.get(&port)
     }
 
-    /// True if there is room for a session at a port; the oldest attempt that has failed makes room.
+    /// True if there is room for another session at a port. If there is none, first removes the port's oldest session in state
+    /// HELD.
     fn has_room(&mut self, now: u64, port: PortId) -> bool {
         let full = |this: &Self| {
             this.count() >= MAX_SESSIONS
@@ -310,7 +313,7 @@ impl Authenticator {
         !full(self)
     }
 
-    /// Makes a session for a host that has none, if the port may be opened for it.
+    /// Makes a session for a host that has none, if the port may be opened for it. Returns true if it has made one.
     fn admit(&mut self, now: u64, key: Key) -> bool {
         let (port, mac) = key;
         let Some(config) = self.settings(key) else { return false };
@@ -381,7 +384,7 @@ impl Authenticator {
         }
     }
 
-    /// Handles what has become of requests, and finds the next deadline.
+    /// Handles the outcomes of RADIUS requests, queues the datagrams to servers, and finds the next deadline.
     fn advance(&mut self, now: u64) {
         loop {
             let outcomes = self.client.take_outcomes();
@@ -414,7 +417,7 @@ impl Authenticator {
     }
 }
 
-/// True if hosts at the port are asked for their identity while none is known.
+/// True if all hosts at the port are asked for their identity while the port has no session.
 fn probes(config: &PortConfig) -> bool {
     config.eap && config.up && config.control == Control::Auto
 }

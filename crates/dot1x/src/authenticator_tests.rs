@@ -32,7 +32,7 @@ struct Bed {
 }
 
 impl Bed {
-    /// One port, `eth1`, that speaks 802.1X, and port 2, the same.
+    /// Two ports that speak 802.1X, `eth1` and `eth2`, each with the settings that `change` makes.
     fn new(change: impl Fn(&mut PortConfig)) -> Self {
         let made = |n: u16| {
             let (control, name) = (Control::Auto, format!("eth{n}"));
@@ -67,7 +67,7 @@ impl Bed {
     fn collect(&mut self) {
         while let Some(action) = self.it.poll_action() {
             match action {
-                // Hosts of port 2 are asked, too.
+                // Port 2 asks its hosts for their identity as well; only frames of port 1 are recorded.
                 Action::Send(at, frame) => self.frames.extend(Some(frame).filter(|_| at == port(1))),
                 Action::Ask(_, packet) => self.asked.push(packet),
                 Action::Shut(port) => self.shut.push(port),
@@ -97,7 +97,7 @@ impl Bed {
         let eap = [&[2, id], &length.to_be_bytes()[..], data].concat();
         self.eapol(1, src, 0, &eap);
     }
-    /// A data frame of a host.
+    /// The host `src` sends a data frame that the plane drops at port `at`.
     fn speak(&mut self, at: u16, src: MacAddr) {
         self.it.handle_host(self.now, port(at), src);
         self.collect();
@@ -124,7 +124,7 @@ impl Bed {
     fn open_for(&self, hosts: &[u8]) -> bool {
         self.access().hosts == Some(hosts.iter().map(|n| host(*n)).collect()) && self.access().open
     }
-    /// A host authenticates itself by two messages of a method.
+    /// Host `n` sends its identity and answers one challenge; the server's final answer is `code`.
     fn logs_in(&mut self, n: u8, code: Code, more: impl FnOnce(&mut Attributes)) {
         self.eapol(1, host(n), 1, &[]);
         let (to, kind, id) = self.last();
@@ -173,7 +173,7 @@ fn a_host_is_let_in_and_leaves() {
     assert_eq!(attributes(&bed.asked[1], attribute::EAP_MESSAGE).concat()[4..], [4, 7, 7]);
     let view = bed.it.sessions();
     assert_eq!((view[0].user.as_str(), view[0].status), ("alice", SessionStatus::Authorized));
-    // Another host cannot log it off.
+    // Host 2 cannot log host 1 off.
     bed.eapol(1, host(2), 2, &[]);
     assert!(bed.open_for(&[1]));
     bed.eapol(1, host(1), 2, &[]);
@@ -245,7 +245,8 @@ fn mab_of_a_host_without_supplicant() {
     assert_eq!(bed.access().vlan, Some(vlan(20)));
     let sessions = bed.it.sessions();
     assert_eq!(sessions[0].grant, Some(GrantKind::Method(Method::Mab)));
-    // EAPOL-Logoff does not end it; EAPOL-Start begins 802.1X, and the port stays open meanwhile.
+    // EAPOL-Logoff does not end a grant of MAC authentication bypass; EAPOL-Start begins 802.1X, and the port stays open
+    // meanwhile.
     bed.eapol(1, host(5), 2, &[]);
     assert!(bed.open_for(&[5]));
     bed.logs_in(5, Code::Accept, |_| ());
@@ -287,7 +288,7 @@ fn vlans_of_servers_and_events() {
     bed.pass(60_000);
     bed.logs_in(1, Code::Reject, |_| ());
     assert!(bed.open_for(&[1]) && bed.access().vlan == Some(vlan(30)));
-    // A host that has left meanwhile begins anew.
+    // The earlier rejections of a host that has left do not count when it returns.
     let mut bed = Bed::new(|it| it.fail = Fail::Authorize(vlan(30), 1));
     bed.logs_in(1, Code::Reject, |_| ());
     bed.pass(60_000 + 90_000 + 60_000);
@@ -336,7 +337,7 @@ fn host_modes() {
     bed.speak(1, host(3));
     bed.answer(Code::Accept, &[], |_| ());
     assert!(bed.open_for(&[1, 3]) && bed.access().vlan == Some(vlan(20)));
-    // A host that is let in at one port is not at another.
+    // A host that is let in at one port gets no session at another.
     let sessions = bed.it.sessions().len();
     bed.speak(2, host(1));
     assert_eq!(bed.it.sessions().len(), sessions);
@@ -357,7 +358,7 @@ fn hosts_are_authenticated_again() {
     bed.respond(host(1), id, b"\x01alice");
     bed.answer(Code::Accept, &[3, id, 0, 4], |_| ());
     assert!(bed.open_for(&[1]));
-    // Next time the host has gone.
+    // The host has left before it is authenticated again for the second time.
     bed.pass(600_000 + 89_000);
     assert!(bed.open_for(&[1]));
     bed.pass(2_000);

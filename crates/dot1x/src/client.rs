@@ -1,9 +1,9 @@
 //! The RADIUS client (RFC 2865, 2.4-2.5): repeats requests, asks the next server, and leaves servers alone that do not answer.
 //!
 //! Invariants: at most [`MAX_REQUESTS`] requests wait for an answer, each with an identifier of its own; a repetition is the same
-//! packet. A datagram counts only if it comes from the server that was asked last and proves to be its answer. An answer about EAP
-//! needs a Message-Authenticator (RFC 3579, 3.2); another one needs it once the server has sent it with such an answer, because
-//! not every server does.
+//! packet. A datagram counts only if it comes from the server that was asked last and its authenticators are right. The answer to
+//! a request with an EAP packet needs a Message-Authenticator (RFC 3579, 3.2). The answer to a request with a password needs one
+//! only after the server has sent one in an answer of this kind, because not every server does.
 
 use crate::config::Server;
 use crate::radius::{self, Answer, Attributes, Code, Invalid};
@@ -12,7 +12,7 @@ use md5::Md5;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-/// The most requests that wait: as many as there are identifiers.
+/// The most requests that wait for an answer: RADIUS has as many identifiers.
 pub const MAX_REQUESTS: usize = 256;
 
 /// The content of a request.
@@ -27,13 +27,14 @@ pub struct Query {
 pub enum Outcome<T> {
     /// A server has answered.
     Answered(T, Box<Answer>),
-    /// No server has.
+    /// No server has answered, or none could be asked.
     NoServer(T),
     /// A server does not answer any more.
     Dead(SocketAddr),
     /// A server answers again.
     Alive(SocketAddr),
-    /// A datagram was no answer, as many times since the last report.
+    /// Datagrams from a server's address were not valid answers: the reason of the last one, and their number since the last
+    /// report.
     Invalid(SocketAddr, Invalid, u64),
 }
 
@@ -42,7 +43,7 @@ pub enum Outcome<T> {
 pub struct ServerView {
     /// Its address and port.
     pub address: SocketAddr,
-    /// It has not answered, and is left alone.
+    /// True while the server is not asked, because it has not answered.
     pub dead: bool,
     /// Requests, without repetitions.
     pub requests: u64,
@@ -50,24 +51,24 @@ pub struct ServerView {
     pub retransmissions: u64,
     /// Requests that it has not answered.
     pub timeouts: u64,
-    /// Its answers.
+    /// Its answers of type Access-Accept.
     pub accepts: u64,
-    /// Its answers.
+    /// Its answers of type Access-Reject.
     pub rejects: u64,
-    /// Its answers.
+    /// Its answers of type Access-Challenge.
     pub challenges: u64,
-    /// Datagrams in its name that were no answer.
+    /// Datagrams from its address that were not valid answers.
     pub invalid: u64,
 }
 
 struct Known {
     server: Server,
     view: ServerView,
-    /// Until when it is left alone.
+    /// Until when the server is not asked, because it has not answered; `None` while it is asked.
     dead_until: Option<u64>,
     /// True after a request that it has not answered, until an answer.
     silent: bool,
-    /// True once it has sent a Message-Authenticator with an answer that is not about EAP.
+    /// True once it has sent a Message-Authenticator in an answer to a request with a password.
     signs: bool,
     /// When the next report about invalid datagrams is due, and how many there were since the last one.
     reports: (u64, u64),
@@ -95,7 +96,7 @@ pub struct Client<T> {
     waiting: BTreeMap<u8, Waiting<T>>,
     /// The identifier of the next request.
     next_id: u8,
-    /// Makes the authenticators unpredictable.
+    /// The key from which the authenticators of requests are derived: it makes them unpredictable.
     secret: [u8; 16],
     made: u64,
     out: Vec<(SocketAddr, Vec<u8>)>,
@@ -116,7 +117,7 @@ impl<T: Copy + PartialEq> Client<T> {
             outcomes: Vec::new(),
         }
     }
-    /// Takes servers. What waits for one that is gone asks the next.
+    /// Takes the list of servers. A request that waits for a removed server is sent to the next one.
     pub fn configure(&mut self, now: u64, servers: &[Server], deadtime_ms: u64) {
         self.deadtime_ms = deadtime_ms;
         let mut held = std::mem::take(&mut self.servers);
@@ -158,7 +159,7 @@ impl<T: Copy + PartialEq> Client<T> {
     fn known(&self, address: SocketAddr) -> Option<usize> {
         self.servers.iter().position(|known| known.server.address == address)
     }
-    /// Asks the servers. Returns false if no further request may wait for an answer.
+    /// Sends a request to the first server that is not dead. Returns false if [`MAX_REQUESTS`] requests wait already.
     pub fn ask(&mut self, now: u64, token: T, query: Query) -> bool {
         let Some(id) = self.free_id() else { return false };
         let alive = |known: &&Known| known.dead_until.is_none_or(|until| until <= now);
@@ -200,7 +201,7 @@ impl<T: Copy + PartialEq> Client<T> {
         mac.update(&self.made.to_be_bytes());
         mac.finalize().into_bytes().into()
     }
-    /// Gives a request to the next server, or ends it.
+    /// Sends a request to the next server. If there is none, the request ends with [`Outcome::NoServer`].
     fn next_server(&mut self, now: u64, id: u8) {
         let authenticator = self.authenticator();
         let Some(waiting) = self.waiting.get_mut(&id) else { return };
@@ -227,7 +228,7 @@ impl<T: Copy + PartialEq> Client<T> {
     pub fn handle_datagram(&mut self, now: u64, from: SocketAddr, packet: &[u8]) {
         let Some(at) = self.known(from) else { return };
         let waiting = radius::identifier(packet).and_then(|id| Some((id, self.waiting.get(&id)?)));
-        // An answer that comes after the next server was asked is late, and no attack.
+        // A server's answer that arrives after the next server was asked is late. It is ignored, not counted as invalid.
         let Some((id, waiting)) = waiting.filter(|(_, waiting)| waiting.asked == from) else { return };
         let known = &mut self.servers[at];
         let by_password = waiting.query.password.is_some();
@@ -263,7 +264,7 @@ impl<T: Copy + PartialEq> Client<T> {
             }
         }
     }
-    /// Does what is due.
+    /// Handles every deadline that has passed: ends dead times of servers, and repeats requests or sends them to the next server.
     pub fn handle_timer(&mut self, now: u64) {
         for known in &mut self.servers {
             if known.dead_until.is_some_and(|until| until <= now) {
@@ -299,7 +300,7 @@ impl<T: Copy + PartialEq> Client<T> {
         }
         self.next_server(now, id);
     }
-    /// When something is due.
+    /// The next deadline in milliseconds; `None` if there is none.
     pub fn next_timeout(&self) -> Option<u64> {
         let waiting = self.waiting.values().map(|waiting| waiting.due_ms);
         waiting.chain(self.servers.iter().filter_map(|known| known.dead_until)).min()
@@ -338,7 +339,7 @@ mod tests {
         client
     }
 
-    /// Lets time pass until `end`; returns the times and the last bytes of the servers' addresses of what was sent.
+    /// Lets time pass until `end`. Returns for each datagram sent its time and the last byte of the server's address.
     fn sent(client: &mut Client<u32>, end: u64) -> Vec<(u64, u8)> {
         let mut all = Vec::new();
         let mut note = |now: u64, client: &mut Client<u32>| {
@@ -410,7 +411,7 @@ mod tests {
         assert_eq!(client.view()[0].invalid, 3);
         client.handle_datagram(2, to, &good);
         assert!(matches!(client.take_outcomes()[..], [Outcome::Answered(7, _)]));
-        // A second copy is late.
+        // A second copy of the answer is ignored.
         client.handle_datagram(3, to, &good);
         assert!(client.take_outcomes().is_empty());
     }

@@ -5,15 +5,15 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// `authentication port-control`: the authority that opens a port.
+/// `authentication port-control`: how a port is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Control {
-    /// It is open for all.
+    /// The port is open for all hosts.
     #[default]
     ForceAuthorized,
-    /// It is closed for all.
+    /// The port is closed for all hosts.
     ForceUnauthorized,
-    /// The server.
+    /// Authentication decides which hosts the port is open for.
     Auto,
 }
 
@@ -37,14 +37,14 @@ pub enum Violation {
     Shutdown,
     /// The frames of the second host are dropped, and it is logged.
     Restrict,
-    /// They are dropped.
+    /// The frames of the second host are dropped.
     Protect,
 }
 
 /// `authentication timer reauthenticate`: when a host is authenticated again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reauthenticate {
-    /// After as many seconds.
+    /// After this number of seconds.
     After(u32),
     /// After the seconds that the server names (Session-Timeout).
     Server,
@@ -59,12 +59,12 @@ impl Default for Reauthenticate {
 /// `authentication event fail action`: what happens after the server has rejected a host that speaks 802.1X.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Fail {
-    /// It has to wait, and may try again.
+    /// The host has to wait, and may then try again.
     #[default]
     Restart,
     /// The next method is tried.
     NextMethod,
-    /// It is let into a VLAN, after as many attempts more.
+    /// The host is let into this VLAN, after this number of retries has been rejected as well.
     Authorize(VlanId, u8),
 }
 
@@ -72,45 +72,45 @@ pub enum Fail {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // lines of the configuration
 pub struct PortConfig {
-    /// Its name, for the server.
+    /// The port's name, which servers get as NAS-Port-Id.
     pub name: String,
-    /// Its number, for the server.
+    /// The port's number, which servers get as NAS-Port.
     pub number: u32,
-    /// It can receive and send.
+    /// True if the port can receive and send.
     pub up: bool,
-    /// The methods that decide.
+    /// How the port is opened.
     pub control: Control,
-    /// Whom a host opens the port for.
+    /// Whom an authenticated host opens the port for.
     pub host_mode: HostMode,
     /// The reaction to a second host.
     pub violation: Violation,
-    /// 802.1X is spoken (`dot1x pae authenticator`).
+    /// True if the port speaks 802.1X (`dot1x pae authenticator`).
     pub eap: bool,
-    /// Hosts that do not speak 802.1X are authenticated by their MAC address (`mab`).
+    /// True if hosts that do not speak 802.1X are authenticated by their MAC address (`mab`).
     pub mab: bool,
-    /// MAC authentication bypass is tried first.
+    /// True if MAC authentication bypass is tried before 802.1X.
     pub mab_first: bool,
     /// When hosts are authenticated again; `None`: never.
     pub periodic: Option<Reauthenticate>,
     /// After a failure, the time until a host that speaks 802.1X may try again (quietPeriod), in milliseconds.
     pub quiet_ms: u64,
-    /// The same for other hosts.
+    /// After a failure, the time until a host that does not speak 802.1X may try again, in milliseconds.
     pub restart_ms: u64,
     /// The time between two requests for an identity (txPeriod), in milliseconds.
     pub tx_ms: u64,
     /// The time that a host has for an answer (suppTimeout), in milliseconds.
     pub supplicant_ms: u64,
-    /// The most repetitions of a request (maxReq).
+    /// The most repetitions of an EAP request of the method (maxReq).
     pub max_req: u8,
     /// The most repetitions of a request for an identity (reAuthMax).
     pub max_reauth_req: u8,
     /// The reaction to a rejection.
     pub fail: Fail,
-    /// The VLAN of hosts that no method can authenticate.
+    /// The VLAN for hosts that do not speak 802.1X and that no method has authenticated; `None`: they are not let in.
     pub no_response: Option<VlanId>,
-    /// The VLAN of hosts while no server answers.
+    /// The VLAN for hosts that cannot be authenticated because no server answers; `None`: they are not let in.
     pub server_dead: Option<VlanId>,
-    /// Hosts in that VLAN are authenticated once a server answers.
+    /// True if the hosts in the VLAN `server_dead` are authenticated once a server answers.
     pub reinitialize: bool,
 }
 
@@ -157,9 +157,9 @@ pub struct Server {
 /// The switch's attributes in requests to servers (RFC 2865, 5.4 and 5.32).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Nas {
-    /// Its name.
+    /// The switch's name (NAS-Identifier).
     pub identifier: String,
-    /// The address from which it asks.
+    /// The address from which the switch asks (NAS-IP-Address); `None`: requests do not name one.
     pub address: Option<Ipv4Addr>,
     /// Its MAC address, which is also the source of its EAPOL frames.
     pub mac: MacAddr,
@@ -172,7 +172,7 @@ pub struct Config {
     pub ports: BTreeMap<PortId, PortConfig>,
     /// The servers, in the order in which they are asked.
     pub servers: Vec<Server>,
-    /// How long a server that has not answered is left alone, in milliseconds.
+    /// How long a server that has not answered is not asked, in milliseconds; 0: no server is skipped.
     pub deadtime_ms: u64,
     /// The VLANs that a server may assign, by number and name.
     pub vlans: BTreeMap<VlanId, String>,

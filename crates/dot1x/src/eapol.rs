@@ -33,15 +33,15 @@ const IDENTITY: u8 = 1;
 /// A message of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Received<'a> {
-    /// It wants to be authenticated.
+    /// EAPOL-Start: the host asks to be authenticated.
     Start,
-    /// It leaves.
+    /// EAPOL-Logoff: the host leaves.
     Logoff,
-    /// An answer: the identifier of its request, and the whole EAP packet.
+    /// An EAP response: the identifier of the request that it answers, and the whole EAP packet.
     Response(u8, &'a [u8]),
 }
 
-/// Reads a frame without a tag: its source, and what it is. `None` for a frame that is malformed, or that no host sends.
+/// Parses a frame without a tag: its source and its message. `None` for a frame that is malformed, or that no host sends.
 pub fn parse(frame: &[u8]) -> Option<(MacAddr, Received<'_>)> {
     let src = MacAddr(*frame.get(6..)?.first_chunk()?);
     if src.is_group() || src.is_zero() || *frame.get(12..)?.first_chunk()? != ETHERTYPE.to_be_bytes() {
@@ -56,7 +56,7 @@ pub fn parse(frame: &[u8]) -> Option<(MacAddr, Received<'_>)> {
             let body = body.get(..usize::from(u16::from_be_bytes(length)))?;
             let [code, id, length @ ..] = *body.first_chunk::<EAP_HEADER>()?;
             let length = usize::from(u16::from_be_bytes(length));
-            // A response has a type.
+            // A response has at least one byte behind the header, its type.
             let valid = code == RESPONSE && length > EAP_HEADER && length <= MAX_EAP;
             Some((src, Received::Response(id, body.get(..length).filter(|_| valid)?)))
         }
@@ -69,7 +69,7 @@ pub fn identity(eap: &[u8]) -> Option<&[u8]> {
     eap.get(EAP_HEADER..)?.split_first().filter(|(kind, _)| **kind == IDENTITY).map(|(_, rest)| rest)
 }
 
-/// The identifier of the request that an EAP packet of a server is; `None` if it is none.
+/// The identifier of a server's EAP packet; `None` if the packet is not a request.
 pub fn request(eap: &[u8]) -> Option<u8> {
     let [code, id, ..] = *eap.first_chunk::<EAP_HEADER>()?;
     (code == REQUEST).then_some(id)
@@ -80,7 +80,7 @@ pub fn identity_request(id: u8) -> Vec<u8> {
     vec![REQUEST, id, 0, 5, IDENTITY]
 }
 
-/// The end of an authentication.
+/// The EAP packet that ends an authentication: Success or Failure (RFC 3748, 4.2).
 pub fn end(success: bool, id: u8) -> Vec<u8> {
     vec![if success { SUCCESS } else { FAILURE }, id, 0, 4]
 }
@@ -110,7 +110,8 @@ mod tests {
             (1, 0, &[][..], Some(Received::Start)),
             (2, 0, &[], Some(Received::Logoff)),
             (0, 8, &identity, Some(Received::Response(9, &identity))),
-            // Shorter than it says; a response without a type; a request; a key; a length beyond the frame.
+            // In this order: EAP longer than the EAPOL body; a response without a type; an EAP request; EAPOL-Key; an EAPOL body
+            // longer than the frame.
             (0, 7, &identity, None),
             (0, 4, &[2, 9, 0, 4], None),
             (0, 5, &[1, 9, 0, 5, 1], None),

@@ -1,4 +1,4 @@
-//! The fuzz target of the crate: hostile hosts, and servers of which some have the key.
+//! The fuzz target of the crate: frames of hostile hosts, and a server's datagrams with and without the right key.
 
 use crate::radius::{Attributes, Code, respond};
 use crate::{Action, Authenticator, Config, Control, HostMode, MAX_HOSTS, PortConfig, Server};

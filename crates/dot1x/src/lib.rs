@@ -7,8 +7,8 @@
 //!
 //! The switch passes EAP messages between host and server and knows no EAP method (RFC 3748, 2.3). Invariants: a host is let in
 //! only by an answer whose authenticators prove that a configured server has sent it (RFC 2865, 3; RFC 3579, 3.2), or by a line
-//! of the configuration that names a VLAN for hosts without authentication. Every table is bounded, and bytes from outside
-//! never panic.
+//! of the configuration that names a VLAN for hosts without authentication. Every table is bounded, and no bytes from outside
+//! cause a panic.
 
 mod authenticator;
 mod client;

@@ -10,11 +10,11 @@ use crate::radius::{Answer, Attributes, Code, attribute, known_vlan};
 use crate::session::{Grant, GrantKind, Method, State};
 use lanyard_types::{MacAddr, VlanId};
 
-/// When a query is tried again for which there was no room, in milliseconds.
+/// The time after which a query that the client had no room for is tried again, in milliseconds.
 const UNSENT_MS: u64 = 1_000;
 /// NAS-Port-Type: Ethernet (RFC 2865, 5.41).
 const ETHERNET: u32 = 15;
-/// Service-Type (RFC 2865, 5.6): a host that is to send and receive, and a mere check of its address.
+/// Service-Type (RFC 2865, 5.6): Framed for 802.1X, Call Check for MAC authentication bypass.
 const FRAMED: u32 = 2;
 const CALL_CHECK: u32 = 10;
 /// The longest EAP packet that servers may send (RFC 3580, 3.10), in bytes.
@@ -25,16 +25,16 @@ const FRAMED_MTU: u32 = 1400;
 enum Failed {
     /// A server has rejected a host that speaks 802.1X.
     Rejected,
-    /// The host does not speak 802.1X, and its address is not known.
+    /// The host does not speak 802.1X, and no server has accepted its MAC address.
     Unknown,
 }
 
-/// The parts of a grant.
+/// The terms on which a host is let in.
 struct Terms {
     kind: GrantKind,
     vlan: Option<VlanId>,
     user: String,
-    /// Session-Timeout in seconds, and whether the host is authenticated again then.
+    /// Session-Timeout in seconds, and true if the host is authenticated again then, false if it loses its grant.
     timeout_s: Option<(u32, bool)>,
 }
 
@@ -98,7 +98,8 @@ impl Authenticator {
         self.actions.push_back(Action::Send(port, frame));
     }
 
-    /// Asks the servers about a session, by the last EAP packet of its host or by its address.
+    /// Sends a request about the session's host to the servers: in state [`State::Mab`] with its MAC address, else with its
+    /// last EAP packet.
     fn ask(&mut self, now: u64, key: Key) {
         let Some((session, config)) = self.session(key).zip(self.settings(key)) else { return };
         let nas = &self.config.nas;
@@ -130,7 +131,7 @@ impl Authenticator {
         }
     }
 
-    /// EAPOL-Start.
+    /// Handles EAPOL-Start.
     pub(super) fn started(&mut self, now: u64, key: Key) {
         match self.session(key).map(|session| session.state) {
             // HELD: the quiet period has not ended.
@@ -149,7 +150,7 @@ impl Authenticator {
         self.connect(now, key);
     }
 
-    /// EAPOL-Logoff. A host that was let in by its address or without authentication has nothing to log off from.
+    /// Handles EAPOL-Logoff. A host that was let in by its address or without authentication has nothing to log off from.
     pub(super) fn logged_off(&mut self, now: u64, key: Key) {
         let Some(session) = self.session(key) else { return };
         let running = matches!(session.state, State::Connecting | State::Request | State::Response);
@@ -161,12 +162,12 @@ impl Authenticator {
         }
     }
 
-    /// An EAP response.
+    /// Handles an EAP response of a host.
     pub(super) fn responded(&mut self, now: u64, key: Key, id: u8, eap: &[u8]) {
         let identity = eapol::identity(eap);
         let probe = self.ports.get(&key.0).map(|port| port.probe_id);
         if self.session(key).is_none() {
-            // The answer to the request that went to all hosts.
+            // Only an answer to the identity request that went to all hosts begins a session.
             if identity.is_none() || probe != Some(id) || !self.admit(now, key) {
                 return;
             }
@@ -191,7 +192,7 @@ impl Authenticator {
         self.ask(now, key);
     }
 
-    /// A server's answer.
+    /// Handles a server's answer.
     pub(super) fn answered(&mut self, now: u64, key: Key, answer: Answer) {
         let Some((state, method)) = self.session(key).map(|session| (session.state, session.method)) else {
             return;
@@ -271,7 +272,7 @@ impl Authenticator {
         }
     }
 
-    /// The server has accepted a host on terms that the switch cannot fulfil.
+    /// Holds a host that a server has accepted, because the switch cannot put it into the server's VLAN.
     fn unauthorizable(&mut self, now: u64, key: Key, method: Method) {
         let id = self.session(key).map_or(0, |session| session.eap_id);
         self.hold(now, key);
@@ -280,7 +281,7 @@ impl Authenticator {
         }
     }
 
-    /// No server has answered.
+    /// Handles the end of a request that no server has answered.
     pub(super) fn no_server(&mut self, now: u64, key: Key) {
         let Some(config) = self.settings(key) else { return };
         let vlan = config.server_dead;
@@ -297,7 +298,8 @@ impl Authenticator {
         }
     }
 
-    /// A server answers again: hosts that were let in without it are authenticated.
+    /// Authenticates the hosts that were let in because no server answered, now that one answers again; only at ports with
+    /// `reinitialize`.
     pub(super) fn server_returned(&mut self, now: u64) {
         let dead = |grant: &Grant| grant.kind == GrantKind::ServerDead;
         let keys = self.keys(|key, session| {
@@ -308,7 +310,7 @@ impl Authenticator {
         keys.into_iter().for_each(|key| self.again(now, key));
     }
 
-    /// Every method has failed.
+    /// After every method has failed: lets the host into the VLAN that is configured for this case, or holds it.
     fn exhausted(&mut self, now: u64, key: Key, failed: Failed) {
         let Some((config, session)) = self.settings(key).zip(self.session(key)) else { return };
         let user = String::from_utf8_lossy(&session.identity).into_owned();
@@ -347,7 +349,8 @@ impl Authenticator {
         }
     }
 
-    /// AUTHENTICATED: opens the port for the host. False if its VLAN is not that of the others at the port, or does not exist.
+    /// AUTHENTICATED: opens the port for the host. Returns false if its VLAN differs from that of the port's other hosts, or does
+    /// not exist.
     fn grant(&mut self, now: u64, key: Key, terms: Terms) -> bool {
         let Some(config) = self.settings(key) else { return false };
         let ends = match (terms.kind, config.periodic) {
@@ -409,7 +412,7 @@ impl Authenticator {
         self.next_method(now, key, Failed::Unknown);
     }
 
-    /// Something of a session is due.
+    /// Handles the deadline of a session.
     pub(super) fn due(&mut self, now: u64, key: Key) {
         let Some((config, session)) = self.settings(key).cloned().zip(self.session_mut(key)) else { return };
         if session.unsent {
@@ -426,7 +429,7 @@ impl Authenticator {
                     session.due_ms = Some(now + wait_ms);
                     return self.send(key);
                 }
-                // A host that does not answer any more has left: its next attempt is a first one.
+                // A host that no longer answers has left: its earlier rejections do not count when it returns.
                 session.failures = 0;
                 if session.state == State::Request || session.grant.is_some() {
                     self.report(now, key, Method::Dot1x, false);
@@ -448,7 +451,7 @@ impl Authenticator {
                     None => {}
                 }
             }
-            // A host that has been rejected is asked again, and its rejections count further.
+            // A host that has been rejected is asked again, and its rejections remain counted.
             State::Held if session.failures > 0 && config.eap => {
                 session.tried = vec![Method::Dot1x];
                 self.connect(now, key);
@@ -459,12 +462,12 @@ impl Authenticator {
     }
 }
 
-/// An address as the name and password of MAC authentication bypass, as in IOS.
+/// A MAC address as twelve hexadecimal digits, the name and password in MAC authentication bypass, as in IOS.
 fn bare(mac: MacAddr) -> String {
     mac.0.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// An address as RFC 3580 (3.20) has it.
+/// A MAC address in the format of RFC 3580 (3.20): upper-case digits with hyphens.
 fn dashed(mac: MacAddr) -> String {
     mac.colon().to_uppercase().replace(':', "-")
 }

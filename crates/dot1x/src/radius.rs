@@ -1,7 +1,8 @@
-//! RADIUS packets (RFC 2865, 3): requests for access, their answers, and the proofs of both.
+//! RADIUS packets (RFC 2865, 3): Access-Requests, their answers, and the authenticators of both.
 //!
-//! Every request carries a Message-Authenticator (RFC 3579, 3.2), so that servers which answer with one do. Without it an attacker
-//! between switch and server can turn a rejection into an acceptance (CVE-2024-3596); `client` decides where it may be missing.
+//! Every request carries a Message-Authenticator (RFC 3579, 3.2), so that every server that can answer with one does. Without it
+//! an attacker between switch and server can turn a rejection into an acceptance (CVE-2024-3596); `client` decides in which
+//! answers it may be missing.
 
 use hmac::{Hmac, KeyInit, Mac};
 use lanyard_types::VlanId;
@@ -50,18 +51,18 @@ pub mod attribute {
 pub struct Attributes(Vec<u8>);
 
 impl Attributes {
-    /// Adds an attribute; of a longer value, the first 253 bytes.
+    /// Adds an attribute. A value longer than 253 bytes is truncated.
     pub fn add(&mut self, kind: u8, value: &[u8]) -> &mut Self {
         let value = &value[..value.len().min(MAX_VALUE)];
         self.0.extend([kind, (value.len() + 2) as u8]);
         self.0.extend(value);
         self
     }
-    /// Adds a number.
+    /// Adds an attribute whose value is a number.
     pub fn number(&mut self, kind: u8, value: u32) -> &mut Self {
         self.add(kind, &value.to_be_bytes())
     }
-    /// Adds an EAP packet, as many attributes as it needs (RFC 3579, 3.1).
+    /// Adds an EAP packet, in as many EAP-Message attributes as it needs (RFC 3579, 3.1).
     pub fn eap(&mut self, eap: &[u8]) -> &mut Self {
         for part in eap.chunks(MAX_VALUE) {
             self.add(attribute::EAP_MESSAGE, part);
@@ -76,7 +77,7 @@ fn digest(parts: &[&[u8]]) -> [u8; BLOCK] {
     md5.finalize().into()
 }
 
-/// The Message-Authenticator of a packet in which its value is zero.
+/// The Message-Authenticator of a packet; `parts` are the bytes that it covers, with zeroes in its own place.
 fn message_authenticator(key: &[u8], parts: &[&[u8]]) -> [u8; BLOCK] {
     // A key of any length is valid.
     let Ok(mut mac) = Hmac::<Md5>::new_from_slice(key) else { return [0; BLOCK] };
@@ -107,7 +108,7 @@ pub fn request(
 ) -> Option<Vec<u8>> {
     let mut packet = vec![ACCESS_REQUEST, id, 0, 0];
     packet.extend(authenticator);
-    // First, so that an attacker cannot guess the packet up to it.
+    // The Message-Authenticator comes first, so that an attacker cannot predict the bytes before the other attributes.
     packet.extend([attribute::MESSAGE_AUTHENTICATOR, 18]);
     let place = packet.len();
     packet.extend([0; BLOCK]);
@@ -140,28 +141,28 @@ pub enum Code {
 pub struct Answer {
     /// The decision.
     pub code: Code,
-    /// It has a valid Message-Authenticator.
+    /// True if it has a valid Message-Authenticator.
     pub signed: bool,
     /// The EAP packet for the host.
     pub eap: Option<Vec<u8>>,
-    /// The attributes that the next request of the authentication has to repeat.
+    /// The value of the State attribute, which the next request of the authentication has to repeat.
     pub state: Option<Vec<u8>>,
-    /// The VLAN of the host, by number or name (RFC 3580, 3.31); `Err` for one that is no text.
+    /// The VLAN of the host, as a number or a name (RFC 3580, 3.31); `None` if the answer assigns none.
     pub vlan: Option<String>,
     /// The user's name.
     pub user: Option<Vec<u8>>,
     /// Session-Timeout in seconds.
     pub timeout_s: Option<u32>,
-    /// The host is authenticated again after that time (Termination-Action).
+    /// True if the host is authenticated again after `timeout_s` (Termination-Action).
     pub reauthenticates: bool,
 }
 
 /// Why a datagram is no answer to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Invalid {
-    /// Its lengths are wrong, or it is no answer for access.
+    /// Its lengths are wrong, or its code is not that of an answer to an Access-Request.
     Malformed,
-    /// The Response Authenticator or the Message-Authenticator is wrong: the keys differ, or it is forged.
+    /// The Response Authenticator or the Message-Authenticator is wrong: the keys differ, or the datagram is forged.
     Authenticator,
     /// It has no Message-Authenticator, and needs one.
     Unsigned,
@@ -172,7 +173,7 @@ pub fn identifier(packet: &[u8]) -> Option<u8> {
     packet.get(1).copied()
 }
 
-/// The attributes of a packet; `None` if their lengths are wrong.
+/// The attributes of a packet: type, offset of the value in `bytes`, and value. `None` if their lengths are wrong.
 fn attributes(bytes: &[u8]) -> Option<Vec<(u8, usize, &[u8])>> {
     let (mut list, mut at) = (Vec::new(), 0);
     while at < bytes.len() {
@@ -188,7 +189,7 @@ fn attributes(bytes: &[u8]) -> Option<Vec<(u8, usize, &[u8])>> {
 /// Reads an answer to the request with this authenticator.
 ///
 /// # Errors
-/// Why it is none.
+/// The reason why the packet is not a valid answer.
 pub fn answer(packet: &[u8], key: &[u8], authenticator: &[u8; BLOCK]) -> Result<Answer, Invalid> {
     let head = packet.first_chunk::<HEADER>().ok_or(Invalid::Malformed)?;
     let length = usize::from(u16::from_be_bytes([head[2], head[3]]));
@@ -256,7 +257,7 @@ fn vlan(list: &[(u8, usize, &[u8])]) -> Option<String> {
     };
     let groups = list.iter().filter(|(kind, ..)| *kind == attribute::TUNNEL_PRIVATE_GROUP_ID);
     let mut named = groups.filter_map(|(_, _, value)| {
-        // Here the tag is optional (RFC 2868, 3.6).
+        // In Tunnel-Private-Group-ID the tag is optional (RFC 2868, 3.6).
         let (tag, text) = match value.split_first() {
             Some((tag, text)) if *tag <= 0x1f => (*tag, text),
             _ => (0, *value),
@@ -267,7 +268,7 @@ fn vlan(list: &[(u8, usize, &[u8])]) -> Option<String> {
     named.next()
 }
 
-/// The VLAN that a server names, among those that exist.
+/// The VLAN that a server names by its number or its name; `None` if it is not one of `vlans`.
 pub fn known_vlan(text: &str, vlans: &std::collections::BTreeMap<VlanId, String>) -> Option<VlanId> {
     let numbered = text.trim().parse().ok().and_then(VlanId::new).filter(|vlan| vlans.contains_key(vlan));
     numbered.or_else(|| vlans.iter().find(|(_, name)| *name == text).map(|(vlan, _)| *vlan))
@@ -360,7 +361,7 @@ mod tests {
         for at in 0..packet.len() {
             let mut forged = packet.clone();
             forged[at] ^= 1;
-            // The identifier is compared by the client; it is part of the digest, too.
+            // The digest also covers the identifier (byte 1), by which the client finds the request.
             assert!(answer(&forged, KEY, &[9; BLOCK]).is_err(), "byte {at}");
         }
         for len in 0..packet.len() {

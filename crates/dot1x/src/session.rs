@@ -56,11 +56,11 @@ impl GrantKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     pub kind: GrantKind,
-    /// The VLAN, if it is not the port's.
+    /// The VLAN assigned to the host; `None`: the port's configured one.
     pub vlan: Option<VlanId>,
     pub user: String,
     pub since_ms: u64,
-    /// When the host is authenticated again, or (second) loses its permission.
+    /// When the grant ends, in milliseconds, and true if the host is authenticated again then, false if it loses the grant.
     pub ends: Option<(u64, bool)>,
 }
 
@@ -69,11 +69,11 @@ pub struct Grant {
 pub enum State {
     /// CONNECTING: the host has been asked for its identity.
     Connecting,
-    /// AUTHENTICATING, backend REQUEST: the host has been asked by the method.
+    /// AUTHENTICATING, backend REQUEST: an EAP request of the server's method has been sent to the host.
     Request,
     /// AUTHENTICATING, backend RESPONSE: the server has been asked.
     Response,
-    /// The server has been asked for the host's MAC address.
+    /// The server has been asked whether it accepts the host's MAC address.
     Mab,
     /// AUTHENTICATED.
     Authenticated,
@@ -90,15 +90,15 @@ pub struct Session {
     pub method: Method,
     /// The methods that have been tried since the session began or was repeated.
     pub tried: Vec<Method>,
-    /// When the state ends by itself.
+    /// When the state times out, or an unsent query is tried again, in milliseconds; `None`: never.
     pub due_ms: Option<u64>,
-    /// Repetitions of the request that waits for an answer.
+    /// How often the request that waits for the host's answer has been repeated.
     pub repeated: u8,
-    /// The identifier of that request.
+    /// The identifier of the packet in `eap`.
     pub eap_id: u8,
-    /// That request.
+    /// The last EAP packet: the request to the host or, in state [`State::Response`], the host's response.
     pub eap: Vec<u8>,
-    /// The attributes that the next message to the server has to repeat.
+    /// The value of the State attribute, which the next request to the server has to repeat.
     pub radius_state: Option<Vec<u8>>,
     /// The identity that the host has given.
     pub identity: Vec<u8>,
@@ -107,7 +107,7 @@ pub struct Session {
     pub failures: u8,
     /// True if the host has sent EAPOL.
     pub speaks_eap: bool,
-    /// When the session began.
+    /// When the session began, in milliseconds.
     pub began_ms: u64,
     /// True if its query to the server could not be sent yet.
     pub unsent: bool,
@@ -133,7 +133,7 @@ impl Session {
             unsent: false,
         }
     }
-    /// When something is due.
+    /// The next deadline of the session, in milliseconds; `None` if there is none.
     pub fn next_ms(&self) -> Option<u64> {
         let ends = self.grant.as_ref().and_then(|grant| grant.ends).map(|(at, _)| at);
         let ends = ends.filter(|_| self.state == State::Authenticated);

@@ -46,7 +46,7 @@ pub struct SessionView {
     pub method: Method,
     /// Its state.
     pub status: SessionStatus,
-    /// Why the port is open for the host.
+    /// Why the port is open for the host; `None` if it is not.
     pub grant: Option<GrantKind>,
     /// The VLAN, if it is not the port's own.
     pub vlan: Option<VlanId>,
@@ -54,6 +54,6 @@ pub struct SessionView {
     pub user: String,
     /// Since when the port is open for the host, or the session exists, in milliseconds.
     pub since_ms: u64,
-    /// When the host is authenticated again, or loses its permission (false).
+    /// When the grant ends, in milliseconds, and true if the host is authenticated again then, false if it loses the grant.
     pub ends: Option<(u64, bool)>,
 }

@@ -3,7 +3,7 @@
 use lanyard_types::{Binding, BindingKey, MacAddr};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The bindings of the plane, and those that may have changed since.
+/// The bindings that the plane holds, and the keys of bindings whose wanted state may differ from that.
 #[derive(Debug, Default)]
 pub(crate) struct Bound {
     held: BTreeMap<BindingKey, MacAddr>,
@@ -11,21 +11,21 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    /// Takes over the bindings that the plane holds, and compares every one of them with what is wanted.
+    /// Takes over the bindings that the plane holds; the next call of `changes` compares every one of them with the wanted state.
     pub(crate) fn adopt(&mut self, held: impl Iterator<Item = Binding>) {
         self.held = held.collect();
         self.touch_held();
     }
-    /// A binding may have changed.
+    /// Marks a binding that may have changed.
     pub(crate) fn touch(&mut self, key: BindingKey) {
         self.touched.insert(key);
     }
-    /// Every binding may have changed.
+    /// Marks every binding that the plane holds.
     pub(crate) fn touch_held(&mut self) {
         self.touched.extend(self.held.keys());
     }
-    /// The bindings that have changed, for the plane: first those that end, so that there is room for the others. `wanted`: the
-    /// MAC address that the plane is to have for a key.
+    /// The changes for the plane: first the bindings that end (`None`), so that there is room for the others. `wanted` gives the
+    /// MAC address that the plane is to have for a key; `None`: no binding.
     pub(crate) fn changes(
         &mut self,
         wanted: impl Fn(&BindingKey) -> Option<MacAddr>,

@@ -11,22 +11,22 @@ pub struct Config {
     pub vlans: BTreeMap<VlanId, PortSet>,
     /// The ports of those VLANs.
     pub ports: BTreeMap<PortId, PortConfig>,
-    /// `verify mac-address`: a client's message has the client's address as its source.
+    /// `verify mac-address`: true if a client's message is accepted only with the client's address as its source.
     pub verify_mac: bool,
-    /// `information option`: option 82 is inserted into clients' messages and removed from the answers.
+    /// `information option`: true if option 82 is inserted into clients' messages and removed from the answers.
     pub insert_option: bool,
-    /// `information option allow-untrusted`: clients' messages may have an option 82 already.
+    /// `information option allow-untrusted`: true if clients' messages may already have an option 82.
     pub allow_untrusted: bool,
     /// The switch's address, the remote ID of its option 82.
     pub mac: MacAddr,
-    /// `ip source binding`: bindings that DHCP has no part in.
+    /// `ip source binding`: the static bindings.
     pub statics: BTreeMap<BindingKey, MacAddr>,
 }
 
-/// A port.
+/// A port of DHCP snooping.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PortConfig {
-    /// Servers may be behind it.
+    /// True if DHCP servers may be behind the port.
     pub trusted: bool,
 }
 
@@ -37,19 +37,19 @@ pub struct NdConfig {
     pub vlans: BTreeMap<VlanId, PortSet>,
     /// The ports of those VLANs.
     pub ports: BTreeMap<PortId, NdPort>,
-    /// The switch's address, the source of its questions.
+    /// The switch's address, the source of its solicitations.
     pub mac: MacAddr,
-    /// `ipv6 neighbor binding`: bindings that are not learned.
+    /// `ipv6 neighbor binding`: the static bindings.
     pub statics: BTreeMap<Key, Owner>,
 }
 
 /// A port of ND inspection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NdPort {
-    /// Its messages are not inspected.
+    /// True if messages from this port are not inspected.
     pub trusted: bool,
-    /// The most addresses that are learned.
+    /// The most addresses that are learned at the port.
     pub limit: u32,
-    /// Its hosts reach no other hosts: a host port of a private VLAN.
+    /// True for a host port of a private VLAN: its hosts do not reach the hosts of other ports.
     pub private: bool,
 }

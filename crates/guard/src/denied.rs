@@ -10,15 +10,15 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 pub enum Denied {
     /// An ARP packet.
     Arp {
-        /// It is a reply.
+        /// True for a reply, false for a request.
         reply: bool,
         /// The sender's MAC address.
         sender: MacAddr,
-        /// The address that it claims.
+        /// The IPv4 address that the sender claims.
         address: Ipv4Addr,
         /// The target's MAC address.
         target: MacAddr,
-        /// The target's address.
+        /// The target's IPv4 address.
         target_address: Ipv4Addr,
     },
     /// A message of a DHCP server.
@@ -28,23 +28,23 @@ pub enum Denied {
         /// The frame's source.
         src: MacAddr,
     },
-    /// An IPv4 packet without a binding.
+    /// An IPv4 packet whose source has no binding.
     Ipv4 {
-        /// Its source.
+        /// The packet's source.
         address: Ipv4Addr,
         /// The frame's source.
         src: MacAddr,
     },
     /// An IPv6 packet.
     Ipv6 {
-        /// Its source.
+        /// The packet's source.
         address: Ipv6Addr,
         /// The frame's source.
         src: MacAddr,
-        /// Its kind.
+        /// Why it was dropped.
         kind: Denied6,
     },
-    /// Another one.
+    /// Any other frame.
     Other {
         /// The frame's source.
         src: MacAddr,
@@ -58,9 +58,9 @@ pub enum Denied6 {
     Router,
     /// A message of a DHCPv6 server.
     DhcpServer,
-    /// It may be a message of neighbour discovery: in a fragment, behind extension headers, or cut off.
+    /// A packet that may hide a message of neighbour discovery: a fragment, one with extension headers, or one that is cut off.
     Hidden,
-    /// Another one: its source has no binding.
+    /// Any other packet: its source has no binding.
     Source,
 }
 
@@ -135,7 +135,7 @@ fn kind6(ip: &[u8; 40], mut rest: &[u8]) -> Denied6 {
         next = rest[0];
         rest = rest.get(length..).unwrap_or_default();
     }
-    // A packet that hosts would not accept as neighbour discovery is judged as any other packet.
+    // Hosts accept neighbour discovery with hop limit 255 only (RFC 4861, 7.1). Any other packet is judged by its source.
     if ip[7] == 255 { Denied6::Hidden } else { Denied6::Source }
 }
 

@@ -1,4 +1,4 @@
-//! Messages of neighbour discovery (RFC 4861): what ND inspection reads of them, and the one that it sends.
+//! Messages of neighbour discovery (RFC 4861): the fields that ND inspection reads, and the solicitation that it sends.
 //!
 //! Invariant: a message that is read is one that hosts accept (RFC 4861, 6.1.1, 7.1.1 and 7.1.2).
 
@@ -40,9 +40,9 @@ pub(crate) struct Message {
     pub(crate) mac: MacAddr,
     pub(crate) src: Ipv6Addr,
     pub(crate) dst: Ipv6Addr,
-    /// The address that is solicited or advertised; that of a router solicitation is its source.
+    /// The address that is solicited or advertised; for a router solicitation, its source.
     pub(crate) target: Ipv6Addr,
-    /// The option with the sender's link-layer address, or the target's.
+    /// The link-layer address of the sender, or for an advertisement that of the target; `None` without such an option.
     pub(crate) link_address: Option<MacAddr>,
 }
 
@@ -87,7 +87,8 @@ fn address(bytes: &[u8], at: usize) -> Option<Ipv6Addr> {
     Some(octets.into())
 }
 
-/// The link-layer address among options; the outer `None`: they are malformed, or name more than one.
+/// The link-layer address in the options of type `wanted`; the inner `None`: there is no such option; the outer `None`: the
+/// options are malformed, or name two different addresses.
 fn link_address(mut options: &[u8], wanted: u8) -> Option<Option<MacAddr>> {
     let mut found = None;
     while let [kind, units, ..] = options {
@@ -104,7 +105,7 @@ fn link_address(mut options: &[u8], wanted: u8) -> Option<Option<MacAddr>> {
     options.is_empty().then_some(found)
 }
 
-/// A message of this kind with these addresses and options, and a checksum.
+/// A frame from `mac` with a message of this kind, these addresses and options, and the right checksum.
 pub(crate) fn message(
     kind: u8,
     mac: MacAddr,

@@ -46,7 +46,7 @@ pub fn fuzz(bytes: &[u8]) {
             }
         }
         assert!(snooper.leases().count() <= MAX_BINDINGS);
-        // The second half of the ports' numbers makes most frames valid messages, so that the states are reached.
+        // A byte for the port from 128 on makes the frame a valid message, mostly, so that the states are reached.
         let message = if *port < 128 { frame.to_vec() } else { discover(frame) };
         inspector.handle_frame(now, vlan, from, &message);
         inspector.handle_timer(now);
@@ -66,7 +66,7 @@ pub fn fuzz(bytes: &[u8]) {
     }
 }
 
-/// A message of neighbour discovery whose kind, addresses and stations are chosen by bytes.
+/// A message of neighbour discovery whose kind, addresses and sender are chosen by `bytes`.
 fn discover(bytes: &[u8]) -> Vec<u8> {
     let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
     let address = |byte: u8| match byte % 4 {

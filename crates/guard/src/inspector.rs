@@ -3,13 +3,16 @@
 //! The first host that claims an address at a port that is not trusted gets a binding, unless the address is in use behind a
 //! trusted port. Another host gets it only if its owner, asked by duplicate address detection, does not answer.
 //!
-//! It differs from the RFC in five points. A host is a port and a MAC address, because the plane forwards by both. The data of
-//! the owner does not come here, so the owner ends a test only by a message of neighbour discovery. Solicitations at trusted
-//! ports do not come here either, because the plane forwards them to all hosts, the owner included: a host behind such a port
-//! that detects duplicates of a bound address starts no test, but its first advertisement to all nodes does. The owner is asked a
-//! second time also where the claimant's own message was the first question. An owner that may still detect duplicates itself is
-//! asked afterwards only: a question before would make it give up the address (RFC 4862, 5.4.3), so that a claim between the end
-//! of the switch's test and that of the host's would take the address away.
+//! It differs from the RFC in five points:
+//! - A host is a port and a MAC address, because the plane forwards by both.
+//! - The plane does not trap the owner's data packets, so the owner ends a test only by a message of neighbour discovery.
+//! - The plane does not trap solicitations at trusted ports either, because it forwards them to all hosts, the owner included.
+//!   A host behind such a port that detects duplicates of a bound address starts no test by that, but by its first
+//!   advertisement to all nodes.
+//! - The owner is asked a second time even where the claimant's own solicitation was the first.
+//! - An owner that may still detect duplicates itself is asked only after that: an earlier solicitation would make it give up
+//!   the address (RFC 4862, 5.4.3), so that an attacker could take the address by a claim between the end of the switch's test
+//!   and the end of the host's.
 
 use crate::bound::Bound;
 use crate::config::NdConfig;
@@ -23,15 +26,15 @@ use std::net::{IpAddr, Ipv6Addr};
 
 /// The most messages that wait for the end of a test, one for each address.
 pub const MAX_WAITING: usize = 1024;
-/// How long an answer is waited for (TENT_LT), in milliseconds.
+/// How long the switch waits for an answer (TENT_LT), in milliseconds.
 pub(crate) const TEST_MS: u64 = 500;
 /// The time between the two solicitations of a test (T_WAIT), in milliseconds.
 pub(crate) const RETRY_MS: u64 = 250;
-/// The solicitations of a test.
+/// The number of solicitations of a test.
 const QUESTIONS: u8 = 2;
 const _: () = assert!(QUESTIONS as u64 * RETRY_MS == TEST_MS);
-/// How long a host detects duplicates after each of its messages, in milliseconds: RetransTimer (RFC 4861, 10), and what a busy
-/// host may be late.
+/// How long a host detects duplicates after each of its solicitations, in milliseconds: RetransTimer (RFC 4861, 10), and 100 ms
+/// by which a busy host may be late.
 pub(crate) const DETECTION_MS: u64 = 1_100;
 /// How long a binding is valid without a message of its owner (DEFAULT_LT), in milliseconds. Then the owner is asked.
 pub(crate) const LIFETIME_MS: u64 = 300_000;
@@ -40,11 +43,11 @@ pub(crate) const LIFETIME_MS: u64 = 300_000;
 struct Entry {
     owner: Owner,
     state: State,
-    /// The host that claims the address, while the owner is asked because of it.
+    /// The host that claims the address, while the owner is asked because of its claim.
     claimant: Option<Owner>,
     /// When the state ends.
     ends_ms: u64,
-    /// When the next solicitation of a test is sent.
+    /// When the next solicitation of a test is sent; `None`: no further one.
     ask_ms: Option<u64>,
     /// The solicitations of the test that have not been sent.
     questions: u8,
@@ -55,7 +58,8 @@ struct Entry {
 }
 
 impl Entry {
-    /// Solicitations are sent from this time on, and the state ends when the last one has not been answered.
+    /// Schedules the next solicitations: the first one at `from_ms`, the others [`RETRY_MS`] apart. The state ends [`RETRY_MS`]
+    /// after the last one, unless it is answered.
     fn ask_from(&mut self, from_ms: u64, questions: u8) {
         self.ask_ms = (questions > 0).then_some(from_ms);
         self.questions = questions;
@@ -73,7 +77,7 @@ pub struct Inspector {
     entries: BTreeMap<Key, Entry>,
     /// When each entry is due.
     timers: BTreeSet<(u64, Key)>,
-    /// The entries of each port.
+    /// The number of entries of each port.
     counts: BTreeMap<PortId, u32>,
     waiting: usize,
     bound: Bound,
@@ -85,7 +89,7 @@ pub struct Inspector {
 
 /// The fate of a message.
 enum Fate {
-    /// It goes on by these ports.
+    /// It is sent out of these ports.
     Sent(PortSet),
     /// It waits for the end of a test.
     Waits,
@@ -107,7 +111,7 @@ impl Inspector {
         let lost = self.entries.iter().filter(|((vlan, _), entry)| {
             entry.claimant.is_some_and(|claimant| !self.takes(*vlan, claimant.port))
         });
-        // The test goes on: it then ends the binding of an owner that does not answer.
+        // The test goes on without the claimant: if the owner does not answer, its binding ends.
         let lost: Vec<Key> = lost.map(|(key, _)| *key).collect();
         for key in lost {
             self.change(key, |entry| (entry.claimant, entry.state) = (None, State::TestingTrusted));
@@ -116,8 +120,8 @@ impl Inspector {
         self.tell();
     }
 
-    /// Takes over what an earlier run knew: the bindings, and those that the plane holds. Their owners are asked one after the
-    /// other, the first of them after half a lifetime.
+    /// Takes over the state of an earlier run: its bindings, and `held`, those that the plane has. The owners are asked one after
+    /// the other, the first of them after half of `LIFETIME_MS`.
     pub fn restore(&mut self, now: u64, neighbours: &[Neighbour], held: &[Binding]) {
         let each_ms = LIFETIME_MS / 2 / (neighbours.len() as u64).max(1);
         for (n, kept) in neighbours.iter().enumerate() {
@@ -135,7 +139,7 @@ impl Inspector {
         self.tell();
     }
 
-    /// Every binding and every claim, with the milliseconds until its state ends.
+    /// Every binding and every claim, with its state and the time at which the state ends, in milliseconds.
     pub fn neighbours(&self) -> impl Iterator<Item = (Neighbour, State, u64)> + '_ {
         self.entries.iter().map(|(key, entry)| (neighbour(*key, entry.owner), entry.state, entry.ends_ms))
     }
@@ -144,17 +148,17 @@ impl Inspector {
     pub const fn counters(&self) -> &NdCounters {
         &self.counters
     }
-    /// Messages that wait for the end of a test.
+    /// The number of messages that wait for the end of a test.
     #[must_use]
     pub const fn waiting(&self) -> usize {
         self.waiting
     }
-    /// The addresses that are learned, or claimed, at a port.
+    /// The number of addresses that are learned, or claimed, at a port.
     #[must_use]
     pub fn count(&self, port: PortId) -> u32 {
         self.counts.get(&port).copied().unwrap_or(0)
     }
-    /// A number that differs when the bindings have changed.
+    /// A number that grows with each change of the bindings.
     #[must_use]
     pub const fn version(&self) -> u64 {
         self.version
@@ -203,7 +207,7 @@ impl Inspector {
         let fate = self.judge(now, vlan, port, &message, frame);
         match fate {
             Ok(Fate::Sent(mut ports)) => {
-                // Another host behind the same port has heard it.
+                // Hosts behind the same port have already received it.
                 ports.remove(port);
                 self.send(vlan, Some(port), ports, frame.to_vec());
             }
@@ -216,7 +220,8 @@ impl Inspector {
         self.tell();
     }
 
-    /// The plane has dropped an IPv6 packet from `address`, because it has no binding. The host claims the address by it.
+    /// Handles the source of an IPv6 packet that the plane has dropped because `address` has no binding: by such a packet a host
+    /// claims the address.
     pub fn handle_data(&mut self, now: u64, vlan: VlanId, port: PortId, mac: MacAddr, address: Ipv6Addr) {
         if self.takes(vlan, port) && is_host(address) && !self.config.statics.contains_key(&(vlan, address)) {
             // The packet itself has been counted by the plane.
@@ -271,7 +276,7 @@ impl Inspector {
         self.claim(now, key, by, how, frame)
     }
 
-    /// An advertisement of a host behind a trusted port.
+    /// Handles an advertisement of the address by a host behind a trusted port.
     fn hear(&mut self, key: Key, now: u64) {
         match self.entries.get(&key).map(|entry| entry.state) {
             Some(State::Tentative) => _ = self.remove(key, NdDrop::Duplicate),
@@ -288,11 +293,11 @@ impl Inspector {
             return self.own(now, key, how, frame);
         }
         let detects = how == How::Detection;
-        // The claimant's message is a question to the owner, unless that detects duplicates itself.
+        // The claimant's message asks the owner as well, unless the owner detects duplicates itself.
         let is_question = detects && entry.detects_until_ms <= now;
         match state {
             State::Valid | State::TestingTrusted => {
-                // A claimant at the owner's port takes no further place.
+                // A claimant at the owner's port does not add to the port's number of addresses.
                 if by.port != owner.port {
                     self.limit(by.port)?;
                 }
@@ -305,11 +310,11 @@ impl Inspector {
             State::TestingClaim | State::TestingBoth if claimant == Some(by) => {}
             _ => return Err(NdDrop::NotOwner),
         }
-        // The owner defends its address against the message itself.
+        // The claimant's own message goes to the owner, which defends its address against it.
         if is_question { Ok(Fate::Sent([owner.port].into_iter().collect())) } else { Err(NdDrop::NotOwner) }
     }
 
-    /// The first claim of an address.
+    /// Begins the test of an address that has no entry yet.
     fn begin(&mut self, now: u64, key: Key, by: Owner, how: How, frame: &[u8]) -> Result<Fate, NdDrop> {
         self.room(by.port)?;
         self.insert(key, by, State::Tentative, now + TEST_MS);
@@ -322,7 +327,7 @@ impl Inspector {
         self.wait(key, frame)
     }
 
-    /// A message of the owner of an address.
+    /// Handles a message of the host that owns the address, or was the first to claim it.
     fn own(&mut self, now: u64, key: Key, how: How, frame: &[u8]) -> Result<Fate, NdDrop> {
         let Some(entry) = self.entries.get(&key) else { return Err(NdDrop::NotOwner) };
         let (state, owner, claimant) = (entry.state, entry.owner, entry.claimant);
@@ -347,7 +352,7 @@ impl Inspector {
                 return Ok(Fate::Sent(claimant));
             }
             (_, How::Detection) => trusted,
-            // The answer to the question of the switch.
+            // The answer to the switch's solicitation.
             (State::TestingTrusted, How::Defence) => trusted,
             (State::TestingClaim | State::TestingBoth, How::Defence) => trusted.union(&claimant),
             _ => self.flood(key.0, owner.port),
@@ -359,9 +364,9 @@ impl Inspector {
         Ok(Fate::Sent(ports))
     }
 
-    /// Asks the owner whether it still has the address. `asked`: the claimant's own message is the first question. Otherwise the
-    /// switch asks, as soon as the owner no longer detects duplicates itself. It asks again after [`RETRY_MS`] in both cases,
-    /// because a question or its answer may be lost.
+    /// Asks the owner whether it still has the address. `asked` is true if the claimant's own message is the first solicitation.
+    /// Otherwise the switch sends the first one as soon as the owner no longer detects duplicates itself. In both cases it sends
+    /// another one after [`RETRY_MS`], because a solicitation or its answer may be lost.
     fn test(&mut self, now: u64, key: Key, state: State, claimant: Option<Owner>, asked: bool) {
         let Some(entry) = self.entries.get(&key) else { return };
         let (from_ms, questions) = if asked {
@@ -388,7 +393,7 @@ impl Inspector {
 
     fn end_state(&mut self, now: u64, key: Key) {
         let Some(entry) = self.entries.get_mut(&key) else { return };
-        // Only a claim has a message that waits.
+        // Only an entry in state `Tentative` has a waiting message.
         let (owner, state, waiting) = (entry.owner, entry.state, entry.waiting.take());
         match state {
             State::Tentative => {
@@ -420,14 +425,14 @@ impl Inspector {
         }
         self.remove(key, NdDrop::NoPort);
         self.insert(key, new, State::Valid, now + LIFETIME_MS);
-        // It may have claimed the address by detecting duplicates, and still do so.
+        // The new owner may have claimed the address by duplicate address detection that has not ended yet.
         self.change(key, |entry| entry.detects_until_ms = now + DETECTION_MS);
         self.note(Change::Changed, key, new);
         Ok(())
     }
 
-    /// Sends a question for duplicate address detection: in the name of a host that claims an address to the trusted ports, in
-    /// a test to the owner.
+    /// Sends a solicitation for duplicate address detection: to the trusted ports for an address in state `Tentative`, else to
+    /// the owner's port.
     fn ask(&mut self, key: Key) {
         let Some(entry) = self.entries.get(&key) else { return };
         let (tentative, port) = (entry.state == State::Tentative, entry.owner.port);
@@ -461,7 +466,7 @@ impl Inspector {
     fn trusts(&self, port: PortId) -> bool {
         self.config.ports.get(&port).is_some_and(|port| port.trusted)
     }
-    /// The other ports of a VLAN. The hosts of a private VLAN reach the trusted ports only.
+    /// The ports of a VLAN, except `without`; if this is a host port of a private VLAN, only the trusted ports.
     fn flood(&self, vlan: VlanId, without: PortId) -> PortSet {
         if self.config.ports.get(&without).is_some_and(|port| port.private) {
             return self.trusted(vlan, without);
@@ -469,12 +474,12 @@ impl Inspector {
         let members = self.config.vlans.get(&vlan);
         members.into_iter().flat_map(|ports| ports.iter()).filter(|port| *port != without).collect()
     }
-    /// The trusted ports of a VLAN, without one.
+    /// The trusted ports of a VLAN, except `without`.
     fn trusted(&self, vlan: VlanId, without: PortId) -> PortSet {
         let members = self.config.vlans.get(&vlan).into_iter().flat_map(|ports| ports.iter());
         members.filter(|port| *port != without && self.trusts(*port)).collect()
     }
-    /// An error if no further address has room.
+    /// An error if there is no room for another address, in the switch or at the port.
     fn room(&self, port: PortId) -> Result<(), NdDrop> {
         if self.entries.len() + self.config.statics.len() >= MAX_BINDINGS {
             return Err(NdDrop::Full);
@@ -547,7 +552,7 @@ impl Inspector {
         self.actions.push_back(Action::Neighbour(change, neighbour(key, owner)));
     }
 
-    /// Tells the plane which bindings have changed.
+    /// Queues the changes of bindings for the plane.
     fn tell(&mut self) {
         let (config, entries) = (&self.config, &self.entries);
         let changes = self.bound.changes(|key| {

@@ -21,7 +21,7 @@ fn solicited(n: u16) -> Ipv6Addr {
     Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, n)
 }
 
-/// Ports 1 to 3 of hosts, of which each may have three addresses, and the trusted ports 4 and 5.
+/// Ports 1 to 3 lead to hosts and may have three addresses each; ports 4 and 5 are trusted.
 fn configuration() -> NdConfig {
     let ports = (1..=5).map(|n| (port(n), NdPort { trusted: n > 3, limit: 3, private: false }));
     NdConfig {
@@ -47,7 +47,7 @@ impl Bench {
         self.inspector.handle_frame(self.now, VLAN, port(at), frame);
         self.actions()
     }
-    /// Duplicate address detection of host `n`, at the port of this number.
+    /// Host `n` at port `n` detects duplicates of an address.
     fn detects(&mut self, n: u8, address: u16) -> Vec<String> {
         self.frame(n.into(), &message(135, mac(n), [NONE, solicited(address)], six(address), &[]))
     }
@@ -127,7 +127,7 @@ fn the_first_host_gets_the_address() {
     let mut bench = Bench::new();
     assert_eq!(bench.detects(1, 7), ["sends to 4,5"]);
     assert_eq!(bench.state(7), Some(State::Tentative));
-    // A host that sends its question twice, and one that is late.
+    // The host sends its solicitation twice; another host claims the address too late.
     assert_eq!(bench.detects(1, 7), ["sends to 4,5"]);
     assert_eq!(bench.detects(2, 7), ["drops NDP::NS of 7: binding_mismatch"]);
     assert_eq!(bench.later(TEST_MS), ["Created 7 at 1", "binds 7 at 1"]);
@@ -144,7 +144,7 @@ fn a_host_that_has_an_address_already_keeps_it() {
     assert_eq!(bench.later(RETRY_MS), ["asks 4,5 for 7"]);
     assert_eq!(bench.later(RETRY_MS), ["Created 7 at 1", "sends to 2,3,4,5", "binds 7 at 1"]);
     assert_eq!((bench.inspector.waiting(), bench.inspector.counters().probes), (0, 2));
-    // A packet that IPv6 source guard has dropped does the same, but is not sent on.
+    // A packet that IPv6 source guard has dropped starts the same test, but is not sent on.
     bench.inspector.handle_data(bench.now, VLAN, port(2), mac(2), six(8));
     assert_eq!(bench.actions(), ["asks 4,5 for 8"]);
     assert_eq!(bench.later(TEST_MS), ["asks 4,5 for 8", "Created 8 at 2", "binds 8 at 2"]);
@@ -160,7 +160,7 @@ fn an_address_behind_a_trusted_port_stays_there() {
     assert_eq!(bench.advertises(4, 7), ["drops NDP of 7: duplicate", "sends to 1,2,3,5"]);
     assert_eq!(bench.state(7), None);
     assert_eq!(bench.later(2 * TEST_MS), [""; 0]);
-    // With a binding, the owner decides.
+    // If the address has a binding, its owner is asked, and the answer decides.
     bench.gets(1, 8);
     assert_eq!(bench.advertises(4, 8), ["asks 1 for 8", "sends to 1,2,3,5"]);
     assert_eq!(bench.state(8), Some(State::TestingTrusted));
@@ -183,7 +183,7 @@ fn an_attacker_does_not_get_the_address_of_a_host_that_answers() {
     assert_eq!(bench.state(7), Some(State::Valid));
     assert_eq!(bench.later(2 * TEST_MS), [""; 0]);
     assert_eq!(bench.bound(), ["7 1 1"]);
-    // The same from the owner's port, by another station.
+    // Another station at the owner's port claims the address.
     let spoofed = message(136, mac(9), [six(7), ALL], six(7), &[]);
     assert_eq!(bench.frame(1, &spoofed), ["asks 1 for 7", "drops NDP::NA of 7: binding_mismatch"]);
     assert_eq!(bench.solicits(1, 7), ["sends to 2,3,4,5"]);
@@ -221,12 +221,12 @@ fn a_host_that_detects_duplicates_is_not_asked() {
     let mut bench = Bench::new();
     assert_eq!(bench.detects(1, 7), ["sends to 4,5"]);
     assert_eq!(bench.later(TEST_MS), ["Created 7 at 1", "binds 7 at 1"]);
-    // Neither by the switch nor by the attacker's own message: it would give up the address.
+    // The host gets neither a solicitation of the switch nor the attacker's own message: it would give up the address.
     assert_eq!(bench.advertises(2, 7), ["drops NDP::NA of 7: binding_mismatch"]);
     assert_eq!(bench.detects(2, 7), ["drops NDP::NS of 7: binding_mismatch"]);
     assert_eq!(bench.state(7), Some(State::TestingClaim));
     assert_eq!(bench.later(DETECTION_MS - TEST_MS - 1), [""; 0]);
-    // The host sends a second message, which goes to the trusted ports only, and is waited for.
+    // The host sends a second message, which goes to the trusted ports only. The test begins when its detection has ended.
     assert_eq!(bench.detects(1, 7), ["sends to 4,5"]);
     assert_eq!(bench.later(DETECTION_MS - 1), [""; 0]);
     assert_eq!(bench.detects(2, 7), ["drops NDP::NS of 7: binding_mismatch"]);
@@ -235,12 +235,12 @@ fn a_host_that_detects_duplicates_is_not_asked() {
     assert_eq!(bench.advertises(1, 7), ["sends to 2,4,5"]);
     assert_eq!(bench.later(2 * TEST_MS), [""; 0]);
     assert_eq!(bench.bound(), ["7 1 1"]);
-    // A host that is gone meanwhile loses its address to the claimant.
+    // A host that has left loses its address to the claimant.
     bench.detects(1, 7);
     bench.detects(2, 7);
     let asked = ["asks 1 for 7", "asks 1 for 7", "Changed 7 at 2", "frees 7 at 1", "binds 7 at 2"];
     assert_eq!(bench.later(DETECTION_MS + TEST_MS), asked);
-    // The new owner, too, is not asked before its detection has ended.
+    // Nor is the new owner asked before its own detection has ended.
     assert_eq!(bench.advertises(3, 7), ["drops NDP::NA of 7: binding_mismatch"]);
     assert_eq!(bench.later(DETECTION_MS), ["asks 2 for 7"]);
 }
@@ -265,7 +265,7 @@ fn two_hosts_that_detect_duplicates_at_once() {
     assert_eq!(bench.detects(1, 7), ["sends to 2"]);
     assert_eq!(bench.state(7), Some(State::TestingBoth));
     assert_eq!(bench.later(TEST_MS), ["Deleted 7 at 1", "frees 7 at 1"]);
-    // The one that goes on gets it.
+    // The claimant gets the address when it uses it.
     bench.gets(1, 8);
     bench.detects(2, 8);
     bench.detects(1, 8);
@@ -312,7 +312,7 @@ fn messages_that_name_others_are_dropped() {
     let mismatch = ["drops NDP::NS of 7: link_address_mismatch"];
     assert_eq!(bench.frame(1, &with(135, 1, 7, solicited(9), 9, 1)), mismatch);
     assert_eq!(bench.frame(1, &with(136, 1, 7, six(9), 7, 2)), ["drops NDP::NA of 7: link_address_mismatch"]);
-    // From an address of its own, for one that it does not have, and the reverse.
+    // Host 2 advertises from an address that is not its own; host 1 advertises a new address from its own one.
     assert_eq!(bench.frame(2, &with(136, 2, 7, six(9), 8, 0)), ["drops NDP::NA of 8: binding_mismatch"]);
     assert_eq!(bench.frame(1, &with(136, 1, 7, six(9), 8, 0)), ["asks 4,5 for 8"]);
     assert_eq!(bench.frame(1, &[0; 70]), ["drops NDP of 0: malformed"]);
@@ -381,7 +381,7 @@ fn bindings_outlive_a_restart() {
     let valid = bench.inspector.neighbours().filter(|(_, state, _)| *state == State::Valid);
     let kept: Vec<Neighbour> = valid.map(|(neighbour, ..)| neighbour).collect();
     let key = |address: u16, at: u16| binding(VLAN, six(address), port(at));
-    // The plane has one of them, and one that is gone.
+    // The plane has one of these bindings, and one that no longer exists.
     let held = [(key(7, 1), mac(1)), (key(6, 3), mac(3))];
     let mut next = Bench::new();
     next.inspector.restore(0, &kept, &held);

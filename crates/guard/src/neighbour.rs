@@ -26,14 +26,15 @@ pub struct Neighbour {
     pub owner: Owner,
 }
 
-/// The states of an address (RFC 6620, 3.2.3); one that is not known is in state NO_BIND.
+/// The states of an address (RFC 6620, 3.2.3); an address without an entry is in state NO_BIND.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// TENTATIVE: claimed, and asked for behind the trusted ports.
+    /// TENTATIVE: a host has claimed the address, and it is tested whether a host behind a trusted port has it.
     Tentative,
     /// VALID: the plane has the binding.
     Valid,
-    /// TESTING_TP-LT: the owner is asked, because its lifetime has ended or another host is behind a trusted port.
+    /// TESTING_TP-LT: the owner is asked, because the binding's lifetime has ended or a host behind a trusted port has advertised
+    /// the address.
     TestingTrusted,
     /// TESTING_VP: the owner is asked, because another host claims the address.
     TestingClaim,
@@ -56,7 +57,7 @@ impl State {
 /// How a host claims an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
-    /// By duplicate address detection, before it uses it.
+    /// By duplicate address detection, before it uses the address.
     Detection,
     /// By an advertisement to all nodes.
     Defence,
@@ -76,7 +77,7 @@ pub enum NdDrop {
     LinkAddress = 1,
     /// The address is bound to another host.
     NotOwner = 2,
-    /// Another message of the host waits until its claim is decided.
+    /// The host's claim is not decided yet, and another message of the host waits for it, or too many of other hosts.
     Tentative = 3,
     /// The address is in use behind a trusted port.
     Duplicate = 4,
@@ -84,7 +85,7 @@ pub enum NdDrop {
     Limit = 5,
     /// The switch has as many bindings as it can hold.
     Full = 6,
-    /// The VLAN is not inspected any more, or the port not in it.
+    /// The VLAN is no longer inspected, the port is not in it, or the claim was removed.
     NoPort = 7,
 }
 
@@ -117,14 +118,14 @@ impl NdDrop {
     }
 }
 
-/// The messages that were handled.
+/// The numbers of messages handled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NdCounters {
-    /// Those sent on.
+    /// Messages sent on.
     pub forwarded: u64,
-    /// Those dropped, by the number of [`NdDrop`].
+    /// Messages dropped, indexed by the number of [`NdDrop`].
     pub dropped: [u64; NdDrop::ALL.len()],
-    /// Questions for duplicate address detection that the switch has sent.
+    /// Solicitations for duplicate address detection that the switch has sent.
     pub probes: u64,
 }
 

@@ -1,14 +1,14 @@
-//! The relay information (option 82) of a switch that snoops (RFC 3046, 2.0), in the format that IOS uses: the circuit ID has
-//! the VLAN, a module and a port, the remote ID the switch's MAC address.
+//! The relay information (option 82) of a switch that snoops (RFC 3046, 2.0), in the format that IOS uses: the circuit ID
+//! consists of the VLAN, a module and a port, the remote ID of the switch's MAC address.
 
 use lanyard_types::{MacAddr, PortId, VlanId};
 
 const CIRCUIT_ID: u8 = 1;
 const REMOTE_ID: u8 = 2;
-/// The type of a circuit ID of VLAN, module and port, and of a remote ID that is a MAC address.
+/// The type of a circuit ID that consists of VLAN, module and port, and of a remote ID that is a MAC address.
 const NUMBERS: u8 = 0;
 
-/// The sub-options for a client's message. Module and port are the halves of the port's number.
+/// The sub-options for a client's message. Module and port are the high and the low byte of the port's number.
 pub(crate) fn of(vlan: VlanId, port: PortId, mac: MacAddr) -> Vec<u8> {
     let [vlan_high, vlan_low] = vlan.get().to_be_bytes();
     let [module, number] = port.get().to_be_bytes();

@@ -10,9 +10,9 @@ use lanyard_wire::{Frame, HEADER_LEN};
 
 const UDP: u8 = 17;
 const UDP_HEADER: usize = 8;
-/// The port of servers and relays.
+/// The UDP port of servers and relays.
 pub(crate) const SERVER: u16 = 67;
-/// The port of clients.
+/// The UDP port of clients.
 pub(crate) const CLIENT: u16 = 68;
 
 /// A DHCP message and the frame that carried it.
@@ -58,7 +58,7 @@ impl Packet {
         })
     }
 
-    /// The frame that carries the message now; `None` when it is longer than a datagram.
+    /// The frame that carries the message as it is now; `None` when it does not fit into an IPv4 packet.
     pub(crate) fn to_bytes(&self) -> Option<Vec<u8>> {
         let message = self.message.to_bytes();
         let udp_len = u16::try_from(UDP_HEADER + message.len()).ok()?;

@@ -16,11 +16,11 @@ use std::net::{IpAddr, Ipv4Addr};
 pub const MAX_PENDING: usize = 4096;
 /// How long a client's port is remembered after its message, in milliseconds.
 const PENDING_MS: u64 = 60_000;
-/// The lease of a server that names none: option 51 is missing.
+/// The lease time if the server's message has no option 51, in seconds.
 const DEFAULT_LEASE_S: u32 = 3600;
-/// The lease that never ends (RFC 2131, 3.3).
+/// The lease time of a lease that never ends (RFC 2131, 3.3).
 const INFINITE: u32 = u32::MAX;
-/// The longest message with an option inserted, in bytes (RFC 2131, 2: the MTU of Ethernet).
+/// The longest frame with an inserted option 82, in bytes (RFC 2131, 2: the MTU of Ethernet).
 const MAX_FRAME: usize = 1514;
 
 const DECLINE: u8 = 4;
@@ -34,7 +34,7 @@ const SERVERS: [u8; 6] = [2, ACK, NAK, 11, 12, 13];
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Drop {
-    /// It is no whole DHCP message.
+    /// The frame is not a complete DHCP message.
     Malformed = 0,
     /// A server's message at a port that is not trusted.
     Server = 1,
@@ -48,7 +48,7 @@ pub enum Drop {
     NotOwner = 5,
     /// An answer to a client that is not known.
     NoClient = 6,
-    /// There is no other trusted port to send it to, or no port of the VLAN.
+    /// There is no other trusted port to send a client's message to, or a server's message came in at the client's own port.
     NoPort = 7,
 }
 
@@ -81,12 +81,12 @@ impl Drop {
     }
 }
 
-/// The messages that were handled.
+/// The numbers of messages handled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Those sent on.
+    /// Messages sent on.
     pub forwarded: u64,
-    /// Those dropped, by the number of [`Drop`].
+    /// Messages dropped, indexed by the number of [`Drop`].
     pub dropped: [u64; Drop::ALL.len()],
     /// Leases for which there was no room.
     pub refused: u64,
@@ -103,7 +103,7 @@ pub struct Lease {
     pub mac: MacAddr,
     /// Its address.
     pub address: Ipv4Addr,
-    /// The port behind which it is.
+    /// The port behind which the client is.
     pub port: PortId,
     /// When the lease ends, in milliseconds of the caller's clock; `None`: never.
     pub expires_ms: Option<u64>,
@@ -112,7 +112,7 @@ pub struct Lease {
 /// The actions for the caller, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Send a message, in this VLAN, by these ports.
+    /// Send a message, in this VLAN, out of these ports.
     Send {
         /// The VLAN.
         vlan: VlanId,
@@ -123,7 +123,7 @@ pub enum Action {
         /// The frame, without a tag.
         frame: Vec<u8>,
     },
-    /// Enter a binding into the plane, or remove it.
+    /// Enter a binding into the plane, or remove it (`None`).
     Bind(BindingKey, Option<MacAddr>),
     /// A message was dropped.
     Dropped {
@@ -149,11 +149,11 @@ pub enum Action {
         /// The kind of message, such as `NDP::NS`.
         kind: &'static str,
     },
-    /// The bindings of IPv6 addresses have changed.
+    /// The binding of an IPv6 address has changed.
     Neighbour(Change, Neighbour),
-    /// A lease has no room, or another client's address was forgotten.
+    /// A lease was refused, because there is no room for another binding.
     Full {
-        /// The client.
+        /// The refused lease.
         lease: Lease,
     },
 }
@@ -202,8 +202,8 @@ impl Snooper {
         &self.config
     }
 
-    /// Takes over what an earlier run knew: the leases, and the bindings that the plane holds. Leases that have ended are
-    /// left out; those that a lease of this run replaces, too.
+    /// Takes over the state of an earlier run: its leases, and the bindings that the plane holds. Leases that have ended are left
+    /// out, and those whose client or address has a lease of this run.
     pub fn restore(&mut self, now: u64, leases: &[Lease], held: &[Binding]) {
         for lease in leases {
             let ended = lease.expires_ms.is_some_and(|at| at <= now);
@@ -227,7 +227,7 @@ impl Snooper {
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
-    /// A number that differs when the leases have changed.
+    /// A number that grows with each change of the leases.
     #[must_use]
     pub const fn version(&self) -> u64 {
         self.version
@@ -255,7 +255,7 @@ impl Snooper {
         let first = |set: &BTreeSet<(u64, VlanId, MacAddr)>| set.first().map(|(at, ..)| *at);
         first(&self.expiries).into_iter().chain(first(&self.waiting)).min()
     }
-    /// Ends leases that have expired.
+    /// Ends leases that have expired, and forgets clients that have waited for an answer too long.
     pub fn handle_timer(&mut self, now: u64) {
         while let Some((_, vlan, mac)) = self.expiries.first().copied().filter(|(at, ..)| *at <= now) {
             self.end(vlan, mac);
@@ -331,7 +331,7 @@ impl Snooper {
         Ok(())
     }
 
-    /// A server's message at a trusted port.
+    /// Handles a server's message that was received at a trusted port.
     fn reply(&mut self, now: u64, vlan: VlanId, port: PortId, mut packet: Packet) -> Result<(), Drop> {
         let message = &packet.message;
         let client = message.chaddr();
@@ -366,7 +366,7 @@ impl Snooper {
         Ok(())
     }
 
-    /// Enters or ends the lease that an answer is about.
+    /// Enters the lease that an ACK grants to the client, or ends the client's lease after a NAK.
     fn learn(&mut self, now: u64, vlan: VlanId, port: PortId, mac: MacAddr, packet: &Packet) {
         let address = packet.message.yiaddr();
         match packet.message.message_type() {
@@ -399,7 +399,7 @@ impl Snooper {
     fn trusts(&self, port: PortId) -> bool {
         self.config.ports.get(&port).is_some_and(|port| port.trusted)
     }
-    /// The trusted ports of a VLAN, without one.
+    /// The trusted ports of a VLAN, except `without`.
     fn trusted(&self, vlan: VlanId, without: PortId) -> PortSet {
         let members = self.config.vlans.get(&vlan);
         let ports = members.into_iter().flat_map(|ports| ports.iter());
@@ -456,7 +456,7 @@ impl Snooper {
         self.actions.push_back(Action::Dropped { port, vlan, reason, kind: kind(message_type), src, client });
     }
 
-    /// Tells the plane which bindings have changed. A static binding goes before a lease.
+    /// Queues the changes of bindings for the plane. A static binding has precedence over a lease.
     fn tell(&mut self) {
         let (statics, owners, leases) = (&self.config.statics, &self.owners, &self.leases);
         let changes = self.bound.changes(|key| {
@@ -469,7 +469,7 @@ impl Snooper {
         self.actions.extend(changes.into_iter().map(|(key, mac)| Action::Bind(key, mac)));
     }
 
-    /// Compares every binding with what the plane has.
+    /// Marks every binding, so that the next call of `tell` compares it with the plane's.
     fn touch_all(&mut self) {
         self.bound.touch_held();
         let leased = self.leases.values().map(key_of);

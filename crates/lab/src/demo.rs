@@ -166,7 +166,7 @@ impl Demo<'_> {
         self.rates(&hosts)
     }
 
-    /// Prints a note when the plane is not the eBPF plane.
+    /// Prints a note if the switches run on the soft plane although no plane was chosen.
     fn plane(&self) -> Result<()> {
         let ready = self.state.nodes.iter().find_map(|node| node.ready.as_deref()).unwrap_or_default();
         if self.options.plane.is_some() || !ready.contains("plane soft") {
@@ -416,7 +416,7 @@ fn ping(netns: &str, address: &str) -> Result<Reached> {
     Ok(reached_by(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// `64 bytes from 192.168.2.1: icmp_seq=1 ttl=63 time=0.1 ms`
+/// Reads the result from the output of `ping`: `64 bytes from 192.168.2.1: icmp_seq=1 ttl=63 time=0.1 ms`.
 fn reached_by(text: &str) -> Reached {
     let answer = text.lines().filter(|line| line.contains("bytes from"));
     let ttl = answer.filter_map(|line| line.split("ttl=").nth(1)?.split(' ').next()?.parse().ok()).next();

@@ -157,7 +157,8 @@ fn detach(node: &NodeState) -> Result<bool> {
     if !state::instance(&node.netns).exists() {
         return Ok(false);
     }
-    // Never in this process's namespace, where a port's name may belong to another netdev.
+    // Run `detach` in the node's namespace or in an empty one, never in that of this process, where a port's name may
+    // belong to another netdev.
     let here = netns::path(&node.netns).exists();
     let place = if here { Place::Named(&node.netns) } else { Place::Nowhere };
     let program = program()?;

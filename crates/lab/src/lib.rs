@@ -175,7 +175,8 @@ fn hints(lab: &load::Lab) -> Vec<String> {
 
 fn down(file: &Path, quiet: bool) -> Result<ExitCode> {
     netns::rights()?;
-    // The file may have changed or been removed since the lab was built; then its name is enough.
+    // The file may have been damaged since the lab was built: the lab is then found by the recorded path of the file. If there
+    // is no such file, the argument is the name of the lab.
     let topology = file.exists().then(|| load::topology(file));
     let (name, topology) = match topology {
         Some(Ok(topology)) => (topology.name.clone(), Some(topology)),

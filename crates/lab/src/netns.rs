@@ -123,7 +123,7 @@ pub fn processes(namespaces: &[String]) -> Vec<i32> {
 /// Checks that namespaces can be made, and makes /run usable where another user owns it.
 ///
 /// In a user namespace (`unshare -Urnm`) /run belongs to the real root; this function mounts a private tmpfs over it,
-/// for this mount namespace only. Returns a sentence about that if it did so.
+/// for this mount namespace only. Returns a note for the user if it did so.
 ///
 /// # Errors
 /// The right or program that is missing, and the remedy.

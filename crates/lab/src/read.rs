@@ -22,7 +22,7 @@ const MAX_PROBLEMS: usize = 10;
 /// A remark about the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remark {
-    /// Where it is.
+    /// The position in the file.
     pub pos: Pos,
     /// The field, as `topology.nodes.sw1.kind`.
     pub field: String,
@@ -34,7 +34,7 @@ pub struct Remark {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems {
     origin: String,
-    /// For each problem, the part of its line that is shown, and the column in that.
+    /// For each problem, the part of its line that is shown, and the column of the problem in that part.
     lines: Vec<(String, usize)>,
     /// The problems, in the order of the file.
     pub remarks: Vec<Remark>,
@@ -310,7 +310,8 @@ impl Reader {
         Some((built, links))
     }
 
-    /// Builds a node from its own fields and the inherited ones: group before kind before defaults.
+    /// Builds a node from its own fields and the inherited ones; a group's fields have precedence over those of a kind, these
+    /// over `defaults`.
     fn node(
         &mut self,
         key: &Key,
@@ -575,7 +576,7 @@ impl Reader {
         Some(endpoint)
     }
 
-    /// `{node: sw1, interface: eth1}`, as links of `type: veth` have them.
+    /// Reads an endpoint in the long form, `{node: sw1, interface: eth1}`, which links of `type: veth` have.
     fn long_endpoint(
         &mut self,
         node: &yaml::Node,

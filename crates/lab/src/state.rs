@@ -39,7 +39,7 @@ pub enum Phase {
     Starting,
     /// Built.
     Up,
-    /// Being taken down, or that was interrupted.
+    /// Being taken down, or its removal was interrupted.
     Stopping,
 }
 
@@ -65,7 +65,8 @@ impl NodeState {
         self.kind == "lanyard"
     }
 
-    /// The node's condition: `ready`, `dead` or `not started` for a switch, `up` or `gone` for a host.
+    /// The node's condition: `gone` without its namespace; else `up` for a host, and `not started`, `starting`, `ready` or `dead`
+    /// for a switch.
     #[must_use]
     pub fn condition(&self) -> &'static str {
         match (netns::path(&self.netns).exists(), self.is_switch(), &self.process) {
@@ -109,7 +110,7 @@ impl ProcessId {
     }
 }
 
-/// Where the labs' files are.
+/// The directory of the labs' files.
 #[must_use]
 pub fn labs() -> PathBuf {
     Path::new(RUN).join("labs")

@@ -44,7 +44,7 @@ impl Step {
 }
 
 impl Drop for Step {
-    /// After a failed step the error message takes the line.
+    /// Clears the step's line, so that the error message of a failed step can take it.
     fn drop(&mut self) {
         if self.live && !self.quiet {
             eprint!("\r\x1b[K");
@@ -52,7 +52,7 @@ impl Drop for Step {
     }
 }
 
-/// Selects colours for stdout: only on a terminal.
+/// True if stdout may be coloured: it is a terminal, and NO_COLOR is not set.
 #[must_use]
 pub fn colour_stdout() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()

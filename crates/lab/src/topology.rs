@@ -36,7 +36,7 @@ pub struct Topology {
 pub struct Node {
     /// Its key in `topology.nodes`.
     pub name: String,
-    /// The line of that key.
+    /// The line of its key in the topology file, from 1.
     pub line: usize,
     /// The value of the key `kind`.
     pub kind: Kind,

@@ -46,7 +46,7 @@ pub struct Key {
 /// The kinds of values. Numbers and booleans are kept as the text of the file.
 #[derive(Debug, Clone)]
 pub enum Value {
-    /// Nothing, `~` or `null`.
+    /// An empty value, `~` or `null`.
     Null,
     /// Any scalar.
     Text(String),
@@ -86,7 +86,7 @@ struct Open {
     depth: usize,
 }
 
-/// A complete node, with the size that another use of it adds.
+/// A parsed node, and the nodes and depth that each further alias of it adds to the document.
 #[derive(Clone)]
 struct Done {
     node: Node,

@@ -1,7 +1,7 @@
 //! Tests valid and invalid topology files against the messages that they must produce.
 //!
-//! tests/bad/*.yml and tests/good/*.yml each start with comment lines `#! TEXT`: the problems that a bad file's
-//! refusal, or the notes that a good file's reading, must list, one line for each and no more. `LANYARD_BLESS=1`
+//! The comment lines `#! TEXT` in tests/bad/*.yml are the problems that the refusal of the file must list; in
+//! tests/good/*.yml they are the notes that reading the file must give. There must be no others. `LANYARD_BLESS=1`
 //! rewrites tests/graph.
 
 use lanyard_lab::{graph, read};
@@ -93,7 +93,8 @@ fn too_much() {
     }
 }
 
-/// Draws every accepted file as text, and checks that the other drawings contain every node.
+/// Compares the text drawing of every accepted file with tests/graph, and checks that the other drawings contain every node
+/// and every link.
 #[test]
 fn graphs() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

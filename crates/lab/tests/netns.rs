@@ -1,8 +1,8 @@
 //! Labs in the kernel, from `up` to complete removal.
 //!
 //! Every case is a shell script in a mount namespace of its own with a private /run, so that namespaces, logs and state
-//! are removed with it, whatever happens. `$LAB` is `lanyard lab`; `$SWITCH` replaces `lanyard`: its `run` prints the
-//! ready line and stays; its `detach` records that it was called. Without rights the test prints `skipped: reason`.
+//! are removed with it, whatever happens. `$LAB` is `lanyard lab`; `$LANYARD_BIN` is a script that replaces `lanyard`: its `run`
+//! prints the ready line and stays; its `detach` records that it was called. Without rights the test prints `skipped: reason`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

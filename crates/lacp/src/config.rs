@@ -22,11 +22,11 @@ pub struct PortConfig {
     pub channel: u16,
     /// The mode.
     pub mode: Mode,
-    /// `lacp rate fast`: the partner is to send a PDU each second.
+    /// `lacp rate fast`: true if the partner is asked to send a PDU each second, false: every 30 s.
     pub fast: bool,
     /// `lacp port-priority`, 0 to 65535; less is better. Default 32768.
     pub priority: u16,
-    /// The source address of frames.
+    /// The source address of the frames that the port sends.
     pub mac: MacAddr,
 }
 
@@ -35,7 +35,7 @@ pub struct PortConfig {
 pub struct ChannelConfig {
     /// `port-channel min-links`: with fewer members the channel is down. 1 to 8.
     pub min_links: u8,
-    /// `lacp max-bundle`: most members; further ports are hot standby. 1 to 8.
+    /// `lacp max-bundle`: the most members; further ports are hot standby. 1 to 8.
     pub max_bundle: u8,
 }
 

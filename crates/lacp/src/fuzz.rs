@@ -10,7 +10,7 @@ use crate::port::Counters;
 use lanyard_types::{MacAddr, PortId};
 
 const PORTS: u16 = 4;
-/// For each port a frame, a response and some events, and two channels.
+/// The most actions that one call may leave: for each port a frame, a response and some events, and two channels.
 const MAX_ACTIONS: usize = 64;
 
 /// Runs records of `op, port, length, bytes`. Panics only for a bug.

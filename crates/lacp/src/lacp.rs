@@ -1,4 +1,4 @@
-//! [`Lacp`]: link aggregation on all ports, as the outside sees it.
+//! [`Lacp`]: link aggregation on all ports, the crate's public interface.
 
 use crate::config::{ChannelConfig, Config, Mode, PortConfig};
 use crate::machines::{churn, mux, periodic, receive};
@@ -10,7 +10,8 @@ use crate::snapshot::Snapshot;
 use lanyard_types::{PortId, PortSet};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Most rounds in which machines make each other run; more mean a bug, which then costs a delay and no loop.
+/// The most rounds in which the machines of one call make each other change state. Only a bug needs more; it then costs a
+/// delay until the next call, instead of an endless loop.
 const MAX_ROUNDS: usize = 16;
 
 /// The actions for the caller, in order.
@@ -18,7 +19,7 @@ const MAX_ROUNDS: usize = 16;
 pub enum Action {
     /// Use these ports for a channel, and no others.
     Channel(Box<Members>),
-    /// Send a frame by a port.
+    /// Send a frame out of a port.
     Send(PortId, Vec<u8>),
     /// Report an event.
     Event(Event),
@@ -35,7 +36,7 @@ pub struct Members {
     pub distributing: PortSet,
 }
 
-/// Something that an operator wants to know.
+/// An event for the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A port sends and receives for its channel.
@@ -45,18 +46,18 @@ pub enum Event {
         /// The channel.
         channel: u16,
     },
-    /// A port does so no more.
+    /// A port no longer sends and receives for its channel.
     Unbundled {
         /// The port.
         port: PortId,
         /// The channel.
         channel: u16,
     },
-    /// A channel has enough members, or no longer has.
+    /// A channel has come up, because it has enough members, or has gone down.
     Channel {
         /// The channel.
         channel: u16,
-        /// True if it has.
+        /// True if it has come up.
         up: bool,
     },
     /// The two systems have not agreed on a port for a minute.
@@ -73,7 +74,7 @@ pub enum MemberState {
     Down,
     /// `P`: it sends and receives for the channel.
     Bundled,
-    /// `w`: it is about to.
+    /// `w`: it is selected for the channel, but does not yet send and receive.
     Waiting,
     /// `H`: hot standby, because the channel has as many members as it may have.
     HotStandby,
@@ -83,7 +84,7 @@ pub enum MemberState {
     Suspended,
 }
 
-/// A port as it is shown.
+/// A port as `show` commands present it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortView {
     /// Its settings.
@@ -177,7 +178,7 @@ impl Lacp {
     /// Takes the first configuration of a system that continues from `found`. Ports that were attached are taken to have
     /// their links until [`Lacp::handle_link`] reports otherwise.
     pub fn resume(&mut self, now: u64, config: Config, found: &Snapshot) {
-        // The machines must not run before: they would take the ports to have no links.
+        // The machines must not run before `restore`: they would assume that no port has a link.
         self.set(config);
         self.ports.iter_mut().for_each(|(id, port)| found.restore(*id, port, now));
         self.run(now);
@@ -207,7 +208,7 @@ impl Lacp {
             }
             (_, Pdu::Marker(marker)) => {
                 port.counters.markers += 1;
-                // The marker responder (6.5.4). As many responses as LACPDUs may leave in a second.
+                // The marker responder (6.5.4). Responses and LACPDUs share the limit of `TX_LIMIT` frames in a second.
                 if !marker.response && admit(port, now) {
                     port.counters.marker_responses += 1;
                     let answer = pdu::encode_marker(port.config.mac, &Marker { response: true, ..marker });
@@ -234,7 +235,7 @@ impl Lacp {
         self.actions.pop_front()
     }
 
-    /// A port as it is shown; `None` if it belongs to no channel.
+    /// A port as `show` commands present it; `None` if it belongs to no channel.
     #[must_use]
     pub fn port(&self, id: PortId) -> Option<PortView> {
         self.ports.get(&id).map(|port| PortView {
@@ -256,7 +257,7 @@ impl Lacp {
         self.reported.get(&channel).map_or(PortSet::EMPTY, |reported| reported.distributing.clone())
     }
 
-    /// The ports that are in use in their channels.
+    /// The ports that the frames of any channel are distributed over.
     #[must_use]
     pub fn bundled(&self) -> BTreeSet<PortId> {
         self.reported.values().flat_map(|reported| reported.distributing.iter().collect::<Vec<_>>()).collect()
@@ -319,7 +320,7 @@ impl Lacp {
         self.transmit(now);
     }
 
-    /// Reports members that have changed to the caller. This comes before the frames that claim it.
+    /// Queues an action for each channel whose members have changed. The actions precede the LACPDUs that tell the partner so.
     fn announce(&mut self, channels: &BTreeMap<u16, Vec<PortId>>) {
         let all: BTreeSet<u16> = channels.keys().chain(self.reported.keys()).copied().collect();
         for channel in all {

@@ -4,7 +4,7 @@
 //! milliseconds, and answers with [`Action`]s: the members of each channel, frames, events. Which member a frame leaves
 //! by is the plane's choice.
 //!
-//! Reading order: `config`, `lacp` (what the outside sees), `port` (the variables), `machines/` one by one with the
+//! Reading order: `config`, `lacp` (the public interface), `port` (the variables), `machines/` one by one with the
 //! standard beside it, `selection`, then the format `pdu`.
 
 mod config;

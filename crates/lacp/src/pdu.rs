@@ -48,7 +48,7 @@ pdu_errors! {
     Subtype = "subtype";
     /// The PDU is shorter than 110 bytes.
     PduTruncated = "pdu_truncated";
-    /// Version 0.
+    /// The version is 0.
     Version = "version";
     /// The first TLV is not the actor's with length 20.
     ActorTlv = "actor_tlv";
@@ -69,7 +69,7 @@ pub struct State(pub u8);
 impl State {
     /// LACP_Activity: the port sends whether or not the partner does.
     pub const ACTIVITY: u8 = 1;
-    /// LACP_Timeout: the port wants a PDU each second, and waits for three seconds.
+    /// LACP_Timeout: the port asks for a PDU each second, and waits three seconds for it.
     pub const TIMEOUT: u8 = 1 << 1;
     /// Aggregation: the link may be aggregated.
     pub const AGGREGATION: u8 = 1 << 2;
@@ -129,7 +129,7 @@ pub struct PortInfo {
 }
 
 impl PortInfo {
-    /// True if both are the same port in the same role: everything but the state, and of it Aggregation.
+    /// True if both describe the same port in the same role: all fields are equal, of the state only the bit Aggregation.
     #[must_use]
     pub fn is_same_link(&self, other: &Self) -> bool {
         let bare = |info: &Self| Self { state: State(info.state.0 & State::AGGREGATION), ..*info };

@@ -33,7 +33,7 @@ pub enum Selected {
     Unselected,
     /// The channel's aggregator has been selected.
     Selected,
-    /// The same, but the aggregator has as many members as it may have.
+    /// The channel's aggregator has been selected, but it has as many members as it may have.
     Standby,
 }
 
@@ -55,7 +55,8 @@ pub enum RxState {
     Current,
 }
 
-/// States of the periodic transmission machine (figure 6-19). PERIODIC_TX ends when it is entered.
+/// States of the periodic transmission machine (figure 6-19). PERIODIC_TX is missing, because it is left as soon as it is
+/// entered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PeriodicState {
     /// NO_PERIODIC.
@@ -88,10 +89,10 @@ pub enum MuxState {
 pub enum ChurnState {
     /// NO_CHURN: the port is in sync.
     None,
-    /// CHURN_MONITOR: it is not, for less than Churn_Detection_Time.
+    /// CHURN_MONITOR: the port is out of sync, for less than Churn_Detection_Time so far.
     #[default]
     Monitor,
-    /// CHURN: it is not, for longer.
+    /// CHURN: the port has been out of sync for Churn_Detection_Time or longer.
     Churn,
 }
 
@@ -104,11 +105,11 @@ pub struct Counters {
     pub sent: u64,
     /// Marker PDUs received.
     pub markers: u64,
-    /// Responses to them.
+    /// Responses sent to Marker PDUs.
     pub marker_responses: u64,
     /// Frames refused, by reason in the order of [`PduError::ALL`].
     pub errors: [u64; PduError::ALL.len()],
-    /// Changes from a member to none (aPortOperLinkDowns of the aggregation).
+    /// How often the port has ceased to be a member (aPortOperLinkDowns of the aggregation).
     pub lost: u64,
 }
 
@@ -116,7 +117,7 @@ pub struct Counters {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Port {
     pub(crate) config: PortConfig,
-    /// port_enabled: it has a link in full duplex.
+    /// port_enabled: true if the port has a link in full duplex.
     pub(crate) enabled: bool,
     /// Actor_Oper: the information that is sent about this port.
     pub(crate) actor: PortInfo,

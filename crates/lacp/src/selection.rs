@@ -48,7 +48,7 @@ pub(crate) fn run(ports: &mut BTreeMap<PortId, Port>, members: &[PortId], channe
             .filter_map(|id| ports.get(id).map(|port| (*id, port)))
             .filter(|(_, port)| may_aggregate(port))
     };
-    // The highest state first, so that a partner that frames are exchanged with is kept.
+    // The port with the highest mux state comes first, so that the channel keeps the partner that it exchanges frames with.
     let kept = candidates().filter(|(_, port)| port.selected != Selected::Unselected);
     let first = kept
         .min_by_key(|(_, port)| (std::cmp::Reverse(port.mux), order(port)))

@@ -57,7 +57,7 @@ impl Snapshot {
         port.selected = Selected::Selected;
         port.rx = RxState::Current;
         port.current_while = Some(now + if short { SHORT_TIMEOUT_MS } else { LONG_TIMEOUT_MS });
-        // The partner hears at once that this system is back, and answers if it knows better.
+        // An LACPDU is sent at once; the partner answers it if its information differs.
         port.ntt = true;
     }
 }

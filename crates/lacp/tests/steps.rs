@@ -1,4 +1,4 @@
-//! The machines of IEEE 802.1AX-2014, 6.4, in simulated time: two systems on wires, or one system and frames by hand.
+//! The machines of IEEE 802.1AX-2014, 6.4, in simulated time: two systems on wires, or one system and simulated partners.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use lanyard_lacp::pdu::{self, Lacpdu, Marker, Pdu, PortInfo, State};
@@ -116,7 +116,7 @@ fn both(mode_a: Mode, mode_b: Mode) -> Wires {
     Wires::new(config(A, &[1, 2, 3, 4], mode_a), config(B, &[1, 2, 3, 4], mode_b))
 }
 
-/// Two systems agree after Aggregate_Wait_Time, and both say so once for each port.
+/// Two systems agree after Aggregate_Wait_Time, and both report each port as bundled once.
 #[test]
 fn two_systems_agree() {
     for (a, b) in [(Mode::Active, Mode::Active), (Mode::Active, Mode::Passive), (Mode::Passive, Mode::Active)]
@@ -124,7 +124,7 @@ fn two_systems_agree() {
         let mut wires = both(a, b);
         wires.run(1900);
         assert_eq!(wires.members(), [set(&[]), set(&[])], "the ports wait for each other");
-        // Three PDUs of each side follow; with one that was due besides, the limit holds the last one for a second.
+        // Three PDUs of each side follow. If another one was due in the same second, the limit delays the last one by a second.
         wires.run(1200);
         assert_eq!(wires.members(), [set(&[1, 2, 3, 4]), set(&[1, 2, 3, 4])], "{a:?} {b:?}");
         for at in 0..2 {
@@ -197,7 +197,7 @@ fn a_silent_partner_expires() {
         // The partner sends as often as this side has asked for.
         let periodic = if fast { PeriodicState::Fast } else { PeriodicState::Slow };
         assert_eq!(wires.ends[1].port(p(1)).unwrap().periodic, periodic);
-        // From the partner's last frame, at most an interval ago.
+        // The timeout runs from the partner's last frame, which arrived at most one interval ago.
         wires.silent.insert(1);
         wires.run(timeout - if fast { 1000 } else { 30_000 } - 1);
         assert_eq!(wires.ends[0].members(1), set(&[1, 2]), "fast {fast}");
@@ -304,7 +304,7 @@ fn transmission_is_limited() {
     assert_eq!(wires.members(), [set(&[1, 2, 3, 4]), set(&[1, 2, 3, 4])]);
 }
 
-/// A change of the key takes the port out, and into its new channel.
+/// A change of the key takes the port out of its channel and into the new one.
 #[test]
 fn a_port_changes_its_channel() {
     let mut wires = both(Mode::Active, Mode::Active);
@@ -415,7 +415,7 @@ fn a_pdu_of_another_maker() {
     assert_eq!(pdu::encode(B, &pdu), bytes);
 }
 
-/// Partners by hand: each answers every frame, and once a second besides.
+/// Simulated partners: each sends an LACPDU every 250 ms, with the port's present information as that of its partner.
 struct Partners {
     systems: BTreeMap<PortId, MacAddr>,
     in_sync: bool,
@@ -470,7 +470,7 @@ mod random {
             lanyard_lacp::fuzz(&data);
         }
 
-        /// Whatever links and silences come, both sides end with the same members once the wires are quiet.
+        /// After any sequence of link changes and silent wires, both sides have the same members once every wire works.
         #[test]
         fn both_sides_agree_in_the_end(
             steps in proptest::collection::vec((1u16..5, 0u8..3, 0u64..4000), 0..40),
@@ -498,8 +498,8 @@ mod random {
     }
 }
 
-/// A system that continues from its snapshot: its partner loses no member, and neither does it. One without the snapshot
-/// does: its partner has to begin anew.
+/// If a system continues from its snapshot, neither it nor its partner loses a member. Without the snapshot the partner loses
+/// its members and has to begin anew.
 #[test]
 fn a_restart_with_the_snapshot_is_not_noticed() {
     for kept in [true, false] {

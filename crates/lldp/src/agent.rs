@@ -5,11 +5,11 @@
 
 use crate::config::{AdminStatus, Lldp};
 
-/// Frames that a neighbour's arrival causes (txFastInit, 9.2.5.19).
+/// The number of frames that are sent quickly because of a new neighbour (txFastInit, 9.2.5.19).
 pub(crate) const TX_FAST_INIT: u8 = 4;
-/// Milliseconds between them (msgFastTx, 9.2.5.5).
+/// The time between two of these frames in milliseconds (msgFastTx, 9.2.5.5).
 const MSG_FAST_TX_MS: u64 = 1000;
-/// The most frames that are sent at once; one more each second (txCreditMax, 9.2.5.17).
+/// The most frames that a port sends at once (txCreditMax, 9.2.5.17). Each second adds one.
 const TX_CREDIT_MAX: u8 = 5;
 const CREDIT_MS: u64 = 1000;
 
@@ -30,7 +30,7 @@ pub enum TxState {
 pub(crate) enum Send {
     /// The port's information (mibConstrInfoLLDPDU).
     Info,
-    /// Its withdrawal (mibConstrShutdownLLDPDU).
+    /// The withdrawal of the port's information (mibConstrShutdownLLDPDU).
     Shutdown,
 }
 

@@ -1,7 +1,7 @@
 //! The format of CDP frames, versions 1 and 2 (Cisco's published description of the protocol's message format).
 //!
 //! Invariant: a frame that [`decode`] returns has a right checksum and a device ID, every length was checked, and every
-//! text is printable. A TLV with a wrong length refuses the frame; TLVs of unknown types are skipped.
+//! text is printable. A frame with a TLV of wrong length is refused; TLVs of unknown types are skipped.
 
 use crate::pdu::PduError;
 use crate::text::{cut, ip, printable};
@@ -82,7 +82,7 @@ pub struct Cdpdu {
     pub software: Option<String>,
     /// The platform.
     pub platform: Option<String>,
-    /// The native VLAN, 1 to 4094 when the sender is right.
+    /// The native VLAN; received values outside 1 to 4094 are not refused.
     pub native_vlan: Option<u16>,
     /// The VLAN for the voice of a telephone.
     pub voice_vlan: Option<u16>,
@@ -90,7 +90,7 @@ pub struct Cdpdu {
     pub full_duplex: Option<bool>,
     /// Addresses for management.
     pub management: Vec<IpAddr>,
-    /// TLVs of other types.
+    /// The number of TLVs of unknown types.
     pub unrecognized: u16,
 }
 
@@ -167,7 +167,7 @@ impl Cdpdu {
     }
 }
 
-/// A list of addresses: its length, and of each address its protocol type, protocol and bytes.
+/// Decodes a list of addresses: their number, and for each address its protocol type, protocol and bytes.
 fn addresses(list: &[u8]) -> Result<Vec<IpAddr>, PduError> {
     let wrong = PduError::TlvTruncated;
     let (count, mut rest) = list.split_first_chunk::<4>().ok_or(wrong)?;
@@ -187,7 +187,7 @@ fn addresses(list: &[u8]) -> Result<Vec<IpAddr>, PduError> {
 }
 
 /// True if the packet's checksum (RFC 1071) is right. For an odd number of bytes Cisco adds the last one as a signed
-/// number, one less when it is negative; both this and RFC 1071 are taken.
+/// number, one less when it is negative; both this sum and that of RFC 1071 are accepted.
 fn checksum_is_right(packet: &[u8]) -> bool {
     if ones_complement_sum(packet) == 0xffff {
         return true;
@@ -248,7 +248,7 @@ pub fn encode_packet(pdu: &Cdpdu) -> Vec<u8> {
     if !pdu.management.is_empty() {
         tlv(&mut out, types::MANAGEMENT, &first(&pdu.management));
     }
-    // The text makes the length even: the checksum of an odd length is disputed. A blank at its end changes nothing.
+    // Implementations disagree on the checksum of an odd length, so a blank at the end of this text makes the length even.
     let mut software = pdu.software.as_deref().map_or_else(Vec::new, text);
     if (out.len() + software.len()) % 2 == 1 {
         software.push(b' ');

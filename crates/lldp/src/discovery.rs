@@ -1,4 +1,4 @@
-//! [`Discovery`]: LLDP and CDP on all ports, as its callers use them.
+//! [`Discovery`]: LLDP and CDP on all ports, the crate's public interface.
 
 use crate::agent::{Agent, Send, TxState};
 use crate::cdp::{self, Cdpdu, capability};
@@ -9,14 +9,14 @@ use crate::receive::{Counters, RxState};
 use lanyard_types::{MacAddr, PortId};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Frames that CDP sends at once, a second apart, when it begins on a port.
+/// The number of frames that CDP sends a second apart when it begins on a port.
 const CDP_FAST: u8 = 3;
 const CDP_FAST_MS: u64 = 1000;
 
 /// The actions for the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Send a frame by a port.
+    /// Send a frame out of a port.
     Send(PortId, Vec<u8>),
     /// Report an event.
     Event(Event),
@@ -68,7 +68,7 @@ pub enum Event {
 struct CdpPort {
     /// When the next frame leaves; `None` while CDP does not run at the port.
     next: Option<u64>,
-    /// The number of frames that still leave quickly.
+    /// The number of frames that are still sent [`CDP_FAST_MS`] apart.
     fast: u8,
 }
 
@@ -79,7 +79,7 @@ struct Port {
     cdp: CdpPort,
     lldp_counters: Counters,
     cdp_counters: Counters,
-    /// True once [`Event::TooMany`] was reported.
+    /// True once [`Event::TooMany`] was reported, until a neighbour at the port is removed.
     full: bool,
 }
 
@@ -453,7 +453,7 @@ fn shutdown(settings: &PortConfig, system: &System) -> Vec<u8> {
     pdu::shutdown(settings.mac, chassis, Identifier::port_name(&settings.name))
 }
 
-/// MAUs of IANA's dot3MauType for links that a switch has; 0 is unknown.
+/// The MAC/PHY configuration and status of a port. MAU types are values of IANA's dot3MauType; 0 is unknown.
 fn mac_phy(settings: &PortConfig, autoneg: bool) -> MacPhy {
     let full = settings.full_duplex.unwrap_or(true);
     let mau_type = match (settings.speed_mbps, full) {

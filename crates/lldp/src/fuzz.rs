@@ -10,7 +10,7 @@ use crate::receive::Counters;
 use lanyard_types::{MacAddr, PortId};
 
 const PORTS: u16 = 3;
-/// A frame and an event of each port, withdrawals, and all neighbours removed at once.
+/// The most actions that one call may leave: frames and events of each port, and all neighbours removed at once.
 const MAX_ACTIONS: usize = MAX_NEIGHBOURS + 64;
 
 /// Runs records of `op, port, length, bytes`. Panics only for a bug.

@@ -12,9 +12,9 @@ const ELIN: u8 = 3;
 /// A location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
-    /// Coordinates, as RFC 3825 packs them. They are received and not interpreted.
+    /// Coordinates in the format of RFC 3825, kept as they were received.
     Coordinates([u8; 16]),
-    /// An address.
+    /// A civic address.
     Civic(Civic),
     /// An emergency location identification number: the telephone number by which a place is known.
     Elin(String),

@@ -96,7 +96,7 @@ pub(crate) enum Taken {
     NoRoom,
 }
 
-/// The table.
+/// The table of neighbours.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Neighbours {
     list: Vec<Neighbour>,
@@ -107,7 +107,7 @@ impl Neighbours {
         self.list.iter()
     }
 
-    /// Takes a frame's information.
+    /// Enters the information of a frame into the table, if there is room.
     pub(crate) fn take(&mut self, now: u64, port: PortId, source: MacAddr, info: Info) -> Taken {
         let expires_ms = now + u64::from(info.ttl_s()) * 1000;
         let key = info.key();
@@ -130,7 +130,7 @@ impl Neighbours {
         self.list.extract_if(.., gone).collect()
     }
 
-    /// When the first one expires.
+    /// When the first neighbour expires, in milliseconds; `None` if there is none.
     pub(crate) fn next(&self) -> Option<u64> {
         self.list.iter().map(|known| known.expires_ms).min()
     }

@@ -2,7 +2,8 @@
 //! TIA-1057 for LLDP-MED).
 //!
 //! Invariant: a frame that [`decode`] returns has the three mandatory TLVs in their order, every length was checked,
-//! and every text is printable. A frame is refused as a whole for a mandatory TLV, an optional TLV alone (9.2.7.7.2).
+//! and every text is printable. A wrong mandatory TLV refuses the whole frame; a wrong optional TLV is discarded alone
+//! (9.2.7.7.2).
 
 use crate::location::Location;
 use crate::text::{cut, ip, printable};
@@ -79,7 +80,7 @@ pdu_errors! {
     PortId = "port_id";
     /// The third TLV is no TTL, or one shorter than 2 bytes.
     Ttl = "ttl";
-    /// A mandatory TLV is there twice.
+    /// A mandatory TLV occurs twice.
     Duplicate = "duplicate";
     /// CDP: the version is neither 1 nor 2.
     Version = "version";
@@ -150,7 +151,7 @@ impl fmt::Display for Identifier {
 pub struct Capabilities {
     /// The capabilities that the system has.
     pub supported: u16,
-    /// Those that are enabled.
+    /// The capabilities that are enabled.
     pub enabled: u16,
 }
 
@@ -181,7 +182,7 @@ impl Capabilities {
 pub struct MacPhy {
     /// True if the port can negotiate.
     pub autoneg_supported: bool,
-    /// True if it does.
+    /// True if the port negotiates.
     pub autoneg_enabled: bool,
     /// The advertised abilities (ifMauAutoNegCapAdvertisedBits).
     pub advertised: u16,
@@ -217,7 +218,7 @@ pub struct Med {
     pub policies: Vec<NetworkPolicy>,
     /// Locations, at most one of each format (10.2.4).
     pub locations: Vec<Location>,
-    /// Extended power: raw type, source and priority, and tenths of a watt.
+    /// Extended power via MDI: the byte with type, source and priority as it was received, and the power in tenths of a watt.
     pub power: Option<(u8, u16)>,
     /// Inventory (10.2.6): hardware, firmware and software revision, serial number, manufacturer, model, asset.
     pub inventory: [Option<String>; 7],
@@ -254,9 +255,9 @@ pub struct Lldpdu {
     pub max_frame: Option<u16>,
     /// LLDP-MED.
     pub med: Option<Med>,
-    /// TLVs of unknown types, which are kept nowhere (statsTLVsUnrecognizedTotal).
+    /// The number of TLVs of unknown types (statsTLVsUnrecognizedTotal). Their contents are not kept.
     pub unrecognized: u16,
-    /// Optional TLVs with a wrong length (statsTLVsDiscardedTotal).
+    /// The number of optional TLVs with a wrong length or value (statsTLVsDiscardedTotal).
     pub discarded: u16,
 }
 
@@ -361,7 +362,7 @@ impl From<Option<()>> for Taken {
 }
 
 impl Lldpdu {
-    /// Takes an optional TLV. Of a text that is there twice, the first one counts.
+    /// Takes an optional TLV. If a text occurs twice, the first one counts.
     fn take(&mut self, kind: u8, value: &[u8]) -> Taken {
         let text = match kind {
             types::PORT_DESCRIPTION => &mut self.port_description,
@@ -488,7 +489,7 @@ impl Med {
     }
 }
 
-/// Appends a TLV, if the value's length allows one.
+/// Appends a TLV, unless its value is too long for one or there is no room for it in the LLDPDU.
 fn tlv(out: &mut Vec<u8>, kind: u8, parts: &[&[u8]]) {
     let length: usize = parts.iter().map(|part| part.len()).sum();
     // Two bytes are kept for the End TLV.
@@ -505,8 +506,8 @@ fn text(out: &mut Vec<u8>, kind: u8, text: Option<&String>) {
     }
 }
 
-/// Encodes an LLDPDU. Optional TLVs for which there is no room are left out; those of neighbours that were not
-/// recognized are not repeated.
+/// Encodes an LLDPDU. Optional TLVs for which there is no room are left out. The TLVs counted in `unrecognized` and
+/// `discarded` are not encoded.
 #[must_use]
 pub fn encode_pdu(pdu: &Lldpdu) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);

@@ -32,7 +32,7 @@ impl RxState {
 pub struct Counters {
     /// Frames sent (statsFramesOutTotal).
     pub sent: u64,
-    /// Frames received (statsFramesInTotal), those in error among them.
+    /// Frames received (statsFramesInTotal), including those in error.
     pub received: u64,
     /// Frames refused (statsFramesInErrorsTotal), by reason in the order of [`PduError::ALL`].
     pub errors: [u64; PduError::ALL.len()],
@@ -44,7 +44,7 @@ pub struct Counters {
     pub tlvs_unrecognized: u64,
     /// Neighbours whose time to live has ended (statsAgeoutsTotal).
     pub aged_out: u64,
-    /// Neighbours for which there was no room.
+    /// Frames of neighbours for which there was no room.
     pub too_many: u64,
 }
 

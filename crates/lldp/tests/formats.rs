@@ -232,14 +232,14 @@ fn cdp_round_trip() {
         };
         let frame = cdp::encode(FROM, &pdu);
         assert_eq!(cdp::decode(&frame), Ok((FROM, pdu.clone())));
-        // Cisco's switches tag it when VLAN 1 is not native.
+        // Cisco's switches tag CDP frames when VLAN 1 is not native.
         let mut tagged = frame;
         tagged.splice(12..12, hex("8100 0001"));
         assert_eq!(cdp::decode(&tagged), Ok((FROM, pdu)));
     }
 }
 
-/// The sum over an odd number of bytes, by RFC 1071 and as Cisco's devices have it.
+/// The sum over an odd number of bytes, by RFC 1071 and as Cisco's devices calculate it.
 #[test]
 fn both_checksums_of_an_odd_length_are_taken() {
     for last in ["41", "c3"] {

@@ -1,4 +1,4 @@
-//! The state machines of IEEE 802.1AB-2016, 9.2, in simulated time: each test is a list of steps and of what must follow.
+//! The state machines of IEEE 802.1AB-2016, 9.2, in simulated time: each test is a list of steps with their expected results.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use lanyard_lldp::pdu::{self, Identifier, Lldpdu, Med, NetworkPolicy};
@@ -56,7 +56,7 @@ impl Sim {
     fn actions(&mut self) -> Vec<Action> {
         std::iter::from_fn(|| self.discovery.poll_action()).collect()
     }
-    /// The frames of a port since the last call, as their TTLs.
+    /// The TTLs of the frames that a port has sent since the last call, in seconds.
     fn sent(&mut self, id: PortId) -> Vec<u16> {
         let frames = self.actions().into_iter().filter_map(|action| match action {
             Action::Send(port, frame) if port == id => Some(frame),
@@ -69,7 +69,7 @@ impl Sim {
             })
             .collect()
     }
-    /// Runs for `ms`, and notes when port 1 sends.
+    /// Runs for `ms` milliseconds. Returns each frame that port 1 sends: milliseconds since the begin, and its TTL in seconds.
     fn run(&mut self, ms: u64) -> Vec<(u64, u16)> {
         let (begin, end) = (self.now, self.now + ms);
         let mut noted: Vec<(u64, u16)> = self.sent(p(1)).into_iter().map(|ttl| (0, ttl)).collect();
@@ -281,7 +281,8 @@ fn med_is_sent_to_endpoints() {
     assert_eq!(last(&mut sim, p(1)).med.unwrap().policies, [voice]);
 }
 
-/// `no lldp run` withdraws everywhere and forgets; `shutdown` does so at the end of the switch.
+/// `no lldp run` withdraws the information of all ports and removes all neighbours; `shutdown` does the same when the switch
+/// ends.
 #[test]
 fn the_end_of_lldp() {
     for whole in [false, true] {

@@ -17,7 +17,7 @@ pub struct Querier {
 /// The settings of one family in one VLAN. Times follow RFC 3376, 8, and RFC 3810, 9.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VlanConfig {
-    /// `querier`; `None`: the switch is none.
+    /// `querier`; `None`: the switch is not a querier.
     pub querier: Option<Querier>,
     /// `immediate-leave`: a leave ends a port's membership at once, unless another host at the port is a member.
     pub immediate_leave: bool,
@@ -38,10 +38,10 @@ pub struct VlanConfig {
     /// Seconds after which another querier, and a router that has sent queries, count as gone; `None`: the Other Querier Present
     /// Interval that follows from the other settings.
     pub other_querier_s: Option<u32>,
-    /// General queries after a change of topology until which all groups are flooded, 1 to 10. Default 2.
+    /// The number of general queries after a change of topology until which all groups are flooded, 1 to 10. Default 2.
     pub tcn_flood_count: u8,
-    /// After a change of topology, a switch that is not the querier solicits a general query from it, by a leave of all groups
-    /// (IGMP only).
+    /// True if the switch solicits a general query after a change of topology when it is not the querier, by a leave of all
+    /// groups (IGMP only).
     pub tcn_solicit: bool,
     /// Groups with the ports that are always members.
     pub static_groups: BTreeMap<IpAddr, PortSet>,
@@ -51,8 +51,8 @@ pub struct VlanConfig {
     pub ports: PortSet,
     /// Most groups of a port; ports that are not listed have no limit of their own.
     pub limits: BTreeMap<PortId, u32>,
-    /// Most sources of a group at a port, 1 to [`MAX_SOURCES_AT_PORT`](crate::MAX_SOURCES_AT_PORT), which holds for ports that are
-    /// not listed.
+    /// Most sources of a group at a port, 1 to [`MAX_SOURCES_AT_PORT`](crate::MAX_SOURCES_AT_PORT), which is the limit of ports
+    /// that are not listed.
     pub source_limits: BTreeMap<PortId, u32>,
 }
 
@@ -81,7 +81,7 @@ impl Default for VlanConfig {
 }
 
 impl VlanConfig {
-    /// Group Membership Interval: how long a report holds, in milliseconds.
+    /// Group Membership Interval: how long a report is valid, in milliseconds.
     #[must_use]
     pub fn membership_ms(&self) -> u64 {
         u64::from(self.robustness) * u64::from(self.query_interval_s) * 1000 + u64::from(self.max_response_ms)
@@ -107,6 +107,7 @@ impl VlanConfig {
 pub struct Config {
     /// The source MAC address of queries.
     pub mac: MacAddr,
-    /// Where frames are snooped. Of a family's settings, groups and a querier's address of the other family are ignored.
+    /// The settings of each VLAN and family that is snooped. Static groups and a querier's address of the other family are
+    /// ignored.
     pub vlans: BTreeMap<(VlanId, Family), VlanConfig>,
 }

@@ -10,7 +10,8 @@ use lanyard_types::{MacAddr, PortId, VlanId};
 use lanyard_wire::ip::ones_complement_sum;
 
 const PORTS: u16 = 4;
-/// A report has room for some 180 groups, each of which may be announced with its sources and queried twice.
+/// The most actions that one call may leave. A report has room for some 180 groups, each of which may be announced with its
+/// sources and queried twice.
 const MAX_ACTIONS: usize = 4096;
 
 /// Runs records of `op, port, length, bytes`. Panics only for a bug.
@@ -87,7 +88,7 @@ fn receive(snooping: &mut Snooping, now: u64, id: PortId, frame: &[u8]) {
     }
 }
 
-/// Changes one bit of a frame; the first bytes of `by` say which.
+/// Changes one bit of a frame, chosen by the first bytes of `by`.
 fn spoil(mut frame: Vec<u8>, by: &[u8]) -> Vec<u8> {
     if let [high, low, bit, ..] = by {
         let at = usize::from(u16::from_be_bytes([*high, *low])) % frame.len();
@@ -97,7 +98,7 @@ fn spoil(mut frame: Vec<u8>, by: &[u8]) -> Vec<u8> {
 }
 
 /// Puts headers with right checksums in front of an IGMP message, so that a fuzzer gets past them. The destination is
-/// the group at the place where old messages have theirs.
+/// the group in bytes 4 to 7, where messages of versions 1 and 2 have it.
 fn igmp(bytes: &[u8]) -> Vec<u8> {
     let mut message = bytes.to_vec();
     message.resize(message.len().max(8), 0);
@@ -120,7 +121,7 @@ fn igmp(bytes: &[u8]) -> Vec<u8> {
         .build()
 }
 
-/// The same for MLD.
+/// Puts headers with right checksums in front of an MLD message, as [`igmp`] does.
 fn mld(bytes: &[u8]) -> Vec<u8> {
     let mut message = bytes.to_vec();
     message.resize(message.len().max(24), 0);

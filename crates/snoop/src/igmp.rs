@@ -24,7 +24,7 @@ mod types {
     pub(super) const ROUTER_TERMINATION: u8 = 0x32;
 }
 
-/// The checksum field's complement sum over an odd number of bytes too.
+/// True if the checksum of a message is right. The message may have an odd number of bytes.
 fn checksum_is_right(bytes: &[u8]) -> bool {
     ones_complement_sum(bytes) == 0xffff
 }
@@ -236,8 +236,8 @@ pub(crate) fn encode_query(
     frame(mac, source, to, igmp)
 }
 
-/// A report of the switch (RFC 4541, 2.1.1, 1): its source is 0.0.0.0, so that no host takes it for another member's. `None`
-/// for a version without the record's message.
+/// A report of the switch (RFC 4541, 2.1.1, 1): its source is 0.0.0.0, so that no host takes it for the report of another
+/// member. `None` if the version has no message for the record: version 1 has no leave.
 pub(crate) fn encode_report(mac: MacAddr, version: u8, records: &[Record]) -> Option<Vec<u8>> {
     let of = |address: IpAddr| if let IpAddr::V4(address) = address { Some(address) } else { None };
     let none = Ipv4Addr::UNSPECIFIED;

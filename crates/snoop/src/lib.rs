@@ -5,7 +5,7 @@
 //! milliseconds, and answers with [`Action`]s: which ports get a group's frames, which ports lead to routers, and frames
 //! to send. Every table is bounded.
 //!
-//! Reading order: `config`, `snooping` (what the outside sees), `vlan`, `membership` with the tables of RFC 3376, 6.4
+//! Reading order: `config`, `snooping` (the public interface), `vlan`, `membership` with the tables of RFC 3376, 6.4
 //! beside it, `proxy` (reports of the switch's own), then the formats `message`, `igmp` and `mld`.
 
 mod config;

@@ -21,7 +21,7 @@ const MAX_HOSTS: usize = 32;
 pub(crate) struct LastMemberQueries {
     /// A group-specific query.
     pub(crate) group: bool,
-    /// A group-and-source-specific query for these.
+    /// A group-and-source-specific query for these sources; empty: none.
     pub(crate) sources: BTreeSet<IpAddr>,
 }
 
@@ -34,26 +34,27 @@ pub(crate) struct Timing {
     pub(crate) last_member_ms: u64,
 }
 
-/// The state.
+/// The membership of the hosts at one port in one group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Membership {
     /// The group timer: set in mode EXCLUDE.
     group_timer: Option<u64>,
-    /// Sources with timers: X or A.
+    /// The sources with timers, X or A, and when the timers expire.
     wanted: BTreeMap<IpAddr, u64>,
-    /// Y.
+    /// The sources that no host wants, Y.
     excluded: BTreeSet<IpAddr>,
-    /// Until when hosts of old versions are about: of version 1 (IGMP), whose members do not leave, and of the version
-    /// without sources, beside which sources count for nothing (RFC 3376, 7.3.2).
+    /// Until when hosts of old versions are assumed to be present (RFC 3376, 7.3.2): of version 1 (IGMP), whose members send no
+    /// leave, and of a version without sources, because of which sources cannot be blocked.
     pub(crate) version_1: Option<u64>,
     pub(crate) without_sources: Option<u64>,
-    /// The earliest time at which the VLAN's schedule has this membership.
+    /// The time under which the VLAN's schedule has this membership; `None` if it has it not.
     pub(crate) scheduled: Option<u64>,
-    /// The hosts that have reported; `None` when there are more than are stored.
+    /// The hosts that have reported; `None` if they are not known: there are more than are stored, or the membership was taken
+    /// over after a restart.
     hosts: Option<BTreeSet<MacAddr>>,
 }
 
-/// No member; an empty set of hosts, not an unknown one.
+/// A membership without members. Its set of hosts is empty, not unknown.
 impl Default for Membership {
     fn default() -> Self {
         Self {
@@ -77,7 +78,7 @@ impl Membership {
     pub(crate) fn is_exclude(&self) -> bool {
         self.group_timer.is_some()
     }
-    /// True if frames of the group are wanted: from `source`, or from sources that no record names.
+    /// True if frames of the group are wanted from `source`; `None`: from sources that no record names.
     pub(crate) fn wants(&self, source: Option<IpAddr>) -> bool {
         match source {
             None => self.is_exclude(),
@@ -86,7 +87,7 @@ impl Membership {
             }
         }
     }
-    /// Every source that a record names.
+    /// Every source that is wanted or excluded by name.
     pub(crate) fn sources(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.wanted.keys().chain(&self.excluded).copied()
     }
@@ -217,7 +218,7 @@ impl Membership {
         }
     }
 
-    /// Too many sources: all sources are let through, which gives no host too little.
+    /// With more than `most` sources, wants all sources instead, so that no host misses frames.
     fn bound(&mut self, until: u64, most: usize) {
         if self.wanted.len() + self.excluded.len() > most {
             self.wanted.clear();
@@ -253,7 +254,7 @@ impl Membership {
             }
         }
         if group {
-            // To mode INCLUDE with the sources that have timers.
+            // Change to mode INCLUDE with the sources that have timers.
             self.group_timer = None;
             self.excluded.clear();
         }

@@ -36,7 +36,7 @@ errors! {
     Fragment = "fragment";
     /// The TTL or hop limit is not 1: the packet may have come through a router.
     HopLimit = "hop_limit";
-    /// The source address is none of a host on the link: a multicast address, or for MLD not link-local.
+    /// The source address is not that of a host on the link: a multicast address, or for MLD not link-local.
     Source = "source";
     /// The protocol is neither IGMP, nor ICMPv6 behind the hop-by-hop header, nor PIM.
     Protocol = "protocol";
@@ -50,7 +50,7 @@ errors! {
     Type = "type";
     /// The group is no multicast address, or a source is one.
     Group = "group";
-    /// The message was sent to an address that is not its own (RFC 3376, 4.1.12 and 9.1).
+    /// The destination is not one that the message may be sent to (RFC 3376, 4.1.12 and 9.1).
     Destination = "destination";
 }
 
@@ -95,7 +95,7 @@ impl RecordKind {
     }
 }
 
-/// The sources of one group that a host wants.
+/// A record of a report: a change or the state of the sources that a host wants in one group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// The kind.
@@ -107,7 +107,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// True if the record says that no host wants the group any more.
+    /// True if by this record the sender wants no source of the group any more.
     pub(crate) fn leaves(&self) -> bool {
         matches!(self.kind, RecordKind::IsInclude | RecordKind::ToInclude) && self.sources.is_empty()
     }
@@ -133,7 +133,7 @@ pub struct Query {
 pub enum Message {
     /// A query of a router or querier.
     Query(Query),
-    /// A report; that of an old version is a record without sources, with the version.
+    /// A report. One of an old version is decoded as one record without sources.
     Report {
         /// The version of the protocol.
         version: u8,

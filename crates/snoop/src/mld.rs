@@ -23,7 +23,7 @@ mod types {
     pub(super) const ROUTER_TERMINATION: u8 = 153;
 }
 
-/// The sum over the pseudo header and the payload is right (RFC 8200, 8.1).
+/// True if the checksum over the pseudo header and the payload is right (RFC 8200, 8.1).
 fn checksum_is_right(source: Ipv6Addr, to: Ipv6Addr, protocol: u8, payload: &[u8]) -> bool {
     ones_complement_sum(&pseudo(source, to, protocol, payload)) == 0xffff
 }

@@ -1,9 +1,9 @@
 //! Proxy reporting (RFC 4541, 2.1.1, 1; the merge of RFC 3376, 3.2, over ports): the switch answers the queries of routers
 //! from its own table, and no report of a host reaches a router.
 //!
-//! A router hears of a group when the union of what the hosts want changes, and in answer to queries. Reports have the
-//! version of the oldest querier that was heard of late (RFC 3376, 7.2.1). Invariant: a call sends a bounded number of
-//! frames; what is left waits for [`PAUSE_MS`].
+//! The switch reports a group when the union of the sources that its hosts want changes, and in answer to queries. Reports have
+//! the version of the oldest querier from which a query was received in the Other Querier Present Interval (RFC 3376, 7.2.1).
+//! Invariant: a call sends a bounded number of frames; the rest waits for [`PAUSE_MS`].
 
 use crate::message::{Family, Query, Record, RecordKind};
 use crate::proxy::{Proxy, Report, Reported};
@@ -14,8 +14,8 @@ use std::net::IpAddr;
 
 /// Unsolicited Report Interval (RFC 3376, 8.11): the time between two reports of one change.
 const REPEAT_MS: u64 = 1000;
-/// Most records of one call: those of the newest version share frames. 16,384 groups take 6.4 s with an old version, less than
-/// the default time for answers.
+/// The most records that one call sends with the newest version, which puts many into a frame, and the most reports that it sends
+/// with an old one. 16,384 groups take 6.4 s with an old version, less than the default time for answers.
 const RECORDS: usize = 2048;
 const OLD_REPORTS: usize = 128;
 const PAUSE_MS: u64 = 50;
@@ -43,7 +43,7 @@ impl Vlan {
             Some(group) if self.proxy.reported.contains_key(&group) => {
                 let sources: BTreeSet<IpAddr> = query.sources.iter().copied().collect();
                 let asked = self.proxy.answers.entry(group).or_insert_with(|| sources.clone());
-                // Two queries of one group: what both ask for.
+                // The answer to two queries of one group covers the sources of both.
                 if asked.is_empty() || sources.is_empty() {
                     asked.clear();
                 } else {
@@ -54,7 +54,7 @@ impl Vlan {
         }
     }
 
-    /// The sources of a group that the hosts of all ports want together; `None`: none.
+    /// The sources of a group that the hosts of all ports want together; `None`: no host wants the group.
     fn wanted(&self, group: IpAddr) -> Option<Reported> {
         let exclude = !self.ports(group, None).is_empty();
         let sources: BTreeSet<IpAddr> = self
@@ -77,7 +77,7 @@ impl Vlan {
         routes.then_some(only)
     }
 
-    /// Compares the groups in `touched` with what routers know, and makes the reports that are due.
+    /// Compares the groups in `touched` with the state last reported to routers, and makes the reports that are due.
     pub(crate) fn report(&mut self, now: u64, family: Family) -> Vec<Report> {
         if !self.config.proxy {
             self.proxy = Proxy::default();
@@ -106,7 +106,7 @@ impl Vlan {
                 let left = self.proxy.changes.get(&group).map_or(0, |(left, _)| *left);
                 debug_assert!(left > 0 && at <= now);
                 self.proxy.schedule(group, left.saturating_sub(1), now + REPEAT_MS);
-                // A change repeats the whole state, so an answer would say nothing else.
+                // The report of a change has the whole state of the group, so a query of it needs no further answer.
                 self.proxy.answers.remove(&group);
                 let reported = self.proxy.reported.get(&group).cloned().unwrap_or_default();
                 packer.put(self.only_port(group), group, reported, true);
@@ -135,7 +135,7 @@ struct Packer {
     version: u8,
     family: Family,
     done: Vec<Report>,
-    /// Records that a report has room for yet, and how many bytes they have.
+    /// For each `not_to`, the report that still has room: the bytes of its records, and the records.
     open: BTreeMap<Option<PortId>, (usize, Vec<Record>)>,
 }
 
@@ -164,7 +164,8 @@ impl Packer {
         let mut parts = sources.chunks((room - head) / each);
         let first = parts.next().unwrap_or_default();
         self.add(not_to, head + each * first.len(), Record { kind, group, sources: first.to_vec() }, room);
-        // A list that fits into no frame: further sources are added, and excluded ones left out (RFC 3376, 4.2.16).
+        // If the sources do not fit into one frame, further wanted ones follow in ALLOW records, and further excluded ones are
+        // left out (RFC 3376, 4.2.16).
         for part in parts.filter(|_| !exclude) {
             let record = Record { kind: RecordKind::Allow, group, sources: part.to_vec() };
             self.add(not_to, head + each * part.len(), record, room);

@@ -1,4 +1,4 @@
-//! [`Snooping`]: IGMP and MLD snooping in all VLANs, as the outside sees it.
+//! [`Snooping`]: IGMP and MLD snooping in all VLANs, the crate's public interface.
 
 use crate::config::{Config, VlanConfig};
 use crate::membership::Membership;
@@ -18,14 +18,14 @@ pub const MAX_MEMBERSHIPS: usize = 65_536;
 /// The actions for the caller, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Send the frames of a group by these ports and by those that lead to routers; `None`: the group has no members any
-    /// more, and its frames are treated as those of an unknown group.
+    /// Forward the frames of a group to these ports and to those that lead to routers. If `ports` is `None`, remove the entry: no
+    /// member names the source any more, or the group has no members any more and its frames are those of an unknown group.
     Group {
         /// The VLAN.
         vlan: VlanId,
         /// The group.
         group: IpAddr,
-        /// Only frames from this source; `None` are those of the sources that have no entry of their own.
+        /// The source of the frames; `None`: every source that has no entry of its own.
         source: Option<IpAddr>,
         /// The ports.
         ports: Option<Box<PortSet>>,
@@ -39,11 +39,11 @@ pub enum Action {
         /// The ports.
         ports: Box<PortSet>,
     },
-    /// Send a frame, in this VLAN, by these ports.
+    /// Send a frame, in this VLAN, out of these ports.
     Send {
         /// The VLAN.
         vlan: VlanId,
-        /// The port that received the frame; `None` for one of this switch.
+        /// The port that received the frame; `None` if the switch itself sends it.
         from: Option<PortId>,
         /// The ports.
         ports: Box<PortSet>,
@@ -59,11 +59,11 @@ pub enum Action {
         /// The groups.
         what: Flood,
     },
-    /// A port has as many groups as it may have (`port` is set), or the switch has.
+    /// A membership was refused: the port has as many groups as it may have, or the switch as many memberships.
     Full {
         /// The VLAN.
         vlan: VlanId,
-        /// The port whose limit it is.
+        /// The port whose limit is reached; `None`: the limit of the switch.
         port: Option<PortId>,
     },
 }
@@ -89,7 +89,7 @@ pub struct Counters {
     pub errors: [u64; MessageError::ALL.len()],
 }
 
-/// A group as it is shown.
+/// A group as `show` commands present it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupView {
     /// The VLAN.
@@ -100,7 +100,7 @@ pub struct GroupView {
     pub sources: Vec<IpAddr>,
     /// True if a member wants all sources but those it excludes.
     pub exclude: bool,
-    /// The ports with members, static ones too.
+    /// The ports with members, including static ones.
     pub ports: PortSet,
     /// When the last membership ends, in milliseconds; `None` for static members alone.
     pub expires_ms: Option<u64>,
@@ -258,7 +258,7 @@ impl Snooping {
             }
             self.reported_routers.insert((*id, *family), ports.clone());
         }
-        // Entries of VLANs that are not snooped any more have no owner.
+        // Remove the entries of VLANs that are no longer snooped.
         let stray: Vec<_> = self
             .reported
             .keys()
@@ -342,7 +342,8 @@ impl Snooping {
         state.group_names().into_iter().map(view).collect()
     }
 
-    /// The ports of a VLAN that lead to routers, each with the time at which that ends (`None`: configured).
+    /// The ports of a VLAN that lead to routers, each with the time in milliseconds at which it is forgotten (`None`:
+    /// configured).
     #[must_use]
     pub fn routers(&self, vlan: VlanId, family: Family) -> Vec<(PortId, Option<u64>)> {
         let Some(state) = self.vlans.get(&(vlan, family)) else { return Vec::new() };
@@ -397,7 +398,7 @@ impl Snooping {
         self.vlans.keys().copied().collect()
     }
 
-    /// Passes a frame on.
+    /// Sends a received frame to the ports that `relay` stands for, except the one that received it.
     fn pass_on(&mut self, vlan: VlanId, port: PortId, state: &Vlan, relay: Relay, frame: &[u8]) {
         let mut ports = match relay {
             Relay::All => state.config.ports.clone(),
@@ -411,7 +412,7 @@ impl Snooping {
         }
     }
 
-    /// Puts a VLAN back, announces what has changed, and sends its queries and reports.
+    /// Puts a VLAN back into `vlans`, announces its changes to the caller, and sends its queries and reports.
     fn finish(&mut self, key: (VlanId, Family), mut vlan: Vlan) {
         let reports = vlan.report(self.now, key.1);
         self.announce(key, &mut vlan);
@@ -473,7 +474,7 @@ impl Snooping {
         (ports, frame)
     }
 
-    /// Tells the caller of groups and routers that have changed, and of what is flooded.
+    /// Queues actions for the groups, the router ports and the flooding that have changed.
     fn announce(&mut self, (id, family): (VlanId, Family), vlan: &mut Vlan) {
         self.announce_groups(id, vlan);
         let routers = vlan.routers();
@@ -515,7 +516,7 @@ impl Snooping {
     }
 }
 
-/// The memberships that a plane's entries of one group show, without those that are configured.
+/// Derives memberships from a plane's entries of one group, except for the ports in `fixed`, which are static members.
 fn found(
     held: &BTreeMap<Option<IpAddr>, PortSet>,
     fixed: Option<&PortSet>,

@@ -15,7 +15,7 @@ pub(crate) enum Relay {
     All,
     /// The other ports that lead to routers.
     Routers,
-    /// To no port.
+    /// No port.
     Nobody,
 }
 
@@ -40,9 +40,9 @@ struct Repeat {
 /// The querier's state (RFC 3376, 6.6.2).
 #[derive(Debug, Clone, Copy, Default)]
 struct QuerierState {
-    /// When the next general query leaves; `None` while another querier is present, and when the switch is none.
+    /// When the next general query leaves; `None` while another querier is present, and when the switch is not a querier.
     next: Option<u64>,
-    /// General queries that leave at the shorter startup interval.
+    /// The number of general queries that are still sent at the shorter startup interval.
     startup: u8,
     /// The other querier, and until when it counts as present.
     other: Option<(IpAddr, u64)>,
@@ -65,35 +65,36 @@ pub enum Flood {
 pub(crate) enum NoRoom {
     /// The port has as many groups as it may have.
     Port,
-    /// The switch has.
+    /// The switch has as many memberships as it may have.
     Switch,
 }
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Vlan {
     pub(crate) config: VlanConfig,
-    /// Members: dynamic ones.
+    /// The dynamic members of each group.
     groups: BTreeMap<IpAddr, BTreeMap<PortId, Membership>>,
-    /// Groups of each port, and their sum.
+    /// The number of groups of each port, and the sum over all ports.
     at_port: BTreeMap<PortId, u32>,
     memberships: usize,
     /// The memberships by a time that is not later than their next timer, so that the work of a timer does not grow with the
-    /// number of memberships. One whose timer has been set anew meanwhile is entered again when its time has come.
+    /// number of memberships. If a timer has been moved to a later time, its membership is entered again when the old time has
+    /// come.
     schedule: BTreeSet<(u64, IpAddr, PortId)>,
-    /// Ports that lead to routers, until when.
+    /// The learned ports that lead to routers, and until when they count as such.
     routers: BTreeMap<PortId, u64>,
     querier: QuerierState,
     repeats: Vec<Repeat>,
-    /// Reports of the switch's own.
+    /// The state of proxy reporting.
     pub(crate) proxy: Proxy,
     /// Groups whose report has been passed on since the last query, and until when that counts.
     reported: BTreeMap<IpAddr, u64>,
-    /// After a change of topology: the general queries until whose end all groups are flooded, and the time at which that
-    /// ends without them.
+    /// After a change of topology: the number of general queries that are still to follow before the flooding of all groups ends,
+    /// and the time at which it ends at the latest.
     tcn: Option<(u8, u64)>,
     /// Until when groups without an entry are flooded, because memberships were refused.
     overflow: Option<u64>,
-    /// True if settings have changed that have not been announced.
+    /// True if there may be changes, besides those of `touched`, that have not been announced to the caller.
     pub(crate) fresh: bool,
     /// Queries that are to be sent.
     pub(crate) to_send: Vec<Sent>,
@@ -172,7 +173,7 @@ impl Vlan {
         }
         all
     }
-    /// True if the port has received messages of a router.
+    /// Until when the port counts as one that leads to a router; `None` if it has received no message of a router.
     pub(crate) fn router_expires(&self, port: PortId) -> Option<u64> {
         self.routers.get(&port).copied()
     }
@@ -208,7 +209,7 @@ impl Vlan {
         self.plan(group, port);
         self.touched.insert(group);
     }
-    /// Takes over a router's port.
+    /// Takes over a port that led to a router before a restart.
     pub(crate) fn restore_router(&mut self, now: u64, port: PortId) {
         if self.config.ports.contains(port) && !self.config.static_routers.contains(port) {
             self.routers.insert(port, now + self.config.other_querier_ms());
@@ -231,11 +232,11 @@ impl Vlan {
         }
     }
 
-    /// True if a group has members, static ones too.
+    /// True if a group has members, including static ones.
     pub(crate) fn has_group(&self, group: IpAddr) -> bool {
         self.groups.contains_key(&group) || self.config.static_groups.contains_key(&group)
     }
-    /// The groups with members, static ones too.
+    /// The groups with members, including static ones.
     pub(crate) fn group_names(&self) -> BTreeSet<IpAddr> {
         self.groups.keys().chain(self.config.static_groups.keys()).copied().collect()
     }
@@ -247,8 +248,8 @@ impl Vlan {
     pub(crate) fn sources(&self, group: IpAddr) -> BTreeSet<IpAddr> {
         self.members(group).flat_map(|(_, membership)| membership.sources()).collect()
     }
-    /// The ports that get a group's frames, without those that lead to routers: from `source`, or from a source that no
-    /// member names.
+    /// The ports that get a group's frames from `source` (`None`: from a source that no member names), without those that lead to
+    /// routers.
     pub(crate) fn ports(&self, group: IpAddr, source: Option<IpAddr>) -> PortSet {
         let mut ports = self.config.static_groups.get(&group).cloned().unwrap_or(PortSet::EMPTY);
         for (port, membership) in self.members(group) {
@@ -318,7 +319,7 @@ impl Vlan {
             && !query.suppress
             && let Some(group) = query.group
         {
-            // The querier's last-member queries lower the timers here as they do there (6.6.1).
+            // The querier's last-member queries lower the timers of this switch as they lower the querier's own (6.6.1).
             let queries = LastMemberQueries {
                 group: query.sources.is_empty(),
                 sources: query.sources.iter().copied().collect(),
@@ -522,13 +523,14 @@ impl Vlan {
         }
     }
 
-    /// Floods all groups until the members have been queried again, after a change of topology. At the latest that ends when
-    /// their memberships would.
+    /// Floods all groups until the members have been queried again, after a change of topology. The flooding ends at the latest
+    /// when their memberships would end without reports.
     pub(crate) fn flood_all(&mut self, now: u64) {
         self.fresh = true;
         self.tcn = Some((self.config.tcn_flood_count.max(1), now + self.config.membership_ms()));
     }
-    /// A general query was received or sent: the last one ends the flood when the members have had the time to answer.
+    /// Counts a general query that was received or sent. After the last one that the flooding waits for, members have the time
+    /// for answers; then the flooding ends.
     fn count_query(&mut self, now: u64) {
         if let Some((left, until)) = &mut self.tcn {
             *left = left.saturating_sub(1);
@@ -538,7 +540,7 @@ impl Vlan {
         }
     }
 
-    /// A general query now, after a change of topology; false if this switch is no querier.
+    /// Makes a general query due now, after a change of topology; false if this switch is not the querier at present.
     pub(crate) fn ask_all(&mut self, now: u64) -> bool {
         if self.querier.next.is_none() {
             return false;

@@ -1,4 +1,4 @@
-//! Proxy reporting in simulated time: what routers hear from the switch instead of from hosts.
+//! Proxy reporting in simulated time: the reports that routers get from the switch instead of those of hosts.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, dead_code)]
 
 mod sim;
@@ -67,7 +67,7 @@ fn records(frame: &[u8]) -> Option<String> {
     }
 }
 
-/// Routers hear of the first member and of the last one, twice each, and of nothing between.
+/// Routers get a report of the first join and of the last leave, twice each, and none between.
 #[test]
 fn changes_of_the_union_are_reported() {
     let mut sim = sim();
@@ -95,7 +95,7 @@ fn changes_of_the_union_are_reported() {
     assert_eq!(counters.proxied, 4);
 }
 
-/// A change that is undone before its report is repeated is repeated as it is then.
+/// If a change is undone before its report is repeated, the repetition reports the new state.
 #[test]
 fn a_repeated_report_says_what_is_so_by_then() {
     let mut sim = sim();
@@ -120,7 +120,7 @@ fn sources_of_all_ports_are_merged() {
     assert_eq!(reports(&mut sim), [format!("TO_EX {GROUP} [] to 1")]);
 }
 
-/// Queries: general ones for all groups in few frames, those of a group, and those of sources of it.
+/// Answers to queries: to general ones for all groups in few frames, to those of a group, and to those of sources of a group.
 #[test]
 fn queries_are_answered_from_the_table() {
     let mut sim = sim();
@@ -139,7 +139,7 @@ fn queries_are_answered_from_the_table() {
     sim.receive(1, &query_3(GROUP, &[A]));
     sim.receive(1, &query_3("239.3.3.3", &[]));
     assert_eq!(reports(&mut sim), [""; 0], "nobody wants what was asked for");
-    // Hosts get the query, too, and their answers keep the membership.
+    // Hosts get the query as well, and their answers keep the membership.
     sim.receive(1, &query_3("0.0.0.0", &[]));
     let sent = sim.sent();
     assert!(sent.iter().any(|sent| sent.kind() == 0x11 && sent.ports == set(&[2, 3, 4])), "{sent:?}");
@@ -168,8 +168,8 @@ fn reports_have_the_version_of_the_oldest_querier() {
     assert_eq!(reports(&mut sim), [format!("TO_EX {GROUP} [] to 1")]);
 }
 
-/// A router with the only members behind its port hears them itself; static members are reported; without `proxy` the hosts'
-/// own reports are passed on again.
+/// A router gets no report about members that are all behind its own port; static members are reported; without `proxy` the
+/// hosts' own reports are passed on.
 #[test]
 fn where_reports_go() {
     let mut sim = sim();
@@ -219,7 +219,7 @@ fn many_groups_are_answered_at_a_limited_rate() {
     assert_eq!(most.max(), Some(256), "reports in a tenth of a second");
 }
 
-/// MLD: the same in its formats, from the link-local address of the switch.
+/// Proxy reporting of MLD, in its formats and from the link-local address of the switch.
 #[test]
 fn mld() {
     let mut sim = Sim::with(|vlan| vlan.proxy = true);

@@ -1,4 +1,4 @@
-//! IGMP and MLD snooping in simulated time: hosts, routers and other switches by hand.
+//! IGMP and MLD snooping in simulated time, with messages of simulated hosts, routers and other switches.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod sim;
@@ -90,7 +90,7 @@ fn leaves_beside_a_host_of_version_1() {
     assert_eq!(sim.ports(GROUP), Some(set(&[2])));
 }
 
-/// The tables of RFC 3376, 6.4.1 and 6.4.2, by what reaches the port from sources A, B, C and from another one.
+/// The tables of RFC 3376, 6.4.1 and 6.4.2: the sources of A, B, C and another one, D, whose frames reach the port.
 #[test]
 fn filter_modes() {
     const A: &str = "10.9.0.1";

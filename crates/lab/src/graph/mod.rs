@@ -73,7 +73,7 @@ impl Forest {
     }
 }
 
-/// The text below a node's name: a switch's configuration file, a host's addresses, its group.
+/// The lines below a node's name: the path of its startup-config, `FRR`, and the addresses that its commands add.
 pub(crate) fn details(topology: &Topology, node: usize) -> Vec<String> {
     let node = &topology.nodes[node];
     let mut lines = Vec::new();
@@ -124,7 +124,7 @@ fn expand(text: &str, env: &std::collections::BTreeMap<String, String>) -> Strin
     out
 }
 
-/// The groups in the order of the file; a group's index selects its colour.
+/// The groups in alphabetical order; a group's index selects its colour.
 pub(crate) fn groups(topology: &Topology) -> Vec<&str> {
     let mut groups: Vec<&str> = Vec::new();
     for group in topology.nodes.iter().filter_map(|node| node.group.as_deref()) {
@@ -136,7 +136,7 @@ pub(crate) fn groups(topology: &Topology) -> Vec<&str> {
     groups
 }
 
-/// In Graphviz's language, for `dot -Tsvg` and the like.
+/// Draws the lab in Graphviz's language, for `dot -Tsvg` and similar programs.
 #[must_use]
 pub fn dot(topology: &Topology) -> String {
     let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));

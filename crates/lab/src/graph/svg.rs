@@ -259,7 +259,7 @@ fn escape(text: &str) -> String {
             '<' => "&lt;".to_owned(),
             '>' => "&gt;".to_owned(),
             '"' => "&quot;".to_owned(),
-            // XML 1.0 has no other control characters.
+            // XML 1.0 does not permit most control characters.
             c if c.is_control() => " ".to_owned(),
             c => c.to_string(),
         })

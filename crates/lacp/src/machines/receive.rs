@@ -22,7 +22,7 @@ pub(crate) fn run(port: &mut Port, now: u64) -> bool {
     true
 }
 
-/// Takes a PDU: CURRENT, from the three states that wait for one.
+/// Handles a PDU: enters CURRENT from the three states that accept one, and ignores the PDU in the others.
 pub(crate) fn take(port: &mut Port, pdu: &Lacpdu, now: u64) {
     if !matches!(port.rx, RxState::Expired | RxState::Defaulted | RxState::Current) {
         return;

@@ -119,7 +119,8 @@ fn receive_takes_pdus_in_three_states() {
     }
 }
 
-/// update_NTT and recordPDU (6.4.9): what the partner knows wrongly is sent again, and it is in sync only if it means this port.
+/// update_NTT and recordPDU (6.4.9): a PDU is sent if the partner's information about the port is wrong, and the partner is in
+/// sync only if its information is about this port.
 #[test]
 fn what_a_partner_knows_is_compared() {
     for (bits, ntt) in [(State::ACTIVITY, true), (State::TIMEOUT, true), (State::EXPIRED, false)] {
@@ -218,7 +219,7 @@ fn mux_figure_6_21() {
         let bits = match to {
             _ if from == to => own,
             Detached | Waiting => 0,
-            // From COLLECTING the port stops to collect; it is in sync in both.
+            // Entered from COLLECTING, the port stops collecting; in both states it is in sync.
             Attached => SYNC,
             Collecting => SYNC | COLL,
             Distributing => all,
