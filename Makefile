@@ -4,8 +4,8 @@
 CARGO ?= cargo
 PREFIX ?= /usr/local
 
-# Variables of the command line (`make install DESTDIR=/tmp/package PREFIX=/usr`) are not passed on: libbpf-sys builds libbpf
-# with make, and installs it by variables of the same names.
+# Variables of the command line (`make install DESTDIR=/tmp/package PREFIX=/usr`) are not passed on: libbpf-sys builds and
+# installs libbpf with make, where variables of the same names would change the place.
 MAKEOVERRIDES =
 unexport DESTDIR PREFIX
 
@@ -52,7 +52,7 @@ fuzz:
 	tools/need build
 	tools/fuzz
 
-# The architecture to build for, by Debian's name; that of this machine, or arm64 with Debian's compiler and its libraries of arm64.
+# Debian's name of the architecture to build for: this machine's, or arm64 with Debian's cross compiler and arm64 libraries.
 HOST_ARCH = $(patsubst aarch64,arm64,$(patsubst x86_64,amd64,$(shell uname -m)))
 ARCH ?= $(HOST_ARCH)
 RELEASE = target/release

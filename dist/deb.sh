@@ -1,7 +1,7 @@
 #!/bin/sh
 # deb.sh ROOT VERSION OUTPUT [ARCH]: makes a Debian package of what `make install DESTDIR=ROOT PREFIX=/usr` has installed below ROOT.
-# The program in ROOT prints its man pages and completion itself: where it is for another architecture, by Debian's emulator
-# (qemu-user-static).
+# The program in ROOT is run to print its man pages and completion scripts; one for another architecture is run in Debian's
+# emulator (qemu-user-static).
 set -eu
 root=$1 version=$2 output=$3
 here=$(dirname "$0")

@@ -1,12 +1,13 @@
 //! The line editor of remote sessions: bytes of a terminal in, keys and echo out.
 //!
 //! The local command line edits with reedline, which reads the process's own terminal. A session over telnet or a console
-//! has only bytes, in one process with all other sessions, so it edits here: history, cursor keys, the control keys of
-//! IOS's and emacs' command lines, and passwords that are not shown. The terminal is driven with backspaces, blanks and
-//! BEL alone, so any terminal works; a line that is longer than the terminal is wide is edited at its end.
+//! has only bytes, in one process with all other sessions. It uses this editor: history, cursor keys, the control keys of
+//! IOS and emacs, and passwords that are not shown. The terminal is driven with backspaces, blanks and BEL alone, so any
+//! terminal works. A backspace stops at the left margin, so a line that is longer than the terminal is wide is shown
+//! correctly only while it is edited at its end.
 //!
-//! Invariant: a line has at most [`MAX_LINE`] bytes and is UTF-8 without control characters; the history is bounded; any
-//! input is taken without panic and without output of more than a constant times its length and the line's.
+//! Invariant: a line has at most [`MAX_LINE`] bytes and is UTF-8 without control characters; the history is bounded; no
+//! input causes a panic, and the output for one byte is at most a constant times the length of the line before and after it.
 
 use std::collections::VecDeque;
 
@@ -14,13 +15,13 @@ use std::collections::VecDeque;
 pub const MAX_LINE: usize = 4096;
 /// The maximum number of lines of history.
 const MAX_HISTORY: usize = 50;
-/// The longest escape sequence, in bytes; longer ones end there.
+/// The maximum number of bytes between `ESC [` and the final byte of an escape sequence; the byte after them ends it.
 const MAX_ESCAPE: usize = 32;
 
-/// The result of a byte.
+/// The action that a byte of input requests of the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Key {
-    /// Nothing, or a change of the line.
+    /// No action; the line may have changed.
     None,
     /// The line is complete.
     Enter(String),
@@ -36,13 +37,13 @@ pub enum Key {
     Close,
 }
 
-/// Where in an escape sequence the input is.
+/// The state of the decoder of escape sequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Escape {
     None,
     /// After ESC.
     Begun,
-    /// After `ESC [` or `ESC O`, with the number of bytes since and the last parameter.
+    /// After `ESC [` or `ESC O`, with the number of bytes received since, and the last of them (0 if there is none).
     Control(usize, u8),
     /// Within a string that ends with BEL or `ESC \`.
     Text,
@@ -54,9 +55,9 @@ pub struct Editor {
     line: Vec<char>,
     cursor: usize,
     history: VecDeque<String>,
-    /// How far up in the history the line is; 0 is the line itself.
+    /// How many entries back in the history the shown line is; 0 if it is not from the history.
     back: usize,
-    /// The line before the history was entered.
+    /// The line that the user was entering before moving to the history; it is shown when the user moves back.
     kept: String,
     escape: Escape,
     utf8: Vec<u8>,
@@ -105,7 +106,8 @@ impl Editor {
         }
         echo
     }
-    /// Replaces the line up to the cursor from the byte `start` on by `text`, for completion.
+    /// Replaces the part of the line from the byte `start` to the cursor by `text`, for completion. If the line would
+    /// become too long, it stays as it is, and `echo` gets a BEL.
     pub fn complete(&mut self, start: usize, text: &str, echo: &mut Vec<u8>) {
         let before = self.before_cursor();
         let Some(kept) = before.get(..start) else { return };

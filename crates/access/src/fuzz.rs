@@ -1,12 +1,12 @@
-//! The entry points of the fuzz targets of remote terminals and logins: telnet, what the SSH server passes on from its clients, and
-//! what TACACS+ servers answer.
+//! The entry points of the fuzz targets of remote terminals and logins: the input of telnet clients, the input of SSH clients
+//! that the SSH server passes on, and the replies of TACACS+ servers.
 
 use crate::editor::{Editor, MAX_LINE};
 use crate::tacacs::{Answer, Exchange, Login, MAX_BODY, Step, testing};
 use crate::telnet::{self, Telnet};
 use lanyard_config::access::{MAX_KEY, PublicKey};
 
-/// Feeds `data` to a telnet decoder in pieces, and what it decodes to a line editor.
+/// Feeds `data` to a telnet decoder in pieces, and the decoded bytes to a line editor.
 ///
 /// # Panics
 /// When the decoder or the editor exceed their bounds, which is what the fuzzer looks for.
@@ -28,12 +28,14 @@ pub fn fuzz_terminal(data: &[u8]) {
     }
 }
 
-/// The part of the SSH server that a client reaches behind the cryptography: its public key, as the server passes it on, and the
-/// bytes and window sizes of its terminal, which the server passes on in telnet's form. The first byte is the length of the key;
-/// the others are the terminal's, where 0xfe begins a window size.
+/// Feeds `data` to the parsers of the input that an SSH client sends behind the cryptography, in the form in which the SSH server
+/// passes it on: a public key as text, and the bytes and window sizes of a terminal in telnet's framing. The first byte of `data`
+/// is the length of the key, which follows. The rest are pieces of 11 bytes: a window size if the first byte is 0xfe, otherwise
+/// bytes of the terminal.
 ///
 /// # Panics
-/// When a key does not survive its text, when the terminal's bytes are changed on their way, or when the editor exceeds its bounds.
+/// When formatting and parsing a key changes it, when telnet's framing changes the terminal's bytes, or when the editor exceeds
+/// its bounds.
 pub fn fuzz_ssh(data: &[u8]) {
     let Some((length, data)) = data.split_first() else { return };
     let (key, terminal) = data.split_at(data.len().min(usize::from(*length)));
@@ -52,7 +54,7 @@ pub fn fuzz_ssh(data: &[u8]) {
             continue;
         }
         let encoded = telnet::encode(piece);
-        // However the connection divides it.
+        // The connection may divide the encoded bytes anywhere.
         let (first, second) = encoded.split_at(usize::from(piece[0]) % (encoded.len() + 1));
         let mut bytes = decoder.feed(first).data;
         bytes.extend(decoder.feed(second).data);
@@ -66,12 +68,12 @@ pub fn fuzz_ssh(data: &[u8]) {
     }
 }
 
-/// Feeds `data` to the session of a TACACS+ client: a byte for the kind of the session, then pieces with a byte for the kind of the
-/// piece and two for its length. A piece is what a server without the key sends, the body of a reply by a server with the key, or
-/// such a reply in two parts.
+/// Feeds `data` to the session of a TACACS+ client. The first byte selects the kind of the session. Pieces follow, each with a
+/// byte for its kind and two for its length: the bytes that a server without the key sends, or the body of a reply by a server
+/// with the key, received at once or in two parts.
 ///
 /// # Panics
-/// When the session takes more than it may, lasts longer than it may, or gives an answer to another question than its own.
+/// When the session buffers or sends more than its bounds permit, or returns an answer that does not belong to its question.
 pub fn fuzz_tacacs(data: &[u8]) {
     const KEY: &[u8] = b"key";
     let Some((kind, mut rest)) = data.split_first() else { return };
@@ -120,7 +122,7 @@ pub fn fuzz_tacacs(data: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    /// The next number of a sequence that is always the same.
+    /// The next number of a deterministic pseudo-random sequence (xorshift).
     fn next(state: &mut u64) -> usize {
         *state ^= *state << 13;
         *state ^= *state >> 7;
@@ -128,7 +130,7 @@ mod tests {
         (*state >> 20) as usize
     }
 
-    /// Sessions of TACACS+ that go well, with random mistakes: bytes that differ, are missing or are repeated.
+    /// Successful sessions of TACACS+ with random mutations: bytes that are changed, removed or repeated.
     #[test]
     fn tacacs_with_mistakes() {
         let seeds = ["login", "shell"].map(|name| {

@@ -39,7 +39,7 @@ impl std::fmt::Display for HashError {
 
 impl std::error::Error for HashError {}
 
-/// Hashes a secret with a random salt: `$9$SALT$HASH`. Takes tens of milliseconds.
+/// Hashes a secret with a random salt; returns `$8$SALT$HASH` or `$9$SALT$HASH`. Takes tens of milliseconds.
 ///
 /// # Errors
 /// When the system gives no random numbers, or the algorithm is not one for new secrets.
@@ -67,8 +67,8 @@ pub fn matches(secret: &Secret, text: &str) -> bool {
     found.is_some_and(|found| same(found.as_bytes(), wanted.as_bytes()))
 }
 
-/// Takes the time of a comparison with a secret of type 9, for a user who does not exist, so that the time of an answer does
-/// not tell which users exist.
+/// Takes as long as [`matches`] does for a secret of type 9. To be called for a user who does not exist, so that the response
+/// time does not reveal which users exist.
 pub fn match_nobody(text: &str) {
     let _ = with_salt(Algorithm::Scrypt, text, "..............");
 }

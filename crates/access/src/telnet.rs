@@ -4,7 +4,7 @@
 //! each key, and asks for the size of the window.
 //!
 //! Invariant: the state is of fixed size, and the answers to a client are bounded by [`MAX_REFUSALS`] for the whole connection:
-//! a client that negotiates without end gets no more answers, and its data continues.
+//! a client that negotiates without end gets no more answers, and its data is still decoded.
 
 const IAC: u8 = 255;
 const DONT: u8 = 254;
@@ -24,13 +24,13 @@ const WINDOW_SIZE: u8 = 31;
 
 /// The longest subnegotiation that is read, in bytes; the rest of a longer one is dropped.
 const MAX_SUBNEGOTIATION: usize = 16;
-/// The maximum number of refused options that are answered.
+/// The maximum number of answers on a connection: refusals of options, DO SUPPRESS-GO-AHEAD, and replies to AYT.
 const MAX_REFUSALS: u32 = 64;
 
 /// The server's first bytes.
 pub const GREETING: &[u8] = &[IAC, WILL, ECHO, IAC, WILL, SUPPRESS_GO_AHEAD, IAC, DO, WINDOW_SIZE];
 
-/// Where in a command the input is.
+/// The state of the decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Data,
@@ -45,7 +45,7 @@ enum State {
 /// The contents of a piece of input.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Input {
-    /// The terminal's bytes; an interrupt is ctrl-C.
+    /// The terminal's bytes. Commands that edit or interrupt are in it as control characters: IP and BREAK as ctrl-C.
     pub data: Vec<u8>,
     /// Bytes for the client.
     pub answer: Vec<u8>,
@@ -68,7 +68,7 @@ impl Default for Telnet {
 }
 
 impl Telnet {
-    /// Takes a piece of input, whatever its boundaries.
+    /// Decodes a piece of input; commands may be divided between pieces.
     pub fn feed(&mut self, bytes: &[u8]) -> Input {
         let mut input = Input::default();
         for byte in bytes {
@@ -117,7 +117,7 @@ impl Telnet {
                 }
                 State::Data
             }
-            // RFC 855 leaves this undefined: what follows IAC is a command.
+            // RFC 855 defines only IAC and SE here: another command is dropped, and ends the subnegotiation.
             (State::SubnegotiationCommand, _) => State::Data,
         };
     }
@@ -141,7 +141,7 @@ impl Telnet {
     }
 }
 
-/// Text for the terminal: IAC is doubled.
+/// Encodes data for a telnet connection: IAC is doubled.
 #[must_use]
 pub fn encode(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());

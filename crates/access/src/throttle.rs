@@ -1,8 +1,8 @@
 //! Limits on failed logins, so that secrets cannot be tried at the speed of the processor.
 //!
 //! A source (the address of a remote host, or a local user) that fails [`TRIES`] times within [`WINDOW_MS`] is blocked for
-//! [`BLOCK_MS`]. Read `login block-for` in the IOS command reference, whose scheme this is, but for each source apart, so
-//! that one source cannot keep the others out.
+//! [`BLOCK_MS`]. The scheme is that of `login block-for` in the IOS command reference, but applied to each source
+//! separately, so that one source cannot block the others.
 //!
 //! Invariant: at most [`MAX_SOURCES`] sources are remembered. When there is no room, further sources share one entry.
 
@@ -17,7 +17,7 @@ pub const BLOCK_MS: u64 = 60_000;
 /// The maximum number of sources.
 pub const MAX_SOURCES: usize = 1024;
 
-/// The source of those for whom there is no room.
+/// The key of the entry that further sources share when the table is full.
 const OTHERS: &str = "";
 
 /// The sources that have failed recently.

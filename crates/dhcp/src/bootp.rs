@@ -20,9 +20,9 @@ const END: u8 = 255;
 /// Relay agent information (RFC 3046).
 const RELAY: u8 = 82;
 
-/// A client's message.
+/// The operation of a client's message ([`Message::op`]).
 pub const REQUEST: u8 = 1;
-/// A server's message.
+/// The operation of a server's message.
 pub const REPLY: u8 = 2;
 
 /// A BOOTP or DHCP message.
@@ -198,7 +198,7 @@ pub fn sub_option(mut list: &[u8], wanted: u8) -> Option<&[u8]> {
 pub mod tests {
     use super::*;
 
-    /// A DHCPDISCOVER with these fields and options.
+    /// A message of the client 02:00:00:00:00:09 with these fields and options.
     pub fn message(op: u8, giaddr: &str, hops: u8, options: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0u8; FIXED];
         bytes[..4].copy_from_slice(&[op, 1, 6, hops]);

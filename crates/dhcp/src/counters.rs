@@ -7,11 +7,12 @@ pub enum Counter {
     ToServer,
     /// Forwarded a server's message to its client.
     ToClient,
-    /// Forwarded without relay information, which would have made the message too long.
+    /// Forwarded to a server without relay information, which would have made the message too long. Such a message also
+    /// counts as `ToServer`.
     OptionTooLong,
     /// Dropped: shorter than the fixed part.
     DroppedTooShort,
-    /// Dropped: malformed, or neither a client nor a server sends such a message.
+    /// Dropped: malformed, too long, or of a type that clients and servers do not send to a relay.
     DroppedMalformed,
     /// Dropped: forwarded by too many relays before.
     DroppedHops,
@@ -23,7 +24,7 @@ pub enum Counter {
     DroppedPolicy,
     /// Dropped: the receiving interface has no address.
     DroppedNoAddress,
-    /// Dropped: a reply that is for no interface of this relay.
+    /// Dropped: received on an interface that the relay does not serve, or a reply that is for no interface of this relay.
     DroppedUnknown,
     /// Dropped: a reply whose sender is not a configured server of the interface that it is for.
     DroppedNotServer,

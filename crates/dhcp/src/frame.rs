@@ -10,8 +10,8 @@ const UDP_HEADER: usize = 8;
 const SERVER_PORT: u16 = 67;
 const CLIENT_PORT: u16 = 68;
 
-/// The frame that carries `message` from this relay to the client at `to`. `None` when it would be longer than a
-/// datagram.
+/// The frame that carries `message` from this relay to the client at `to`. `None` when the IPv4 packet would be longer
+/// than 65,535 bytes.
 #[must_use]
 pub fn reply_frame(from: (MacAddr, Ipv4Addr), to: (MacAddr, Ipv4Addr), message: &[u8]) -> Option<Vec<u8>> {
     let udp_len = u16::try_from(UDP_HEADER + message.len()).ok()?;

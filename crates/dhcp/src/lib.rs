@@ -1,9 +1,9 @@
 //! DHCP relay agents without a socket or a clock: received messages in, messages to send out.
 //!
 //! Read first: RFC 2131, RFC 1542 section 4 and RFC 3046 for IPv4 ([`Relay4`]); RFC 8415, section 19, for IPv6
-//! ([`Relay6`]). Invariants: bytes from outside are read with bounds and never panic. The relays keep no state of
-//! messages, so no number of messages needs memory. Every message is counted once, as forwarded or as dropped for a
-//! named reason.
+//! ([`Relay6`]). Invariants: reads of received bytes are checked against their bounds and cause no panic. The relays keep
+//! no state for messages, so their memory does not grow with the number of messages. Every message is counted once, as
+//! forwarded or as dropped for a named reason.
 
 mod bootp;
 mod counters;

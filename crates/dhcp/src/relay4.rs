@@ -1,7 +1,7 @@
 //! The relay agent of DHCPv4.
 //!
-//! Read RFC 1542, section 4.1, and RFC 3046, section 2.1. Invariant: the interface of a reply is found by what this
-//! relay has put into the request, and must be an interface that it is configured for.
+//! Read RFC 1542, section 4.1, and RFC 3046, section 2.1. Invariant: the interface of a reply is found by the giaddr and
+//! the circuit ID that this relay has put into the request, and must be an interface that the relay is configured for.
 
 use crate::bootp::{MAX_MESSAGE, Message, REPLY, REQUEST, sub_option};
 use crate::counters::{Counter, Counters};
@@ -9,15 +9,15 @@ use lanyard_types::MacAddr;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// A message that more relays have forwarded is dropped (RFC 1542, 4.1.1).
+/// A client's message that this many relays have already forwarded is dropped (RFC 1542, 4.1.1).
 const MAX_HOPS: u8 = 16;
 
 /// Circuit and remote ID (RFC 3046, 3.1 and 3.2).
 const CIRCUIT_ID: u8 = 1;
 const REMOTE_ID: u8 = 2;
-/// The client's subnet, where giaddr does not tell it (RFC 3527).
+/// An address in the client's subnet, for a message whose giaddr is in another one (RFC 3527).
 const LINK_SELECTION: u8 = 5;
-/// The address that the client shall use as its server's (RFC 5107).
+/// The address that the client shall use as that of its server (RFC 5107).
 const SERVER_OVERRIDE: u8 = 11;
 
 /// The configuration of the relay.
@@ -29,7 +29,7 @@ pub struct Config4 {
     pub option: bool,
     /// The treatment of relay information that a message has already.
     pub policy: Policy,
-    /// Relay information from clients is accepted on every interface.
+    /// True if relay information from clients is accepted on every interface.
     pub trust_all: bool,
     /// The remote ID that the relay inserts.
     pub remote_id: MacAddr,
@@ -44,7 +44,7 @@ pub struct Interface4 {
     pub addresses: Vec<Ipv4Addr>,
     /// The servers for its clients.
     pub servers: Vec<Server4>,
-    /// Relay information from clients is accepted on this interface.
+    /// True if relay information from clients is accepted on this interface.
     pub trusted: bool,
 }
 
@@ -55,7 +55,7 @@ pub struct Server4 {
     pub vrf: Option<String>,
     /// Its address.
     pub address: Ipv4Addr,
-    /// The relay's own address in that VRF, if it is not the interface's: the server answers to it.
+    /// The relay's address in that VRF, to which the server answers; `None` for the primary address of the interface.
     pub source: Option<Ipv4Addr>,
 }
 
@@ -85,7 +85,7 @@ pub enum Policy {
 pub enum Send4 {
     /// To a server's port 67.
     Server {
-        /// The VRF.
+        /// The VRF in which to send.
         vrf: Option<String>,
         /// The server's address.
         address: Ipv4Addr,
@@ -134,9 +134,9 @@ impl Relay4 {
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
-    /// Handles a datagram received on port 67 from `source` at `interface`. The interface decides where a client's
-    /// message is sent, and the contents where a server's is. A server's message is accepted only from a configured
-    /// server of the interface that it is for.
+    /// Handles a datagram received on port 67 from `source` at `interface`. A client's message is sent to the servers of
+    /// `interface`. The egress interface of a server's message is found by its contents; it is accepted only from a
+    /// configured server of that interface.
     pub fn handle(&mut self, interface: &str, source: &Source4, datagram: &[u8]) -> Vec<Send4> {
         let result = match datagram.len() {
             0..236 => Err(Counter::DroppedTooShort),
@@ -286,7 +286,7 @@ mod tests {
         relay
     }
 
-    /// A message to send as text.
+    /// Formats a message to send as text.
     fn show(send: &Send4) -> String {
         let (who, bytes) = match send {
             Send4::Server { vrf, address, message } => {
@@ -345,10 +345,10 @@ mod tests {
         // The giaddr of another relay is kept.
         let relayed = message(REQUEST, "10.7.0.1", 3, &[]);
         check(&mut bare, "vlan20", &relayed, &["192.0.2.1 gi 10.7.0.1 hops 4 info -"], ToServer);
-        // Without `option`, relay information that is there is left alone where the policy permits.
+        // Relay information of an untrusted client is rejected without `option` as well.
         let with = message(REQUEST, "", 0, CIRCUIT_X);
         check(&mut bare, "vlan10", &with, &[], DroppedUntrusted);
-        // Across VRFs the relay adds the client's subnet for the server, and the server's address for the client.
+        // Across VRFs the relay adds the client's subnet, and its own address as the one that the client uses for its server.
         let link = "192.0.2.9@up gi 203.0.113.1 hops 1 info vlan30 link [10, 0, 30, 254]";
         check(&mut bare, "vlan30", &plain, &[link], ToServer);
     }

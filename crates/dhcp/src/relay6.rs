@@ -21,8 +21,7 @@ const REPLY: u8 = 7;
 const RECONFIGURE: u8 = 10;
 const RELAY_FORWARD: u8 = 12;
 const RELAY_REPLY: u8 = 13;
-/// The highest message type known. Higher types are relayed like a client's or another relay's message (RFC 8415,
-/// 19.1).
+/// Length of the fixed part of a Relay-forward or Relay-reply message, in bytes (RFC 8415, 9).
 const RELAY_HEADER: usize = 34;
 
 const OPTION_RELAY_MESSAGE: u16 = 9;
@@ -83,11 +82,11 @@ impl Server6 {
 /// A message to send from port 547.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Send6 {
-    /// The VRF.
+    /// The VRF in which to send.
     pub vrf: Option<String>,
     /// The egress interface; `None` uses the route to the address.
     pub interface: Option<String>,
-    /// To this address.
+    /// The destination address.
     pub address: Ipv6Addr,
     /// The destination port.
     pub port: u16,
@@ -344,8 +343,8 @@ mod tests {
         check(&mut relay, "x", "2001:db8::1", &foreign, &[], DroppedUnknown);
         check(&mut relay, "x", "2001:db8::1", &back[..30], &[], DroppedTooShort);
         check(&mut relay, "x", "2001:db8::1", &back[..back.len() - 1], &[], DroppedMalformed);
-        // A sender is refused that is no server of the client's interface, or that is not on that server's
-        // link or in its VRF.
+        // A sender is rejected if it is not a server of the client's interface and not in the subnet of one, or if it is
+        // in another VRF.
         check(&mut relay, "x@red", "2001:db8:0:1::1", &back, &[], DroppedNotServer);
         check(&mut relay, "x@red", "fe80::1", &back, &[], DroppedNotServer);
         check(&mut relay, "x", "2001:db8::1", &back, &[], DroppedNotServer);

@@ -1,5 +1,5 @@
-//! The FPM server: receives routes and next-hop groups from a routing suite and answers what became of them, without a
-//! socket or a clock.
+//! The FPM server: receives routes and next-hop groups from a routing suite, and answers whether the plane forwards by
+//! them. It has no socket and no clock.
 //!
 //! Read first: FRR's user guide, "FIB Push Interface", and rtnetlink(7). The client sends frames over TCP. A frame has
 //! a 4-byte header (version 1, type 1, and the length in network order, header included) and contains rtnetlink
@@ -9,9 +9,9 @@
 //! The caller gives a [`Server`] received bytes and the time, and takes from it [`Update`]s for the switch, bytes for
 //! the client, and the time of the next call. [`Server::offload`] reports what the plane did with a route.
 //!
-//! Invariants: the state that a client can cause is bounded by [`Limits`]; routes beyond that are counted and answered
-//! "failed". Routes of an earlier session stay until a new session has been quiet for a while, or no client has
-//! reconnected in time ([`Timers`]), never less. An update within a batch replaces a route's next hops without a gap.
+//! Invariants: the state that a client can cause is bounded by [`Limits`]; routes beyond them are counted and answered
+//! "failed". Routes of an earlier session stay until a new session has had no input for [`Timers::quiet_ms`], or no
+//! client has reconnected within [`Timers::hold_ms`]. An update within a batch replaces a route's next hops without a gap.
 
 mod answer;
 mod counters;

@@ -1,4 +1,4 @@
-//! Next-hop sets: what a route does with its packets. Routes with the same next hops share one set.
+//! Next-hop sets: the actions of routes for their packets. Routes with the same next hops share one set.
 //!
 //! Read first: linux/nexthop.h. Invariant: a set exists as long as a route uses it, and its number is not reused before
 //! its removal has been announced.
@@ -64,7 +64,7 @@ pub(crate) struct NextHopSets {
     ended: Vec<NextHopSetId>,
     spelled: BTreeMap<NextHopSet, NextHopSetId>,
     objects: BTreeMap<u32, Object>,
-    /// (member, group).
+    /// Pairs (member, group) of the identifiers of next-hop objects.
     memberships: BTreeSet<(u32, u32)>,
     changed: BTreeSet<u32>,
     fresh: Vec<NextHopSetId>,
@@ -79,7 +79,7 @@ impl NextHopSets {
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len() - self.ended.len()
     }
-    /// The number of next-hop objects that the client has defined.
+    /// The number of next-hop objects that the client has defined or that a route uses.
     pub(crate) fn objects(&self) -> usize {
         self.objects.len()
     }

@@ -27,7 +27,7 @@ impl Default for Limits {
     }
 }
 
-/// The result of a route in the plane.
+/// The result of programming a route into the plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Offload {
@@ -51,7 +51,8 @@ pub struct Route {
     pub next_hops: NextHopSetId,
 }
 
-/// One change. Within a batch new and changed next-hop sets come first, then routes, then removed sets.
+/// One change for the switch. In the list of [`crate::Server::updates`] new and changed next-hop sets come first, then
+/// routes, then removed sets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Update {
     /// A next-hop set is new, or all routes that use it have these next hops from now on.
@@ -122,7 +123,7 @@ impl Rib {
         }
         let Some(next_hops) = self.next_hop_sets.take(message) else {
             counters.routes_refused += 1;
-            // The client has replaced the old route, so that must not stay either.
+            // The client has replaced the old route, so the old route must not stay either.
             self.delete(message.dest);
             return Taken::Refused;
         };
@@ -192,7 +193,8 @@ impl Rib {
         self.next_hop_sets.age();
     }
     /// Removes routes that the client has not sent in this session, examining at most `max` routes after `from`.
-    /// Returns where to continue, and how many were removed. Next-hop objects are swept after the last route.
+    /// Returns the prefix after which to continue (`None` if all routes have been examined), and the number of routes
+    /// removed. Next-hop objects are swept after the last route.
     pub(crate) fn sweep(&mut self, from: Option<IpNet>, max: usize) -> (Option<IpNet>, u64) {
         let (seen, next) = self.after(from, max);
         let stale: Vec<IpNet> =

@@ -1,6 +1,6 @@
-//! The FPM session: frames out of received bytes, answers into bytes to send, and the two timers.
+//! The FPM session: divides the received bytes into frames, writes answers for the client, and has the two timers.
 //!
-//! Invariant: [`Server::output`] never holds more than [`MAX_OUTPUT`] bytes and one frame; further answers wait.
+//! Invariant: [`Server::output`] never holds more than [`MAX_OUTPUT`] bytes plus one frame; further answers wait.
 
 use crate::counters::{Counters, Framing, Ignored};
 use crate::rib::{Limits, Offload, Rib, Taken, Update};
@@ -74,7 +74,7 @@ pub struct Server {
     phase: Phase,
     /// When the phase ends.
     due_ms: u64,
-    /// The prefix at which the running sweep continues.
+    /// The last prefix that the running sweep has examined; `None` at its start.
     swept: Option<IpNet>,
     /// The start of a frame whose rest has not been received yet.
     partial: Vec<u8>,
@@ -119,7 +119,8 @@ impl Server {
             self.wait(Phase::Holding, now_ms + self.timers.hold_ms);
         }
     }
-    /// Removes all routes, as after the hold time: the operator has switched the server off.
+    /// Ends the session because the operator has turned the server off: [`Server::handle_timer`] removes all routes from
+    /// `now_ms` on, as after the hold time.
     pub fn stop(&mut self, now_ms: u64) {
         self.end_session();
         self.wait(Phase::Holding, now_ms);
@@ -271,7 +272,7 @@ impl Server {
     pub fn output(&self) -> &[u8] {
         &self.output
     }
-    /// Removes the first `bytes` bytes of [`Server::output`], which were sent, and fills up with waiting answers.
+    /// Removes the first `bytes` bytes of [`Server::output`], which were sent, and appends waiting answers.
     pub fn sent(&mut self, bytes: usize) {
         self.output.drain(..bytes.min(self.output.len()));
         while self.output.len() < MAX_OUTPUT

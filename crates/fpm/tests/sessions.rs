@@ -400,7 +400,7 @@ proptest! {
         fuzz(&data);
     }
 
-    /// The same for next hops and routes in any order.
+    /// As `any_bytes`, but with valid messages about next hops and routes, in any order.
     #[test]
     fn any_messages(steps in prop::collection::vec((0u8..7, 0u32..9, prop::collection::vec((1u32..9, 1u8..5), 1..4), any::<bool>()), 0..60)) {
         let mut data = Vec::new();

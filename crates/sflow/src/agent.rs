@@ -1,7 +1,7 @@
 //! [`Agent`]: collects samples and counters into datagrams.
 //!
 //! Invariants: a datagram is at most [`MAX_DATAGRAM`] bytes long, and holds no sample for longer than [`HOLD_MS`] (section 4.2.2
-//! allows a second). At most [`MAX_WAITING`] datagrams wait to be sent; samples beyond are counted as drops of their interface.
+//! allows a second). At most [`MAX_WAITING`] datagrams wait to be sent; further samples count as drops of their interface.
 
 use crate::datagram::{Counters, Flow, HEADER, MAX_DATAGRAM, counters_sample, datagram, flow_sample};
 use crate::xdr::Writer;
@@ -13,7 +13,7 @@ const HOLD_MS: u64 = 500;
 /// The most datagrams that wait to be sent.
 const MAX_WAITING: usize = 256;
 
-/// The settings.
+/// The settings of the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// The address by which collectors know the agent.
@@ -29,20 +29,20 @@ pub struct Config {
 pub struct Interface {
     /// One frame in this many is sampled.
     pub rate: u32,
-    /// The VLAN of untagged frames.
+    /// The VLAN of frames without a tag or with a priority tag; `None` if they are in no VLAN.
     pub native_vlan: Option<u16>,
-    /// The interface is in VLANs; the tag of a frame names one.
+    /// True if the interface is in VLANs: a frame's tag names its VLAN. False for a routed port.
     pub vlans: bool,
 }
 
-/// A frame that was drawn.
+/// A sample of a received frame, from the plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample<'a> {
-    /// The interface that received it.
+    /// The interface that received the frame.
     pub ifindex: u32,
-    /// Its length in bytes, without the frame check sequence.
+    /// The frame's length in bytes, without the frame check sequence.
     pub len: u32,
-    /// Its first bytes, tags in line.
+    /// The frame's first bytes, including its VLAN tags.
     pub head: &'a [u8],
     /// The frames, this one included, that were considered since the last sample.
     pub pool: u32,
@@ -55,7 +55,7 @@ pub struct Sample<'a> {
 pub struct Totals {
     /// Flow samples.
     pub samples: u32,
-    /// The frames of which they were drawn.
+    /// The frames from which the flow samples were drawn.
     pub pool: u32,
     /// Samples that were lost.
     pub drops: u32,
@@ -80,13 +80,13 @@ pub struct Agent {
     sequence: u32,
     samples: Writer,
     count: u32,
-    /// When the samples were begun.
+    /// The time of the first sample in `samples`, in milliseconds.
     since_ms: u64,
     waiting: VecDeque<Vec<u8>>,
 }
 
 impl Agent {
-    /// Takes new settings; `None` ends the agent. Counters of interfaces that stay continue.
+    /// Takes new settings; `None` ends the agent. The counts of interfaces that remain configured continue.
     pub fn configure(&mut self, now_ms: u64, config: Option<Config>) {
         if self.config == config {
             return;
@@ -102,7 +102,7 @@ impl Agent {
         let count = u64::try_from(new.interfaces.len()).unwrap_or(1).max(1);
         for (n, ifindex) in (0..).zip(new.interfaces.keys()) {
             let source = self.sources.entry(*ifindex).or_default();
-            // Spread over the interval, so that the datagrams of many interfaces do not leave at once (section 3.1).
+            // Spread the polls over the interval, so that the datagrams of many interfaces do not leave at once (section 3.1).
             let due_ms = now_ms + new.polling_ms * (n + 1) / count;
             source.due_ms = if source.due_ms == 0 { due_ms } else { source.due_ms.min(due_ms) };
         }
@@ -148,7 +148,7 @@ impl Agent {
         let mut due = Vec::new();
         for (ifindex, source) in &mut self.sources {
             if source.due_ms <= now_ms {
-                // After a pause it does not catch up.
+                // After a pause the missed polls are not made up for.
                 source.due_ms = (source.due_ms + polling_ms).max(now_ms + 1);
                 due.push(*ifindex);
             }
@@ -176,7 +176,7 @@ impl Agent {
         self.waiting.pop_front()
     }
 
-    /// When the agent has something to do, in milliseconds.
+    /// The next time in milliseconds at which the agent has something to do; 0 for at once, `None` for never.
     #[must_use]
     pub fn next_ms(&self) -> Option<u64> {
         let config = self.config.as_ref()?;
@@ -230,7 +230,7 @@ fn vlan_of(head: &[u8], interface: Interface) -> Option<(u16, u8)> {
         }
         _ => (0, 0),
     };
-    // A priority tag: the frame is in the native VLAN.
+    // An untagged frame, or a priority tag: the frame is in the native VLAN.
     Some((if vlan == 0 { interface.native_vlan? } else { vlan }, priority))
 }
 

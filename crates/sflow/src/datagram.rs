@@ -47,13 +47,13 @@ pub(crate) struct Flow<'a> {
 /// The counters of an interface (RFC 2863's `ifEntry`); `None` is sent as "unknown".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// In bit/s; 0: not known.
+    /// The speed in bit/s; 0 if it is not known.
     pub speed_bps: u64,
-    /// Full duplex; `None`: not known.
+    /// True for full duplex, false for half duplex; `None` if it is not known.
     pub full_duplex: Option<bool>,
-    /// Administratively up, and with a link.
+    /// True if the interface is administratively up.
     pub admin_up: bool,
-    /// See `admin_up`.
+    /// True if the interface has a link.
     pub link_up: bool,
     /// Received bytes, without frame check sequences.
     pub in_octets: u64,
@@ -71,11 +71,11 @@ pub struct Counters {
     pub out_discards: u64,
     /// Frames with errors when they were sent.
     pub out_errors: Option<u64>,
-    /// The interface accepts frames of every address, as a switch port does.
+    /// True if the interface accepts frames to every address, as a switch port does.
     pub promiscuous: bool,
 }
 
-/// A datagram with `samples`, the count of which is `count`.
+/// A datagram with the encoded `samples`, of which there are `count`.
 pub(crate) fn datagram(
     agent: Ipv4Addr,
     sequence: u32,

@@ -2,7 +2,7 @@
 //!
 //! Nothing here does I/O or reads a clock: [`Agent`] takes samples, counters, configuration and the time in milliseconds, and
 //! returns datagrams. Frames are drawn by the plane (`lanyard_pipeline::stages::sample`). The agent answers no frame and keeps no
-//! state of a network, so its input is samples that are at most [`MAX_HEAD`] bytes long each.
+//! state of a network: its only input from a network is the samples, of which it uses at most [`MAX_HEAD`] bytes each.
 //!
 //! Reading order: `agent`, then the format `datagram` with "sFlow Version 5" beside it.
 

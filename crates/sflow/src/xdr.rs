@@ -17,7 +17,7 @@ impl Writer {
         self.0.extend(bytes);
         self.0.resize(self.0.len().next_multiple_of(4), 0);
     }
-    /// A structure that its format and its length in bytes precede.
+    /// Writes a structure: its format, its length in bytes, and the contents that `fill` writes.
     pub(crate) fn record(&mut self, format: u32, fill: impl FnOnce(&mut Self)) {
         self.u32(format);
         let at = self.0.len();

@@ -22,7 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 /// How long a client has from its connection to its session; the daemon has the same limit.
 const LOGIN_TIME: Duration = Duration::from_secs(60);
 
-/// A client's name and state.
+/// The state of a client's connection.
 struct Client {
     link: Option<Link>,
     banner: String,
@@ -30,7 +30,7 @@ struct Client {
     connection: Option<Connection>,
 }
 
-/// Serves a client to its end.
+/// Serves a client until its connection ends.
 pub async fn serve(
     stream: TcpStream,
     host: IpAddr,
@@ -39,7 +39,7 @@ pub async fn serve(
     place: OwnedSemaphorePermit,
 ) {
     let Ok((stream, connection, again)) = connection::divide(stream) else { return };
-    // A host that is blocked gets no exchange of keys, which would cost time of the processor.
+    // A host that is blocked gets no key exchange, which would cost processor time.
     let Ok((link, banner)) = Link::open(control, &host.to_string()).await else { return };
     let (sender, over) = oneshot::channel();
     let login = Login::new(place, sender);
@@ -60,7 +60,10 @@ pub async fn serve(
 }
 
 impl Client {
-    /// The answer of the switch to a proof. A switch that has closed the link accepts none, and the connection ends.
+    /// Has the switch verify a proof.
+    ///
+    /// # Errors
+    /// When the link to the switch has ended. The connection to the client ends then.
     async fn prove(&mut self, user: &str, proof: Proof) -> Result<Auth, russh::Error> {
         let link = self.link.as_mut().ok_or(russh::Error::Disconnect)?;
         match link.authenticate(user, proof).await {
@@ -125,7 +128,7 @@ impl Handler for Client {
         reply: ChannelOpenHandle,
         _: &mut Session,
     ) -> Result<(), Self::Error> {
-        // Without an answer the channel is refused.
+        // A `reply` that is dropped without `accept` refuses the channel.
         if let Some(link) = self.link.take() {
             reply.accept().await;
             tokio::spawn(session::serve(channel, link, self.login.take(), self.connection.take()));

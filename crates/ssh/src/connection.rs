@@ -11,13 +11,13 @@ pub struct Login {
 }
 
 impl Login {
-    /// The place of a client, and what is dropped with it.
+    /// Holds the place of a client, and a sender whose drop ends the wait for the login.
     pub fn new(place: OwnedSemaphorePermit, over: oneshot::Sender<()>) -> Self {
         Self { _place: place, _over: over }
     }
 }
 
-/// A connection, to end it from outside, in whatever state the protocol is.
+/// A handle that ends a connection in any state of the protocol.
 pub struct Connection(std::net::TcpStream);
 
 impl Connection {

@@ -29,7 +29,7 @@ pub enum HostKeyError {
         /// The permissions.
         mode: u32,
     },
-    /// It is no key, or has a passphrase.
+    /// The file contains no valid key, or a key with a passphrase; or no key could be made.
     #[error("host key {}: {cause}; remove the file, and the server makes a new key", path.display())]
     Key {
         /// The file.
@@ -43,7 +43,7 @@ pub enum HostKeyError {
 /// Reads the key from `path`; makes one if there is no such file.
 ///
 /// # Errors
-/// When the file cannot be read or made, or others can read it.
+/// When the file cannot be read or made, when other users have access to it, or when it contains no usable key.
 pub fn load_or_make(path: &Path) -> Result<PrivateKey, HostKeyError> {
     let file = |cause| HostKeyError::File { path: path.into(), cause };
     let key = |cause| HostKeyError::Key { path: path.into(), cause };

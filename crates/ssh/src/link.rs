@@ -10,13 +10,13 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 /// The longest reply line, in bytes: a piece of output in JSON, in which a byte takes up to six.
 const MAX_REPLY: u64 = 1 << 20;
 
-/// Why the connection is of no more use.
+/// Why the session cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
-    /// It is closed.
+    /// The connection is closed.
     #[error("the switch has closed the session")]
     Closed,
-    /// The switch gives a reason.
+    /// The switch has refused, for this reason.
     #[error("{0}")]
     Refused(String),
 }
@@ -27,7 +27,7 @@ impl From<io::Error> for LinkError {
     }
 }
 
-/// The connection.
+/// The connection to the switch for one client.
 pub struct Link {
     /// Bytes from the switch.
     pub reader: BufReader<OwnedReadHalf>,
@@ -79,7 +79,7 @@ impl Link {
     /// The next reply. Cancel safe: a partial line is kept.
     ///
     /// # Errors
-    /// When the connection is closed, or the reply is none.
+    /// When the connection is closed, or the line is not a valid reply.
     pub async fn reply(&mut self) -> Result<Reply, LinkError> {
         let room = MAX_REPLY.saturating_sub(self.partial.len() as u64);
         (&mut self.reader).take(room).read_until(b'\n', &mut self.partial).await?;

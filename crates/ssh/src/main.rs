@@ -2,9 +2,10 @@
 //! output (`lanyard_daemon`, `ssh_server.rs`), and ends it by closing its standard input.
 //!
 //! The program decides nothing: users and keys are verified by the daemon, over the control socket, and the sessions run there.
-//! It has SSH's cryptography, and copies bytes.
+//! It performs SSH's cryptography, and copies bytes.
 //!
-//! Invariant: clients are bounded: [`MAX_CLIENTS`], of which [`MAX_LOGINS`] have not logged in. Each connection has one session.
+//! Invariant: there are at most [`MAX_CLIENTS`] clients, of which at most [`MAX_LOGINS`] have not logged in. A connection has at
+//! most one session.
 
 mod client;
 mod connection;
@@ -26,11 +27,11 @@ use tokio::net::unix::pipe;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// The most clients at the same time: as many as the daemon has sessions, and those that log in.
+/// The most clients at the same time: as many as the daemon permits sessions, and those that are logging in.
 const MAX_CLIENTS: usize = 200 + MAX_LOGINS;
 /// The most clients that have not logged in; the daemon has the same limit.
 const MAX_LOGINS: usize = 16;
-/// How long a rejected login is answered late.
+/// The delay of the answer to a rejected login.
 const REJECTION: Duration = Duration::from_secs(1);
 /// How many proofs a connection may give, as in OpenSSH.
 const MAX_PROOFS: usize = 6;

@@ -1,7 +1,7 @@
 //! The channel of a session: a terminal or a single command, copied between the client and the switch.
 //!
-//! Invariant: output that a client does not take is not kept: the switch waits, and ends the session after a minute. Input that
-//! the switch does not take is bounded by the channel's window.
+//! Invariant: output that a client does not read is not buffered: the switch waits, and ends the session after a minute. Input
+//! that the switch does not read is bounded by the channel's window.
 
 use crate::connection::{Connection, Login};
 use crate::link::{Link, LinkError};
@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// How long the client may take for a piece of output. The switch drops a session somewhat earlier.
 const STALL: Duration = Duration::from_secs(70);
-/// How long after its session a client may close the connection itself.
+/// How long the server waits after a session for the client to close the connection, before it closes it itself.
 const GRACE: Duration = Duration::from_secs(5);
 /// Bytes copied at once.
 const PIECE: usize = 4096;
@@ -50,20 +50,20 @@ pub async fn serve(
             Some(_) => {}
         }
     }
-    // OpenSSH closes the connection itself, and takes one that ends with its session for broken.
+    // OpenSSH's client closes the connection itself, and treats a connection that ends together with its session as broken.
     tokio::time::sleep(GRACE).await;
     if let Some(connection) = connection {
         connection.end();
     }
 }
 
-/// The size of a window as telnet's command.
+/// The size of a window as telnet's subnegotiation.
 fn window((columns, rows): (u32, u32)) -> Vec<u8> {
     let cut = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
     telnet::window(cut(columns), cut(rows))
 }
 
-/// A terminal: bytes in both directions until either end closes.
+/// Serves a terminal: copies bytes in both directions until either end closes.
 async fn shell(channel: Channel<Msg>, mut link: Link, size: Option<(u32, u32)>) {
     let (mut from_client, to_client) = channel.split();
     if link.send(&Request::Terminal).await.is_err() {
@@ -80,7 +80,7 @@ async fn shell(channel: Channel<Msg>, mut link: Link, size: Option<(u32, u32)>) 
                 ChannelMsg::WindowChange { col_width, row_height, .. } => {
                     writer.write_all(&window((col_width, row_height))).await?;
                 }
-                // The end of a file that is not a terminal, such as `ssh -T switch < commands`; its output follows.
+                // The client's input has ended, for example a file (`ssh -T switch < commands`); output still follows.
                 ChannelMsg::Eof => writer.shutdown().await?,
                 ChannelMsg::Close => break,
                 _ => {}
@@ -187,7 +187,7 @@ fn bytes(digits: &str) -> Vec<u8> {
     pairs.filter_map(|pair| u8::from_str_radix(pair, 16).ok()).collect()
 }
 
-/// Sends output; a client that takes none for [`STALL`] has ended.
+/// Sends output. A client that has not taken it after [`STALL`] counts as gone: the result is `Closed`.
 async fn put(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> Result<(), LinkError> {
     tokio::time::timeout(STALL, to.write_all(bytes)).await.map_err(|_| LinkError::Closed)??;
     Ok(())

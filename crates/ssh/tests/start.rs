@@ -42,7 +42,7 @@ fn it_ends_with_its_input() {
     let directory = tempfile::tempdir().expect("a directory");
     let (socket, port) = listening_socket();
     let mut child = program(directory.path()).stdin(Stdio::piped()).stdout(socket).spawn().expect("started");
-    // Nobody answers at the control socket, so the client is closed without a word of SSH.
+    // No switch listens on the control socket, so the server closes the connection before it sends anything.
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connected");
     let mut bytes = Vec::new();
     std::io::Read::read_to_end(&mut stream, &mut bytes).expect("read");

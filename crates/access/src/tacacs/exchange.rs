@@ -2,7 +2,7 @@
 
 use super::packet::{self, Argument, Invalid, Kind, Permission, Place, Reply, Who};
 
-/// The longest message of a server that is passed on, in bytes.
+/// The maximum number of bytes of a server's text that are passed on to the log.
 const MAX_MESSAGE: usize = 128;
 /// The highest privilege level.
 const LEVEL_MAX: u8 = lanyard_config::access::LEVEL_MAX;
@@ -31,7 +31,7 @@ pub enum Answer {
     Unable(String),
 }
 
-/// The next step.
+/// The next step that the caller has to take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Read more.
@@ -43,7 +43,7 @@ pub enum Step {
 }
 
 enum Question {
-    /// A login by ASCII: what the user would enter, until the server has asked for it.
+    /// An ASCII login: the user's name and secret. Each becomes `None` when the server has asked for it.
     Authentication {
         user: Option<String>,
         secret: Option<String>,
@@ -55,14 +55,15 @@ enum Question {
 pub struct Exchange {
     key: Vec<u8>,
     question: Question,
-    /// Of the next reply.
+    /// The place of the next reply in the session.
     place: Place,
-    /// The result.
+    /// The bytes received of a reply that is not complete yet.
     received: Vec<u8>,
 }
 
 impl Exchange {
-    /// Asks whether a secret is right. Returns the first packet, too. `session` must not be predictable (RFC 8907, 4.1).
+    /// Begins a session that asks whether a secret is right. Returns the session, and the first packet to send. The identifier
+    /// `session` must not be predictable (RFC 8907, 4.1).
     #[must_use]
     pub fn authentication(session: u32, key: &[u8], login: &Login, secret: &str) -> (Self, Vec<u8>) {
         let question =
@@ -70,8 +71,8 @@ impl Exchange {
         let body = packet::start(&who(login));
         Self::begin(Kind::Authentication, session, key, question, body)
     }
-    /// Asks whether a user may have a shell, and at which privilege level. `by_server` says whether a TACACS+ server has
-    /// authenticated the user. Returns the first packet, too.
+    /// Begins a session that asks whether a user may have a shell, and at which privilege level. `by_server` is true if a TACACS+
+    /// server has authenticated the user. Returns the session, and the first packet to send.
     #[must_use]
     pub fn authorization(session: u32, key: &[u8], login: &Login, by_server: bool) -> (Self, Vec<u8>) {
         let body = packet::request(&who(login), by_server);
@@ -83,12 +84,12 @@ impl Exchange {
         (Self { key: key.to_vec(), question, place, received: Vec::new() }, first)
     }
 
-    /// Takes bytes of the server.
+    /// Takes bytes from the server, in any portions.
     ///
     /// # Errors
-    /// When they are no reply to this session's packet. The connection must be closed then.
+    /// When they are not a valid reply to the last packet of this session. The connection must be closed then.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<Step, Invalid> {
-        // More than the longest packet is refused by its header.
+        // One byte more than the longest packet is enough: `open` rejects it for its length.
         let room = (packet::HEADER + packet::MAX_BODY + 1).saturating_sub(self.received.len());
         self.received.extend(&bytes[..bytes.len().min(room)]);
         let Some(body) = packet::open(&self.received, self.place, &self.key)? else { return Ok(Step::Wait) };
@@ -104,12 +105,12 @@ impl Exchange {
             }
         }
     }
-    /// The bytes of a reply that is not complete yet.
+    /// The number of bytes received of a reply that is not complete yet.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.received.len()
     }
-    /// Answers a question of the server.
+    /// Answers the server's request for a name or a secret.
     fn enter(&mut self, text: &str) -> Step {
         let sequence = self.place.sequence + 1;
         let packet = packet::seal(Place { sequence, ..self.place }, &self.key, packet::proceed(text));
@@ -134,7 +135,7 @@ fn verdict(
     secret: &mut Option<String>,
 ) -> Result<Verdict, Invalid> {
     let rejected = |why: &str| Verdict::Done(Answer::Rejected(why.into()));
-    // A server that asks twice asks for what the user has not entered: a second factor, or a new password.
+    // A second request for the name or the secret is for text that the user has not entered: a second factor or a new password.
     let enter = |text: Option<String>| text.map_or_else(|| rejected("the server asks twice"), Verdict::Enter);
     Ok(match reply.status {
         1 => Verdict::Done(Answer::Accepted),
@@ -144,14 +145,14 @@ fn verdict(
         5 => enter(secret.take()),
         6 => rejected("the server wants another type of authentication than ASCII"),
         7 => Verdict::Done(Answer::Unable(error(&reply.message))),
-        // FOLLOW leads to another server; the RFC advises against it.
+        // FOLLOW names another server to ask; the RFC advises clients against it.
         0x21 => rejected("the server refers to another one"),
         other => return Err(Invalid::Status(other)),
     })
 }
 
-/// The meaning of an authorization REPLY. PASS_REPL replaces the arguments of the request by the same ones or none; both carry the
-/// privilege level in the same way.
+/// The meaning of an authorization REPLY. PASS_ADD (0x01) adds arguments to those of the request, and PASS_REPL (0x02) replaces
+/// them. Both may contain the privilege level; [`level`] rejects a mandatory argument for another service or command.
 fn permission(reply: &Permission) -> Result<Answer, Invalid> {
     Ok(match reply.status {
         0x01 | 0x02 => match level(&reply.arguments) {
@@ -199,7 +200,7 @@ fn error(message: &[u8]) -> String {
     }
 }
 
-/// A text of a server in a log line: printable ASCII, and not too much of it.
+/// A server's text for a log line: at most [`MAX_MESSAGE`] bytes; a dot stands for each that is not printable ASCII.
 fn shown(bytes: &[u8]) -> String {
     let printable = |byte: &u8| if (b' '..=b'~').contains(byte) { char::from(*byte) } else { '.' };
     bytes.iter().take(MAX_MESSAGE).map(printable).collect()
@@ -216,7 +217,8 @@ mod tests {
         Login { user: "ann".into(), line: "vty".into(), host: "10.0.0.1".into() }
     }
 
-    /// A login whose server answers with these bodies, one after the other; what the switch has sent, without the START.
+    /// Runs a login whose server replies with the bodies `replies`, one after the other. Returns the bodies of the packets that
+    /// the switch has sent after the START, and the result of the last reply.
     fn log_in(replies: &[Vec<u8>]) -> (Vec<Vec<u8>>, Result<Step, Invalid>) {
         let (mut exchange, mut request) = Exchange::authentication(7, KEY, &login(), "tiger");
         let mut sent = Vec::new();
@@ -276,19 +278,19 @@ mod tests {
         let (_, other) = Exchange::authentication(8, KEY, &login(), "tiger");
         assert_eq!(exchange.receive(&testing::reply(&other, KEY, &of(1))), Err(Invalid::Session));
         let fresh = || Exchange::authentication(7, KEY, &login(), "tiger").0;
-        // The same packet, after the server has had its answer.
+        // The first reply is repeated after the switch has answered it.
         let first = testing::reply(&request, KEY, &of(5));
         let mut exchange = fresh();
         assert!(matches!(exchange.receive(&first), Ok(Step::Send(_))));
         assert_eq!(exchange.receive(&first), Err(Invalid::Sequence(2)));
-        // PASS for an authorization is none for a login.
+        // A PASS for an authorization does not count for a login.
         let (_, question) = Exchange::authorization(7, KEY, &login(), true);
         let permitted = testing::reply(&question, KEY, &testing::permission(1, &[]));
         assert_eq!(fresh().receive(&permitted), Err(Invalid::Kind(2)));
         assert_eq!(fresh().receive(&request), Err(Invalid::Sequence(1)), "an echo of the request");
     }
 
-    /// With another key the lengths are random: of 1,000 keys none makes a reply that is taken.
+    /// Decoded with a wrong key, the lengths in a reply are random: of replies with 1,000 wrong keys none is accepted.
     #[test]
     fn a_wrong_key_is_noticed() {
         for number in 0..1000 {

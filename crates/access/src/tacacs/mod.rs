@@ -1,9 +1,9 @@
 //! A TACACS+ client (RFC 8907) for the logins of a switch, sans-IO: one [`Exchange`] is one session on one TCP connection, and
 //! [`Servers`] has the order in which servers are asked, and their counters.
 //!
-//! Invariants: nothing is sent and nothing is taken in plain text. A reply counts only if its header continues the session, and its
-//! lengths add up, which a wrong key makes improbable. A reply has at most [`packet::MAX_BODY`] bytes, and an exchange at most four
-//! replies.
+//! Invariants: no packet is sent or accepted in plain text. A reply is accepted only if its header continues the session, and its
+//! lengths add up, which a wrong key makes improbable. The body of a reply has at most [`packet::MAX_BODY`] bytes, and an
+//! exchange at most three replies.
 
 mod exchange;
 mod packet;

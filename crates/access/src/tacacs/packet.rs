@@ -4,7 +4,7 @@ use md5::{Digest, Md5};
 
 /// The length of a header, in bytes.
 pub(super) const HEADER: usize = 12;
-/// The longest body that is taken, in bytes: the maximum that RFC 8907 recommends.
+/// The longest body that is accepted, in bytes: the maximum that RFC 8907 recommends.
 pub const MAX_BODY: usize = 1 << 16;
 /// The longest name, port or address that a request carries, in bytes; their lengths have one byte.
 pub const MAX_FIELD: usize = 255;
@@ -20,7 +20,7 @@ pub(super) enum Kind {
     Authorization = 2,
 }
 
-/// Why a reply is none.
+/// Why a reply is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Invalid {
     /// It has another major version.
@@ -60,7 +60,7 @@ impl std::fmt::Display for Invalid {
 
 impl std::error::Error for Invalid {}
 
-/// The session that a packet belongs to, and its place in it.
+/// The session that a packet belongs to, and the packet's sequence number in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) kind: Kind,
@@ -82,7 +82,7 @@ fn obfuscate(version: u8, place: Place, key: &[u8], body: &mut [u8]) {
     }
 }
 
-/// A packet with its header.
+/// Builds a packet: its header, and `body` obfuscated.
 pub(super) fn seal(place: Place, key: &[u8], mut body: Vec<u8>) -> Vec<u8> {
     obfuscate(VERSION, place, key, &mut body);
     let mut packet = vec![VERSION, place.kind as u8, place.sequence, 0];
@@ -92,8 +92,8 @@ pub(super) fn seal(place: Place, key: &[u8], mut body: Vec<u8>) -> Vec<u8> {
     packet
 }
 
-/// The body of the packet at the beginning of `bytes`, which must be the one at `place`; `None` while it is incomplete. The header
-/// is checked as soon as it is there, so that `bytes` need never be longer than it and [`MAX_BODY`].
+/// The body, in plain text, of the packet in `bytes`, which must be the packet at `place`; `None` while it is incomplete. The
+/// header is checked as soon as it is complete, so the caller need not buffer more than a header and [`MAX_BODY`] bytes.
 pub(super) fn open(bytes: &[u8], place: Place, key: &[u8]) -> Result<Option<Vec<u8>>, Invalid> {
     let Some((header, body)) = bytes.split_first_chunk::<HEADER>() else { return Ok(None) };
     let [version, kind, sequence, flags, s0, s1, s2, s3, l0, l1, l2, l3] = *header;
@@ -117,7 +117,7 @@ pub(super) fn open(bytes: &[u8], place: Place, key: &[u8]) -> Result<Option<Vec<
     let length = length.ok_or(Invalid::TooLong(claimed))?;
     match body.len() {
         have if have < length => Ok(None),
-        // A server speaks when it is asked.
+        // A server sends one reply to each packet, and nothing else.
         have if have > length => Err(Invalid::Malformed),
         _ => {
             let mut body = body.to_vec();
@@ -183,7 +183,7 @@ pub(super) fn proceed(answer: &str) -> Vec<u8> {
     body
 }
 
-/// The body of an authorization REQUEST for a shell (RFC 8907, 6.1 and 8.2). `by_server` says whether a TACACS+ server has
+/// The body of an authorization REQUEST for a shell (RFC 8907, 6.1 and 8.2). `by_server` is true if a TACACS+ server has
 /// authenticated the user.
 pub(super) fn request(who: &Who<'_>, by_server: bool) -> Vec<u8> {
     const BY_LOCAL: u8 = 5;
@@ -233,7 +233,7 @@ pub(super) struct Permission {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Argument {
     pub(super) name: Vec<u8>,
-    /// A client that cannot carry it out refuses the authorization.
+    /// True for `=`, false for `*`: a client that cannot carry out a mandatory argument refuses the authorization.
     pub(super) mandatory: bool,
     pub(super) value: Vec<u8>,
 }
@@ -263,7 +263,7 @@ impl Permission {
     }
 }
 
-/// The part of a server, for tests and the fuzz target.
+/// The server's side of the protocol, for tests and the fuzz target.
 pub(crate) mod testing {
     use super::{Invalid, Kind, Place, obfuscate, open};
 
@@ -355,7 +355,7 @@ mod tests {
             let mut packet = good.clone();
             packet[at] = value;
             assert_eq!(open(&packet, PLACE, b"key"), Err(reason));
-            // The header is enough, before a byte of the body has come.
+            // The header alone is rejected as well, before a byte of the body has arrived.
             assert_eq!(open(&packet[..HEADER], PLACE, b"key"), Err(reason));
         }
         // Flags without a meaning are ignored, TAC_PLUS_SINGLE_CONNECT_FLAG among them.

@@ -1,4 +1,4 @@
-//! The servers of `tacacs server`: in which order they are asked, which of them do not answer, and what has been counted.
+//! The servers of `tacacs server`: the order in which they are asked, which of them do not answer, and their counters.
 
 use std::net::SocketAddr;
 
@@ -38,13 +38,13 @@ pub struct Counters {
     pub errors: u64,
     /// Connections and replies that took too long.
     pub timeouts: u64,
-    /// Connections that were refused, or for which there was no way.
+    /// Connections that could not be opened, for example because the server refused them or there was no route.
     pub failed_connects: u64,
     /// Packets to the server.
     pub sent: u64,
-    /// Packets of the server that were replies.
+    /// Valid replies from the server.
     pub received: u64,
-    /// Packets of the server that were none.
+    /// Connections that the switch has ended because the server sent an invalid reply.
     pub invalid: u64,
     /// Logins that the server has accepted, and users to whom it has permitted a shell.
     pub accepts: u64,
@@ -59,7 +59,7 @@ pub struct ServerView {
     pub name: String,
     /// Its address and TCP port.
     pub address: SocketAddr,
-    /// It has not answered, and is asked after the others.
+    /// True if the server has not answered the last question.
     pub dead: bool,
     /// The counters.
     pub counters: Counters,
@@ -77,7 +77,7 @@ pub enum Report {
 struct Known {
     server: Server,
     counters: Counters,
-    /// Until when it is asked after the others; it has not answered since.
+    /// The time in milliseconds until which it is asked after the others; `None` unless the last question is unanswered.
     avoided_until: Option<u64>,
 }
 
@@ -88,7 +88,7 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// Takes the servers of a configuration. Those with the same name and address keep what was counted.
+    /// Takes the servers of a configuration. Servers whose name and address have not changed keep their counters and state.
     pub fn configure(&mut self, servers: Vec<Server>) {
         let mut held = std::mem::take(&mut self.known);
         for server in servers {
@@ -100,7 +100,8 @@ impl Servers {
             });
         }
     }
-    /// The servers in the order in which they are asked at `now_ms`: those of the configuration, but first those that answer.
+    /// The servers in the order in which they are asked at `now_ms`: that of the configuration, but those that have failed to
+    /// answer within the last minute come after the others.
     #[must_use]
     pub fn order(&self, now_ms: u64) -> Vec<Server> {
         let avoided = |known: &&Known| known.avoided_until.is_some_and(|until| until > now_ms);
@@ -112,13 +113,13 @@ impl Servers {
             .iter_mut()
             .find(|known| known.server.name == server.name && known.server.address == server.address)
     }
-    /// Counts something about a server.
+    /// Changes the counters of a server with `change`; does nothing if the server is not configured.
     pub fn count(&mut self, server: &Server, change: impl FnOnce(&mut Counters)) {
         if let Some(known) = self.find(server) {
             change(&mut known.counters);
         }
     }
-    /// Records whether a server has answered; returns what has changed by that.
+    /// Records whether a server has answered; returns the event for the log if that has changed its state.
     pub fn record(&mut self, now_ms: u64, server: &Server, answered: bool) -> Option<Report> {
         let known = self.find(server)?;
         let was_avoided = known.avoided_until.is_some();
@@ -184,7 +185,7 @@ mod tests {
         let moved = Server { address: SocketAddr::from(([10, 0, 0, 2], 4949)), ..server(2) };
         servers.configure(vec![moved]);
         assert_eq!((servers.view()[0].counters.sent, servers.view()[0].dead), (0, false));
-        // One that is gone is not counted any more.
+        // A server that is no longer configured is not counted.
         servers.count(&server(3), |counters| counters.sent += 1);
         assert_eq!(servers.record(0, &server(3), false), None);
         assert!(!format!("{:?}", servers.order(0)).contains("key"));
