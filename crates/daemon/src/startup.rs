@@ -12,7 +12,8 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::ops::Range;
 
-/// The maximum number of lines that are struck out; beyond it nothing of the file is applied.
+/// The maximum number of lines that are struck out. At the next refusal only the lines before it are applied, because each search
+/// applies the file many times.
 const MAX_STRUCK: usize = 200;
 /// The maximum number of lines of a refused interface that are left out one at a time, before the whole interface is.
 const MAX_TRIALS: usize = 32;
@@ -63,21 +64,21 @@ pub(crate) fn load(text: &str, running: Option<&str>, taker: &mut dyn Taker) -> 
     let mut file = File { kept: lines.clone(), lines, excluded: BTreeSet::new(), struck: Vec::new() };
     loop {
         let (config, errors) = file.apply(&file.kept);
-        let done = match taker.check(&config) {
-            Err(refusal) => {
-                let (at, reason) = first_refused(&file.kept, refusal.to_string(), &mut |kept| {
-                    taker.check(&file.apply(kept).0)
-                });
-                file.strike(at, reason)
-            }
-            Ok(()) => match taker.take(&config) {
-                Ok(()) => return file.refused(errors),
-                Err(refusal) => file.mend(&config, &refusal, running, taker),
-            },
+        let checked = taker.check(&config);
+        let is_valid = checked.is_ok();
+        let Err(refusal) = checked.and_then(|()| taker.take(&config)) else { return file.refused(errors) };
+        if file.struck.len() >= MAX_STRUCK {
+            return file.give_up(running, taker);
+        }
+        let done = if is_valid {
+            file.mend(&config, &refusal, running, taker)
+        } else {
+            let (at, reason) =
+                first_refused(&file.kept, refusal.to_string(), &mut |kept| taker.check(&file.apply(kept).0));
+            file.strike(at, reason)
         };
         match done {
-            Next::Again if file.struck.len() < MAX_STRUCK => {}
-            Next::Again => return file.cut(0, taker),
+            Next::Again => {}
             Next::Done => {
                 let errors = file.apply(&file.kept).1;
                 return file.refused(errors);
@@ -173,13 +174,7 @@ impl File<'_> {
             }
             Part::Fpm | Part::Unknown => {}
         }
-        let running = running.map(|text| apply_text(text, &Config::default()).0);
-        if let Some(running) = running.filter(|running| taker.check(running).is_ok())
-            && taker.take(&running).is_ok()
-        {
-            let reason =
-                format!("{reason}; the switch continues with its last running configuration instead");
-            self.report(0, reason);
+        if self.resume(running, &reason, taker) {
             return Next::Done;
         }
         // Nothing is forwarding yet, so shorter and shorter parts of the file can be tried without
@@ -243,6 +238,37 @@ impl File<'_> {
         let lines = self.kept.len();
         let end = |start: usize| (start + 1..lines).find(ends).unwrap_or(lines);
         (0..lines).filter(is_first).map(|start| start..end(start)).collect()
+    }
+
+    /// Takes the last running configuration of a switch that is forwarding, and reports the reason. Returns false if there is
+    /// none, or if it is refused as well.
+    fn resume(&mut self, running: Option<&str>, reason: &str, taker: &mut dyn Taker) -> bool {
+        let running = running.map(|text| apply_text(text, &Config::default()).0);
+        let resumed =
+            running.is_some_and(|running| taker.check(&running).is_ok() && taker.take(&running).is_ok());
+        if resumed {
+            self.report(
+                0,
+                format!("{reason}; the switch continues with its last running configuration instead"),
+            );
+        }
+        resumed
+    }
+
+    /// Ends the search for refused lines: takes the last running configuration, or the lines before the next refused one.
+    fn give_up(mut self, running: Option<&str>, taker: &mut dyn Taker) -> Vec<LineError> {
+        let reason = format!("more than {MAX_STRUCK} lines are refused");
+        if self.resume(running, &reason, taker) {
+            let errors = self.apply(&self.kept).1;
+            return self.refused(errors);
+        }
+        // Nothing is forwarding yet, so parts of the file can be tried without loss.
+        let (at, _) = first_refused(&self.kept, reason, &mut |kept| {
+            let config = self.apply(kept).0;
+            taker.check(&config)?;
+            taker.take(&config)
+        });
+        self.cut(at, taker)
     }
 
     /// Takes the lines before `at` and none after.
@@ -415,6 +441,30 @@ mod tests {
         check(&text, "", "eth2", &[(5, 2)], "eth1 eth3 vlan10");
         let range = "interface range eth1 - 3\n switchport\nip routing";
         check(range, "", "eth2", &[(2, 2)], "eth1 eth3");
+    }
+
+    #[test]
+    fn the_lines_before_the_refusal_that_ends_the_search_are_applied() {
+        let port = |number: usize| format!("interface p{number}\n switchport\n");
+        let text: String = (0..MAX_STRUCK + 10).map(port).collect();
+        // Ports 5 and above cannot be used.
+        let unusable: Vec<String> = (5..MAX_STRUCK + 10).map(|number| format!("p{number}")).collect();
+        let mut fake = Fake { unusable: unusable.join(" ").leak(), ..Fake::default() };
+        let errors = load(&text, None, &mut fake);
+        assert_eq!(errors.len(), MAX_STRUCK + 1);
+        let end = errors.last().expect("errors");
+        assert_eq!(
+            (end.line, end.reason.as_str()),
+            (2 * (MAX_STRUCK + 6), "nothing from here on is applied")
+        );
+        assert_eq!(fake.taken.interfaces.values().filter(|i| i.role != Role::Unset).count(), 5);
+        // A switch that is forwarding continues as it is.
+        let errors = load(&text, Some("hostname sw1\n"), &mut fake);
+        assert!(
+            errors[0].reason.contains("more than 200 lines are refused; the switch continues"),
+            "{errors:?}"
+        );
+        assert_eq!((errors.len(), fake.taken.hostname.as_str()), (MAX_STRUCK + 1, "sw1"));
     }
 
     #[test]
