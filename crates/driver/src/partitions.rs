@@ -51,7 +51,7 @@ pub(crate) fn set_thresholds(
 }
 
 /// Changes the sizes of tables. Tables that shrink come first, because they make room for those that grow. If a size is refused,
-/// the tables before it get their previous sizes back.
+/// the tables before it get their previous sizes back. The caller calls [`Manager::fill`] when it takes no size back any more.
 pub(crate) fn resize(
     manager: &mut Manager<dyn Hardware>,
     wanted: &BTreeMap<String, u32>,
@@ -64,10 +64,10 @@ pub(crate) fn resize(
         wanted.iter().filter(|(path, size)| of(path) != **size).map(|(path, size)| (path, *size)).collect();
     steps.sort_by_key(|(path, size)| *size > of(path));
     for (at, (path, size)) in steps.iter().enumerate() {
-        let Err(refusal) = manager.resize(path, *size) else { continue };
+        let Err(refusal) = manager.set_size(path, *size) else { continue };
         for (path, _) in steps[..at].iter().rev() {
-            // The result is ignored: the table had this size a moment ago.
-            let _ = manager.resize(path, of(path));
+            // The result is ignored: the chip had this size a moment ago, and nothing was added to the table since.
+            let _ = manager.set_size(path, of(path));
         }
         return Err(refusal);
     }

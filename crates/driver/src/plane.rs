@@ -216,7 +216,7 @@ impl AsicPlane {
             kernel.prepare(*ifindex)?;
         }
         for (id, port) in &self.panel.ports {
-            if let (Some(kernel), Some(far)) = (&self.kernel, port.far) {
+            if let (Some(kernel), Some(far)) = (&mut self.kernel, port.far) {
                 kernel.set(*id, Some(Behind::Front { netdev: port.ifindex, far }))?;
                 self.shared.set_outlet(*id, Some(Outlet::Far(far)));
             }
@@ -255,7 +255,7 @@ impl AsicPlane {
             matches!(port.kind, PortKind::Svi(_) | PortKind::Subinterface { .. }) && port.ifindex != 0
         });
         let wanted: BTreeMap<PortId, u32> = made.map(|(id, port)| (*id, port.ifindex)).collect();
-        if let Some(kernel) = &self.kernel {
+        if let Some(kernel) = &mut self.kernel {
             for port in self.made.keys().filter(|port| !wanted.contains_key(port)) {
                 kernel.set(*port, None)?;
             }
@@ -298,7 +298,7 @@ impl AsicPlane {
         let there: BTreeSet<PortId> = self.front_ports.iter().map(|port| port.id).collect();
         for port in self.front.difference(&there) {
             self.shared.set_outlet(*port, None);
-            if let Some(kernel) = &self.kernel {
+            if let Some(kernel) = &mut self.kernel {
                 kernel.set(*port, None)?;
             }
         }

@@ -23,6 +23,18 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The number of units that the strategy `prefetch` fetches by default.
 const PREFETCH: u32 = 64;
 
+/// A step from some settings to others; a step from `next` to `was` undoes it.
+type Step = fn(&mut AsicPlane, was: &ChipSettings, next: &ChipSettings) -> Result<(), PlaneError>;
+
+/// What the chip or the kernel may refuse of a change, in this order.
+const STEPS: [Step; 5] = [
+    AsicPlane::set_sizes,
+    AsicPlane::change_strategy,
+    AsicPlane::change_panel,
+    |plane, _, next| plane.set_speeds(next),
+    AsicPlane::change_thresholds,
+];
+
 fn refused(text: String) -> PlaneError {
     PlaneError::Invalid(text)
 }
@@ -46,28 +58,16 @@ impl AsicPlane {
             // Tried first, so that a kernel that refuses the programs changes nothing.
             CpuPort::load()?;
         }
-        self.set_sizes(&was.sizes, &next.sizes)?;
-        if next.strategy != was.strategy
-            && let Err(error) = self.set_strategy(next.strategy)
-        {
-            let _ = self.set_sizes(&next.sizes, &was.sizes);
+        for (at, step) in STEPS.iter().enumerate() {
+            let Err(error) = step(self, &was, next) else { continue };
+            for step in STEPS[..=at].iter().rev() {
+                // Errors are ignored, so that the other steps are undone all the same.
+                let _ = step(self, next, &was);
+            }
             return Err(error);
         }
-        let names = |front: &[lanyard_asic::platform::Front]| -> Vec<String> {
-            front.iter().map(|port| port.name.clone()).collect()
-        };
-        if names(&front) != names(&self.front_ports) || next.control_path != was.control_path {
-            let before = std::mem::replace(&mut self.front_ports, front);
-            if let Err(error) = self.arrange(next.control_path) {
-                self.front_ports = before;
-                let _ = self.arrange(was.control_path);
-                let _ = self.set_strategy(was.strategy);
-                let _ = self.set_sizes(&next.sizes, &was.sizes);
-                return Err(error);
-            }
-        }
-        self.set_speeds(next)?;
-        partitions::set_thresholds(&mut self.manager, &was, next).map_err(refused)?;
+        // Only now: a table that has grown and was filled could not get its size back.
+        self.manager.fill();
         let feedback = if next.feedback { Feedback::On } else { Feedback::Off };
         policies::apply(&mut self.manager, policy, &kinds);
         self.routing.set_feedback(&mut self.manager, feedback);
@@ -75,6 +75,27 @@ impl AsicPlane {
         self.settings = next.clone();
         kept::write(&self.options.run.join(kept::FILE), next);
         Ok(())
+    }
+
+    /// Gives the resource manager another strategy, if it changes.
+    fn change_strategy(&mut self, was: &ChipSettings, next: &ChipSettings) -> Result<(), PlaneError> {
+        if next.strategy == was.strategy { Ok(()) } else { self.set_strategy(next.strategy) }
+    }
+
+    /// Rebuilds the front panel if its ports or the control path change.
+    fn change_panel(&mut self, was: &ChipSettings, next: &ChipSettings) -> Result<(), PlaneError> {
+        let front = splits::active(&self.platform, next).map_err(refused)?;
+        let is_same = front.iter().map(|port| &port.name).eq(self.front_ports.iter().map(|port| &port.name));
+        if is_same && next.control_path == was.control_path {
+            return Ok(());
+        }
+        self.front_ports = front;
+        self.arrange(next.control_path)
+    }
+
+    /// Sets the thresholds of alarms.
+    fn change_thresholds(&mut self, was: &ChipSettings, next: &ChipSettings) -> Result<(), PlaneError> {
+        partitions::set_thresholds(&mut self.manager, was, next).map_err(refused)
     }
 
     pub(crate) fn set_strategy(&mut self, strategy: Strategy) -> Result<(), PlaneError> {
@@ -87,11 +108,8 @@ impl AsicPlane {
     }
 
     /// Gives tables the sizes that are configured.
-    fn set_sizes(
-        &mut self,
-        was: &BTreeMap<String, u32>,
-        next: &BTreeMap<String, u32>,
-    ) -> Result<(), PlaneError> {
+    fn set_sizes(&mut self, was: &ChipSettings, next: &ChipSettings) -> Result<(), PlaneError> {
+        let (was, next) = (&was.sizes, &next.sizes);
         // While the software plane forwards nothing is set: the sizes are written to a chip when it answers again.
         if was == next || self.by_software() {
             return Ok(());

@@ -251,6 +251,23 @@ impl Manager<dyn Hardware> {
     /// # Errors
     /// When the chip refuses the size, or no chip answers.
     pub fn resize(&mut self, path: &str, units: u32) -> Result<(), Refusal> {
+        self.set_size(path, units)?;
+        self.fill();
+        Ok(())
+    }
+
+    /// Writes hidden routes and diverted access lists to the chip as far as its tables have room: to be called after
+    /// [`Self::set_size`].
+    pub fn fill(&mut self) {
+        self.promote(usize::MAX);
+        self.promote_lists();
+    }
+
+    /// As [`Self::resize`], but leaves the room empty, so that the size can be taken back until [`Self::fill`] is called.
+    ///
+    /// # Errors
+    /// As those of [`Self::resize`].
+    pub fn set_size(&mut self, path: &str, units: u32) -> Result<(), Refusal> {
         if self.down {
             return Err(Refusal::Chip(format!("table {path} is not resized: no chip answers")));
         }
@@ -271,8 +288,6 @@ impl Manager<dyn Hardware> {
         self.sizes.insert(path.to_owned(), units);
         self.strategy.resized(path, units);
         self.refresh();
-        self.promote(usize::MAX);
-        self.promote_lists();
         Ok(())
     }
 }
