@@ -9,6 +9,7 @@ use crate::error::{Doing, Result};
 use crate::refusal::Messages;
 use lanyard_types::PortId;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, TC_INGRESS, TcHookBuilder};
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// `PIPELINE` of `bpf/cpuport.bpf.c`.
@@ -52,6 +53,8 @@ pub struct CpuPort {
     inlets: MapHandle,
     cpu: MapHandle,
     counted: MapHandle,
+    /// The key of each port's entry in `inlets`, so that the entry is removed when the port gets another interface or none.
+    ends: BTreeMap<PortId, u32>,
 }
 
 impl CpuPort {
@@ -69,6 +72,7 @@ impl CpuPort {
             inlets: object.map("inlets")?,
             cpu: object.map("cpu")?,
             counted: object.map("counted")?,
+            ends: BTreeMap::new(),
         })
     }
 
@@ -85,7 +89,7 @@ impl CpuPort {
     ///
     /// # Errors
     /// When a netdev is gone, or the kernel refuses the program there.
-    pub fn set(&self, port: PortId, behind: Option<Behind>) -> Result<()> {
+    pub fn set(&mut self, port: PortId, behind: Option<Behind>) -> Result<()> {
         let doing = || format!("putting port {port} behind the CPU port");
         let (outlet, inlet) = match behind {
             None => ([0, 0], None),
@@ -97,9 +101,23 @@ impl CpuPort {
             self.inlets.update(&key, &value, MapFlags::ANY).doing(doing)?;
             attach(&self.to_cpu, ifindex).doing(doing)?;
         }
+        self.move_end(port, inlet.map(|(ifindex, _)| ifindex));
         let key = u32::from(port.get()).to_ne_bytes();
         let value: Vec<u8> = outlet.iter().flat_map(|word: &u32| word.to_ne_bytes()).collect();
         self.outlets.update(&key, &value, MapFlags::ANY).doing(doing)
+    }
+
+    /// Records the key of a port's entry in `inlets`, and removes its previous entry unless that is another port's by now: the
+    /// kernel gives the ifindex of a removed netdev to a new one.
+    fn move_end(&mut self, port: PortId, end: Option<u32>) {
+        let before = match end {
+            Some(end) => self.ends.insert(port, end),
+            None => self.ends.remove(&port),
+        };
+        if let Some(before) = before.filter(|before| self.ends.values().all(|end| end != before)) {
+            // The entry is missing if the map was full when it was to be written.
+            let _ = self.inlets.delete(&before.to_ne_bytes());
+        }
     }
 
     /// Attaches to the CPU port's netdev the program that passes its frames on to interfaces. To be called after [`Self::set`].
