@@ -34,8 +34,8 @@ fn flags(channel: &Channel) -> &'static str {
     }
 }
 
-const fn protocol(channel: &Channel) -> &'static str {
-    if channel.protocol.len() == 4 { "LACP" } else { "-" }
+fn protocol(channel: &Channel) -> &'static str {
+    if channel.runs_lacp() { "LACP" } else { "-" }
 }
 
 /// `show etherchannel summary`.
@@ -113,13 +113,14 @@ pub fn detail(view: &Channels) -> String {
     let mut out =
         String::from("                Channel-group listing:\n                ----------------------\n\n");
     for channel in &view.channels {
-        let state = if channel.up { "L2" } else { "L2 (down)" };
-        let _ = writeln!(out, "Group: {}\n----------\nGroup state = {state}", channel.number);
+        let layer = if channel.routed { "L3" } else { "L2" };
+        let state = if channel.up { "" } else { " (down)" };
+        let _ = writeln!(out, "Group: {}\n----------\nGroup state = {layer}{state}", channel.number);
         let _ = writeln!(
             out,
             "Ports: {}   Maxports = {}\nPort-channels: 1 Max Port-channels = 1\nProtocol:   {}\nMinimum Links: {}\n",
             channel.members.len(),
-            if channel.protocol == "lacp" { 16 } else { 8 },
+            if channel.runs_lacp() { 16 } else { 8 },
             protocol(channel),
             channel.min_links
         );

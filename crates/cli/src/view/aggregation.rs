@@ -122,6 +122,14 @@ pub struct Channel {
     pub members: Vec<ChannelMember>,
 }
 
+impl Channel {
+    /// True if its members run LACP.
+    #[must_use]
+    pub fn runs_lacp(&self) -> bool {
+        self.protocol == "lacp"
+    }
+}
+
 /// A member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ChannelMember {
