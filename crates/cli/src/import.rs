@@ -83,7 +83,7 @@ const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("system mtu", "the MTU is a setting of each interface"),
     ("transceiver", "the driver reads transceivers"),
     ("version", "it is the version of IOS"),
-    ("vlan internal allocation policy", "routed ports take no VLAN"),
+    ("vlan internal allocation policy descending", "internal VLANs are allocated from 1006 upwards"),
     ("vtp", "VLANs are configured on each switch"),
 ];
 

@@ -59,6 +59,7 @@ pub struct NtpAssociation {
     pub delay_s: Option<f64>,
     /// The time by which the server's clock is ahead of this one, in seconds.
     pub offset_s: Option<f64>,
-    /// The upper bound of the offset's error (RFC 5905, dispersion), in seconds.
+    /// From chrony, the upper bound of the offset's error (RFC 5905, dispersion); from systemd-timesyncd, the offset's jitter. In
+    /// seconds.
     pub dispersion_s: Option<f64>,
 }
