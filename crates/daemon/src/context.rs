@@ -84,8 +84,7 @@ impl Context {
     /// Adds a message to the log and sends it to sessions that monitor the log, within the rates of `logging rate-limit`.
     pub(crate) fn log(&mut self, facility: &str, severity: u8, mnemonic: &str, text: &str) {
         let now_ms = self.clock.now_ms();
-        let admission = self.log.admit(now_ms, severity);
-        if admission != Admission::Nowhere {
+        if let Some(admission) = self.log.admit(now_ms, severity) {
             self.spread(admission, facility, severity, mnemonic, text);
         }
         self.log_reports();
@@ -100,7 +99,7 @@ impl Context {
         let now_ms = self.clock.now_ms();
         let line = match admission {
             Admission::Everywhere => self.log.add(facility, severity, mnemonic, text),
-            Admission::NotToConsole | Admission::Nowhere => self.log.keep(facility, severity, mnemonic, text),
+            Admission::NotToConsole => self.log.keep(facility, severity, mnemonic, text),
         };
         self.log.send(now_ms, facility, severity, mnemonic, text);
         self.log.look_later(now_ms);

@@ -56,7 +56,6 @@ pub(crate) enum Admission {
     Everywhere,
     /// Not to stderr.
     NotToConsole,
-    Nowhere,
 }
 
 /// A message about the log itself: severity, mnemonic and text.
@@ -107,15 +106,15 @@ impl Log {
             self.had_files = true;
         }
     }
-    /// Returns where the rates of `logging rate-limit` permit a message to go. Messages that they do not permit
-    /// are counted.
-    pub(crate) fn admit(&mut self, now_ms: u64, severity: u8) -> Admission {
+    /// Returns where the rates of `logging rate-limit` permit a message to go; `None` for nowhere. Messages that they
+    /// do not permit are counted.
+    pub(crate) fn admit(&mut self, now_ms: u64, severity: u8) -> Option<Admission> {
         if !self.limit.admits(now_ms, severity) {
-            Admission::Nowhere
+            None
         } else if self.console_limit.admits(now_ms, severity) {
-            Admission::Everywhere
+            Some(Admission::Everywhere)
         } else {
-            Admission::NotToConsole
+            Some(Admission::NotToConsole)
         }
     }
     /// When [`Log::reports`] may have something.

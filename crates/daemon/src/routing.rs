@@ -355,9 +355,9 @@ impl Following {
         }
         self.changes += changes.len() as u64;
         let now_ms = ctx.clock.now_ms();
-        for (at, error) in ctx.plane.route(changes) {
+        for (at, _) in ctx.plane.route(changes) {
             if let Some(change) = changes.get(at) {
-                self.mirror.refuse(now_ms, change, &error);
+                self.mirror.refuse(now_ms, change);
                 self.busy = true;
             }
         }

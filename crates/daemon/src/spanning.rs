@@ -106,7 +106,7 @@ pub(crate) fn handle(ctx: &mut Context, reports: Reports) -> BTreeMap<PortId, Op
     }
     if reports.lost > 0 {
         let text = format!("{} messages of protocols were lost: too many came at once", reports.lost);
-        ctx.log("SPANTREE", 4, "LOST", &text);
+        ctx.log("SYS", 4, "LOST", &text);
     }
     if !reports.ports.is_empty() {
         refresh(ctx);
@@ -154,7 +154,7 @@ fn announce(ctx: &mut Context, report: &Report) {
             let text = format!("ports would continue to forward without a daemon: {reason}");
             ctx.log("SPANTREE", 2, "WATCHDOG", &text);
         }
-        Report::NotKept(reason) => ctx.log("SPANTREE", 3, "SNAPSHOT", reason),
+        Report::NotKept { facility, reason } => ctx.log(facility, 3, "SNAPSHOT", reason),
     }
 }
 

@@ -129,7 +129,7 @@ impl Aggregation {
         }
         self.saved = Some(snapshot.clone());
         if let Some(reason) = keeper.put(Some(snapshot)) {
-            io.reports.add(Report::NotKept(reason));
+            io.reports.add(Report::NotKept { facility: "EC", reason });
         }
     }
 

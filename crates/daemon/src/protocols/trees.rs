@@ -169,7 +169,7 @@ impl Trees {
         let snapshot = self.spanning.as_ref().map(|spanning| spanning.bridge().snapshot());
         let mark = self.mark;
         if let Some(reason) = self.keeper.put(snapshot.map(|trees| Kept { mark, trees })) {
-            io.reports.add(Report::NotKept(reason));
+            io.reports.add(Report::NotKept { facility: "SPANTREE", reason });
         }
     }
 

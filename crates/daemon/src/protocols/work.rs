@@ -116,8 +116,8 @@ pub(crate) enum Report {
     Refused(String),
     /// The plane's watchdog could not be started again, for this reason.
     Unwatched(String),
-    /// The snapshot for a restart could not be written, for this reason.
-    NotKept(String),
+    /// A protocol's snapshot for a restart could not be written. `facility` is that of the protocol's messages in the log.
+    NotKept { facility: &'static str, reason: String },
 }
 
 /// The reports that wait for management.

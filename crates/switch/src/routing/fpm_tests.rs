@@ -2,7 +2,7 @@
 
 use super::*;
 use lanyard_fpm::{Hop, NextHopSet, NextHopSetId, Route as FpmRoute, Update};
-use lanyard_plane::{Adjacency, PlaneError, RouteTarget};
+use lanyard_plane::{Adjacency, RouteTarget};
 use lanyard_types::{AdjacencyId, GroupId, MacAddr};
 use lanyard_wire::rtnetlink::Writer;
 use std::collections::HashMap;
@@ -53,8 +53,7 @@ impl Bed {
                 match &change {
                     RouteChange::Route(_, prefix, Some(_)) if self.full == Some(*prefix) => {
                         self.routes.remove(prefix);
-                        let error = PlaneError::TableFull { table: "fib", size: 0 };
-                        self.routing.refuse(0, &change, &error);
+                        self.routing.refuse(0, &change);
                         more = true;
                     }
                     RouteChange::Route(_, prefix, target) => {

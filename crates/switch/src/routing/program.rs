@@ -12,7 +12,7 @@ use super::rib::{Candidate, DIRTY, FAILED, FORCED, Kind, NONE, REFUSED, Rank};
 use super::sets::{Outcome, SetKey};
 use super::{Ask, Millis, RETRY_MS, Routing, Vrf};
 use ipnet::IpNet;
-use lanyard_plane::{PlaneError, RouteChange, RouteTarget};
+use lanyard_plane::{RouteChange, RouteTarget};
 use lanyard_types::{RifId, TrapReason, VrfId};
 use std::net::IpAddr;
 
@@ -203,8 +203,7 @@ impl Routing {
     }
 
     /// Handles the plane's refusal of a change.
-    pub fn refuse(&mut self, now: Millis, change: &RouteChange, error: &PlaneError) {
-        let _ = error;
+    pub fn refuse(&mut self, now: Millis, change: &RouteChange) {
         (self.refused, self.freed, self.retry_ms) = (true, false, now + RETRY_MS);
         let RouteChange::Route(vrf, prefix, Some(_)) = change else {
             let sets = self.hops.refuse(change);

@@ -284,7 +284,7 @@ impl World {
                     matches!(error, PlaneError::TableFull { .. }) || self.plane.room.is_some(),
                     "{change:?}: {error}"
                 );
-                self.mirror.refuse(0, change, &error);
+                self.mirror.refuse(0, change);
             }
             for ((address, before), after) in self.probes.iter().zip(before).zip(&after) {
                 let meets = self.plane.meets(*address);
