@@ -8,7 +8,7 @@
 //! netdev's queue is bounded, and a copy that cannot be sent at once is counted and lost.
 
 use crate::context::{Context, Module};
-use crate::kernel::within;
+use crate::kernel::{KernelError, within};
 use lanyard_cli::view::{ErspanDrops, ErspanState};
 use lanyard_config::{ErspanTunnel, ErspanType};
 use lanyard_netdev::{GreSocket, Tap};
@@ -99,7 +99,8 @@ impl Module for Erspan {
             };
             match result {
                 Ok(()) => _ = self.errors.remove(&number),
-                Err(reason) => {
+                Err(error) => {
+                    let reason = error.to_string();
                     if self.errors.get(&number) != Some(&reason) {
                         let text = format!("Monitor session {number} sends nothing: {reason}");
                         ctx.log("MONITOR", 3, "ERSPAN", &text);
@@ -165,24 +166,24 @@ fn start(
     number: u16,
     vrf: Option<String>,
     tunnel: ErspanTunnel,
-) -> Result<Session, String> {
+) -> Result<Session, KernelError> {
     let name = erspan_netdev(number);
-    let doing = |what: &str| {
-        let what = format!("{what} {name}");
-        move |error: io::Error| format!("{what}: {error}")
+    let doing = |step: &str| {
+        let doing = format!("{step} {name}");
+        move |cause: io::Error| KernelError::Io { doing, cause }
     };
     let tap = Tap::temporary(&name).map_err(doing("making the netdev"))?;
-    let link = ctx.kernel.link(None, &name).map_err(|error| error.to_string())?;
+    let link = ctx.kernel.link(None, &name)?;
     let found = ctx.kernel.link_facts(None, &link);
     ctx.switch.facts_mut().set(found);
     ctx.kernel.learn_hosts(std::slice::from_ref(&name), ctx.switch.facts_mut());
     if let Some(found) = ctx.facts().get(&name) {
         let action = prepare_erspan(found);
         let results = ctx.kernel.act(std::slice::from_ref(&action));
-        results.into_iter().collect::<Result<(), _>>().map_err(|error| error.to_string())?;
+        results.into_iter().collect::<Result<(), _>>()?;
     }
     let kernel = &*ctx.kernel;
-    let opened = within(kernel, vrf.as_deref(), GreSocket::open).map_err(|error| error.to_string())?;
+    let opened = within(kernel, vrf.as_deref(), GreSocket::open)?;
     let socket = opened.map_err(doing("opening the socket for the packets of"))?;
     let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
         .map_err(|error| doing("preparing the thread of")(error.into()))?;
@@ -199,8 +200,7 @@ fn start(
     // [`Counts::of`] looks for addresses.
     let spawn =
         move || std::thread::Builder::new().name("lanyard-erspan".into()).spawn(move || own.work(&tap));
-    let spawned = within(kernel, vrf.as_deref(), spawn).map_err(|error| error.to_string())?;
-    let thread = spawned.map_err(doing("starting the thread of"))?;
+    let thread = within(kernel, vrf.as_deref(), spawn)?.map_err(doing("starting the thread of"))?;
     let session = Session { shared, thread: Some(thread), vrf };
     session.set(tunnel)?;
     Ok(session)
@@ -211,13 +211,13 @@ impl Session {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
     /// Sends with these settings from now on.
-    fn set(&self, tunnel: ErspanTunnel) -> Result<(), String> {
+    fn set(&self, tunnel: ErspanTunnel) -> Result<(), KernelError> {
         let shared = &self.shared;
         *shared.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = tunnel;
-        shared
-            .socket
-            .set(tunnel.ttl, tunnel.dscp)
-            .map_err(|error| format!("setting TTL {} and DSCP {}: {error}", tunnel.ttl, tunnel.dscp))
+        shared.socket.set(tunnel.ttl, tunnel.dscp).map_err(|cause| KernelError::Io {
+            doing: format!("setting TTL {} and DSCP {}", tunnel.ttl, tunnel.dscp),
+            cause,
+        })
     }
 }
 

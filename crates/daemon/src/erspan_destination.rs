@@ -8,7 +8,7 @@
 //! with a reason; the kernel processes all packets as if the thread did not exist.
 
 use crate::context::{Context, Module};
-use crate::kernel::within;
+use crate::kernel::{KernelError, within};
 use lanyard_cli::view::{ErspanPacketDrops, ErspanPortDrops, ErspanReceived};
 use lanyard_config::Role;
 use lanyard_netdev::{GreReceiver, PacketSocket};
@@ -128,7 +128,8 @@ impl Module for ErspanDestinations {
                     self.errors.remove(&place);
                     self.listeners.insert(place, listener);
                 }
-                Err(reason) => {
+                Err(failure) => {
+                    let reason = failure.to_string();
                     if self.errors.get(&place) != Some(&reason) {
                         let text = format!("Monitor sessions receive nothing at {}: {reason}", place.1);
                         ctx.log("MONITOR", 3, "ERSPAN", &text);
@@ -218,15 +219,24 @@ impl ErspanDestinations {
     }
 }
 
+/// The reason why a place has no listener.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("{0} is no address of the switch")]
+    NoAddress(Ipv4Addr),
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+}
+
 /// Opens the socket of a place and starts its thread.
-fn start(ctx: &Context, (vrf, address): &Place, sessions: Sessions) -> Result<Listener, String> {
-    let opened = within(&*ctx.kernel, vrf.as_deref(), || GreReceiver::open(*address));
-    let receiver =
-        opened.map_err(|error| error.to_string())?.map_err(|error| match error.raw_os_error() {
-            Some(libc::EADDRNOTAVAIL) => format!("{address} is no address of the switch"),
-            _ => format!("opening the socket for {address}: {error}"),
-        })?;
-    let failed = |what: &str, error: io::Error| format!("{what} for {address}: {error}");
+fn start(ctx: &Context, (vrf, address): &Place, sessions: Sessions) -> Result<Listener, Failure> {
+    let failed =
+        |step: &str, cause: io::Error| KernelError::Io { doing: format!("{step} for {address}"), cause };
+    let opened = within(&*ctx.kernel, vrf.as_deref(), || GreReceiver::open(*address))?;
+    let receiver = opened.map_err(|error| match error.raw_os_error() {
+        Some(libc::EADDRNOTAVAIL) => Failure::NoAddress(*address),
+        _ => failed("opening the socket", error).into(),
+    })?;
     let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
         .map_err(|error| failed("preparing the thread", error.into()))?;
     let shared = Arc::new(Shared {

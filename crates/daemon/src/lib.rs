@@ -72,6 +72,7 @@ pub mod planes;
 mod platform_views;
 mod port_notes;
 mod port_security;
+mod programs;
 pub mod protocol;
 mod protocols;
 mod qos_views;

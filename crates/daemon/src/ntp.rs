@@ -5,18 +5,16 @@
 //! out.
 
 use crate::os;
+use crate::programs::{ProgramError, output};
 use crate::time_servers::Program;
 use jiff::Timestamp;
 use lanyard_cli::view::{Ntp, NtpAssociation, NtpStatus};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::Value;
-use std::io::{self, Read};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// How long a program may take.
@@ -37,11 +35,27 @@ pub(crate) enum Failure {
     NoProgram,
     #[error("{MAX_ASKING} sessions wait for the program already: try again")]
     Busy,
-    #[error("{program}: {reason}")]
-    Program { program: &'static str, reason: String },
+    #[error("{program}: {command}: {cause}")]
+    Program {
+        program: &'static str,
+        command: &'static str,
+        #[source]
+        cause: ProgramError,
+    },
+    #[error("{program}: {cause}")]
+    Report {
+        program: &'static str,
+        #[source]
+        cause: NoReport,
+    },
     #[error("thread: {0}")]
     Thread(io::Error),
 }
+
+/// The first line that a program printed instead of its report, or a replacement if it printed nothing.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct NoReport(String);
 
 /// The answer, or why there is none.
 pub(crate) type Answer = Result<Ntp, Failure>;
@@ -99,12 +113,18 @@ fn ask_in_init() -> Answer {
 
 fn ask_below(root: &Path) -> Answer {
     let program = Program::find(root).ok_or(Failure::NoProgram)?;
-    let failed = |reason: String| Failure::Program { program: program.name(), reason };
-    match program {
+    let printed = |words: &[&'static str]| {
+        output(words, PATIENCE, MAX_PRINTED).map_err(|cause| Failure::Program {
+            program: program.name(),
+            command: words[0],
+            cause,
+        })
+    };
+    let report = match program {
         Program::Chrony => {
             // chronyd answers `ntpdata` only over its own Unix socket, the other two commands over UDP as well.
             let words = ["chronyc", "-n", "-c", "-m", "tracking", "sources", "ntpdata"];
-            chrony(&run(&words, PATIENCE).map_err(failed)?).map_err(failed)
+            chrony(&printed(&words)?)
         }
         Program::Timesyncd => {
             let words = [
@@ -122,54 +142,10 @@ fn ask_below(root: &Path) -> Answer {
                 "Frequency",
             ];
             let is_synchronized = root.join("run/systemd/timesync/synchronized").exists();
-            timesyncd(&run(&words, PATIENCE).map_err(failed)?, is_synchronized).map_err(failed)
+            timesyncd(&printed(&words)?, is_synchronized)
         }
-    }
-}
-
-/// Runs a program and returns its standard output. The exit status is not used, because a program that fails prints the reason
-/// there.
-fn run(words: &[&str], patience: Duration) -> Result<String, String> {
-    let [name, arguments @ ..] = words else { return Err("no program".into()) };
-    let spawned = Command::new(name)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn();
-    let mut child = spawned.map_err(|error| format!("{name}: {error}"))?;
-    let output = child
-        .stdout
-        .take()
-        .ok_or_else(|| format!("{name}: no output"))
-        .and_then(|mut output| read(&mut output, patience).map_err(|error| format!("{name}: {error}")));
-    // The program has closed its output, has taken too long or has printed too much.
-    let _ = child.kill();
-    let _ = child.wait();
-    output
-}
-
-fn read(output: &mut (impl Read + AsFd), patience: Duration) -> Result<String, String> {
-    let until = Instant::now() + patience;
-    let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        match poll(&mut [PollFd::new(output.as_fd(), PollFlags::POLLIN)], timeout) {
-            Ok(0) => return Err(format!("no answer within {} s", patience.as_secs())),
-            Err(nix::errno::Errno::EINTR) => continue,
-            Err(error) => return Err(error.to_string()),
-            Ok(_) => {}
-        }
-        let count = output.read(&mut piece).map_err(|error| error.to_string())?;
-        if count == 0 {
-            return Ok(String::from_utf8_lossy(&bytes).into_owned());
-        }
-        bytes.extend_from_slice(&piece[..count]);
-        if bytes.len() > MAX_PRINTED {
-            return Err(format!("more than {MAX_PRINTED} bytes"));
-        }
-    }
+    };
+    report.map_err(|cause| Failure::Report { program: program.name(), cause })
 }
 
 /// A finite number of seconds, or of parts per million.
@@ -189,7 +165,7 @@ fn plain(text: &str) -> String {
 }
 
 /// Parses the output of `chronyc -c`. The number of fields of a line shows which command it belongs to.
-fn chrony(printed: &str) -> Result<Ntp, String> {
+fn chrony(printed: &str) -> Result<Ntp, NoReport> {
     let mut status = None;
     let mut associations: Vec<NtpAssociation> = Vec::new();
     for line in printed.lines() {
@@ -201,7 +177,7 @@ fn chrony(printed: &str) -> Result<Ntp, String> {
             _ => {}
         }
     }
-    let first = || plain_line(printed).unwrap_or_else(|| "no answer".into());
+    let first = || NoReport(plain_line(printed).unwrap_or_else(|| "no answer".into()));
     Ok(Ntp { status: status.ok_or_else(first)?, associations })
 }
 
@@ -284,7 +260,7 @@ fn reference(id: [u8; 4], stratum: u8) -> String {
 }
 
 /// Parses the output of `busctl --json=short get-property`: one property per line, in the order of the arguments.
-fn timesyncd(printed: &str, is_synchronized: bool) -> Result<Ntp, String> {
+fn timesyncd(printed: &str, is_synchronized: bool) -> Result<Ntp, NoReport> {
     let values: Vec<Value> = printed
         .lines()
         .take(8)
@@ -292,7 +268,7 @@ fn timesyncd(printed: &str, is_synchronized: bool) -> Result<Ntp, String> {
         .map(|property| property["data"].clone())
         .collect();
     let [name, address, poll_us, message, frequency] = values.as_slice() else {
-        return Err(plain_line(printed).unwrap_or_else(|| "it does not run".into()));
+        return Err(NoReport(plain_line(printed).unwrap_or_else(|| "it does not run".into())));
     };
     let seconds = |value: &Value| value.as_u64().map(|us| us as f64 / 1e6);
     let server = address_of(address);

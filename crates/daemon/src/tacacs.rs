@@ -4,6 +4,7 @@ use crate::context::{Context, Module};
 use lanyard_access::tacacs::{Answer, Counters, Report, Server, Servers};
 use lanyard_cli::view;
 use lanyard_config::Config;
+use std::fmt::Display;
 use std::net::SocketAddr;
 
 /// The module.
@@ -50,14 +51,15 @@ impl Tacacs {
         ctx: &mut Context,
         server: &Server,
         user: &str,
-        result: &Result<Answer, String>,
+        result: &Result<Answer, impl Display>,
         counted: &Counters,
     ) -> Option<String> {
         let address = server.address;
         self.servers.count(server, |counters| add(counters, counted));
         let report = self.servers.record(ctx.clock.now_ms(), server, result.is_ok());
         let reason = match result {
-            Err(why) | Ok(Answer::Unable(why)) => Some(why.clone()),
+            Err(why) => Some(why.to_string()),
+            Ok(Answer::Unable(why)) => Some(why.clone()),
             Ok(_) => None,
         };
         match report {

@@ -61,7 +61,7 @@ pub(crate) async fn verify(shared: &Shared, origin: &Origin, user: &str, secret:
     match ask(shared, origin, user, &Question::Secret(secret)).await {
         Ok(Answer::Accepted) => Verdict::Accepted(None),
         Ok(_) => Verdict::Rejected,
-        Err(reason) => Verdict::Unavailable(reason),
+        Err(unanswered) => Verdict::Unavailable(unanswered.to_string()),
     }
 }
 
@@ -71,8 +71,18 @@ pub(crate) async fn shell(shared: &Shared, origin: &Origin, user: &str, by_serve
     match ask(shared, origin, user, &Question::Shell(by_server)).await {
         Ok(Answer::Permitted(level)) => Shell::Permitted(level.unwrap_or(LEVEL_USER)),
         Ok(_) => Shell::Denied,
-        Err(reason) => Shell::Unavailable(reason),
+        Err(unanswered) => Shell::Unavailable(unanswered.to_string()),
     }
+}
+
+/// The reason why no server has answered.
+#[derive(Debug, thiserror::Error)]
+enum Unanswered {
+    #[error("no tacacs server has an address and a key")]
+    NoServer,
+    /// Each server's address and reason.
+    #[error("{}", .0.join("; "))]
+    ByAny(Vec<String>),
 }
 
 /// Asks one server after the other, until one of them answers.
@@ -84,7 +94,7 @@ async fn ask(
     origin: &Origin,
     user: &str,
     question: &Question<'_>,
-) -> Result<Answer, String> {
+) -> Result<Answer, Unanswered> {
     let is_name = !user.is_empty() && user.len() <= MAX_NAME && !user.chars().any(char::is_control);
     if !is_name {
         return Ok(Answer::Rejected("this is no name".into()));
@@ -99,7 +109,7 @@ async fn ask(
         core.tacacs.order(&core.ctx)
     };
     if servers.is_empty() {
-        return Err("no tacacs server has an address and a key".into());
+        return Err(Unanswered::NoServer);
     }
     let end = Instant::now() + PATIENCE;
     let mut reasons = Vec::new();
@@ -107,14 +117,15 @@ async fn ask(
         let first = begin(server, &login, question);
         let source = source(&shared.core.borrow(), server);
         let mut talk = Talk { server, end, counters: Counters::default() };
-        let result = talk.whole(source, first).await.map_err(|failure| failure.to_string());
+        let result = talk.whole(source, first).await;
         let core = &mut *shared.core.borrow_mut();
-        match core.tacacs.record(&mut core.ctx, server, user, &result, &talk.counters) {
-            Some(reason) => reasons.push(format!("{}: {reason}", server.address)),
-            None => return result,
+        let reason = core.tacacs.record(&mut core.ctx, server, user, &result, &talk.counters);
+        match (result, reason) {
+            (Ok(answer), None) => return Ok(answer),
+            (_, reason) => reasons.push(format!("{}: {}", server.address, reason.unwrap_or_default())),
         }
     }
-    Err(reasons.join("; "))
+    Err(Unanswered::ByAny(reasons))
 }
 
 /// The source address for connections to a server, from `ip tacacs source-interface`; `None` without that line.

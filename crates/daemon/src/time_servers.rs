@@ -9,14 +9,14 @@
 
 use crate::context::{Context, Module};
 use crate::os;
+use crate::programs::{ProgramError, run};
 use lanyard_config::NtpServer;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How often the result of a thread is looked for.
 const LOOK_MS: u64 = 200;
@@ -92,8 +92,13 @@ enum Failure {
         #[source]
         cause: io::Error,
     },
-    #[error("{program} has not read its new servers: {command}: {reason}")]
-    Reload { program: &'static str, command: String, reason: String },
+    #[error("{program} has not read its new servers: {command}: {cause}")]
+    Reload {
+        program: &'static str,
+        command: String,
+        #[source]
+        cause: ProgramError,
+    },
 }
 
 /// The servers that a program was given.
@@ -238,47 +243,16 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 /// package has no right (CAP_DAC_OVERRIDE); then systemd restarts chrony's service, if it is active.
 fn reload(program: Program) -> Result<(), Failure> {
     let words = program.reload();
-    let failed =
-        |reason: String| Failure::Reload { program: program.name(), command: words.join(" "), reason };
-    let result = run(words);
+    let failed = |cause| Failure::Reload { program: program.name(), command: words.join(" "), cause };
+    let result = run(words, PATIENCE);
     if result.is_err() && program == Program::Chrony {
         let restart = || {
-            run(&["systemctl", "is-active", "--quiet", "chrony.service"])?;
-            run(&["systemctl", "try-restart", "chrony.service"])
+            run(&["systemctl", "is-active", "--quiet", "chrony.service"], PATIENCE)?;
+            run(&["systemctl", "try-restart", "chrony.service"], PATIENCE)
         };
         return restart().or(result).map_err(failed);
     }
     result.map_err(failed)
-}
-
-/// Runs a program to its end.
-fn run(words: &[&str]) -> Result<(), String> {
-    let [name, arguments @ ..] = words else { return Ok(()) };
-    let mut child = Command::new(name)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|error| error.to_string())?;
-    wait(&mut child)
-}
-
-fn wait(child: &mut Child) -> Result<(), String> {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        match child.try_wait() {
-            Err(error) => return Err(error.to_string()),
-            Ok(Some(status)) if status.success() => return Ok(()),
-            Ok(Some(status)) => return Err(status.to_string()),
-            Ok(None) if Instant::now() >= until => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(format!("no end within {} s", PATIENCE.as_secs()));
-            }
-            Ok(None) => std::thread::sleep(Duration::from_millis(20)),
-        }
-    }
 }
 
 #[cfg(test)]
