@@ -12,7 +12,7 @@ use crate::window::Window;
 use ipnet::IpNet;
 use lanyard_config::{Config, InterfaceName};
 use lanyard_lldp::Protocol;
-use lanyard_types::{MacAddr, VlanId};
+use lanyard_types::{Family, MacAddr, VlanId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -27,15 +27,6 @@ pub struct MacFilter {
     pub interface: Option<InterfaceName>,
     /// Only this VLAN.
     pub vlan: Option<VlanId>,
-}
-
-/// IPv4 or IPv6.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
 }
 
 /// Selects routes for `show ip route`; every field that is set must match.
@@ -394,9 +385,9 @@ pub trait Discovery {
 /// Multicast snooping.
 pub trait Multicast {
     /// `show ip igmp snooping ...`, `show ipv6 mld snooping ...`.
-    fn snooping(&mut self, family: lanyard_types::Family) -> view::Snooping;
+    fn snooping(&mut self, family: Family) -> view::Snooping;
     /// `clear ip igmp snooping membership`, `clear ipv6 mld snooping membership`.
-    fn clear_snooping(&mut self, family: lanyard_types::Family);
+    fn clear_snooping(&mut self, family: Family);
 }
 
 /// The counters of access lists.

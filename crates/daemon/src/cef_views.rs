@@ -6,12 +6,12 @@
 use crate::context::Context;
 use crate::routing::Following;
 use ipnet::IpNet;
-use lanyard_cli::backend::{Family, Refusal};
+use lanyard_cli::backend::Refusal;
 use lanyard_cli::view::{self, CefEntry, CefNextHop};
 use lanyard_pipeline::route::{IpHeader, flow_bucket};
 use lanyard_plane::{RouteLookup, RouteTarget};
 use lanyard_switch::forwarding::{self, Forwarder};
-use lanyard_types::{AdjacencyId, TrapReason, VrfId};
+use lanyard_types::{AdjacencyId, Family, TrapReason, VrfId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 

@@ -5,10 +5,10 @@
 //! returns the kernel's present state, never a requested one.
 
 use lanyard_netdev::follow::{Notification, Progress, Table};
-use lanyard_netdev::{Address, Event, Family, FilterWatch, Follower, Hook, Link, Neighbour, Route, Settings};
+use lanyard_netdev::{Address, Event, FilterWatch, Follower, Hook, Link, Neighbour, Route, Settings};
 use lanyard_switch::links::Netdevs;
 use lanyard_switch::{Facts, LinkFacts};
-use lanyard_types::{MacAddr, QueueStats, QueueTree, RootQueue};
+use lanyard_types::{Family, MacAddr, QueueStats, QueueTree, RootQueue};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;

@@ -9,14 +9,14 @@ use crate::os;
 use crate::queues;
 use crate::spaces::{self, Spaces};
 use lanyard_netdev::{
-    Address, AddressFlags, Duplex, Event, Family, FilterWatch, Follower, Link, LinkChange, Neighbour, Netdev,
-    Route, Settings, Veth, sysctl,
+    Address, AddressFlags, Duplex, Event, FilterWatch, Follower, Link, LinkChange, Neighbour, Netdev, Route,
+    Settings, Veth, sysctl,
 };
 use lanyard_switch::compile::pipeline_end_of;
 use lanyard_switch::facts::{HostStack, LinkMode};
 use lanyard_switch::links::{LinkSettings, Netdevs, Pair};
 use lanyard_switch::{Action, Facts, LinkFacts};
-use lanyard_types::{MacAddr, QueueStats, QueueTree, RootQueue};
+use lanyard_types::{Family, MacAddr, QueueStats, QueueTree, RootQueue};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;

@@ -7,7 +7,6 @@
 use crate::context::{Context, Module};
 use crate::kernel::{KernelError, within};
 use crate::os;
-use lanyard_cli::backend::Family;
 use lanyard_cli::view;
 use lanyard_config::layer3::{HelperVrf, RelayPolicy};
 use lanyard_config::{Config, Interface, InterfaceName};
@@ -16,6 +15,7 @@ use lanyard_dhcp::{
     Server6, Source4,
 };
 use lanyard_netdev::PacketSocket;
+use lanyard_types::Family;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::socket::{
     AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, SockaddrIn,

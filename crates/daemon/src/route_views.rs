@@ -7,10 +7,11 @@ use crate::core::Core;
 use crate::kernel::KernelError;
 use crate::kernel_views::{neighbour, route};
 use crate::routing::Following;
-use lanyard_cli::backend::{Family, Neighbors, Refusal, RouteQuery, Routes};
+use lanyard_cli::backend::{Neighbors, Refusal, RouteQuery, Routes};
 use lanyard_cli::view;
 use lanyard_netdev::NeighbourState;
 use lanyard_switch::Facts;
+use lanyard_types::Family;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -58,7 +59,7 @@ fn routes(ctx: &Context, following: &Following, query: &RouteQuery) -> Result<vi
     let mut routes = Vec::new();
     let facts = facts_in(ctx, query.vrf.as_deref())?;
     for table in [lanyard_netdev::TABLE_MAIN, TABLE_LOCAL] {
-        let list = ctx.kernel.routes(query.vrf.as_deref(), kernel_family(query.family), table)?;
+        let list = ctx.kernel.routes(query.vrf.as_deref(), query.family, table)?;
         let local = table == TABLE_LOCAL;
         let shown = list.iter().filter_map(|entry| {
             let entry = &in_use(query.vrf.as_deref(), entry, &facts)?;
@@ -90,7 +91,7 @@ fn neighbours(
     vrf: Option<&str>,
 ) -> Result<view::Neighbors, KernelError> {
     let facts = facts_in(ctx, vrf)?;
-    let list = ctx.kernel.neighbours(vrf, kernel_family(family))?;
+    let list = ctx.kernel.neighbours(vrf, family)?;
     let shown = list.iter().filter_map(|entry| {
         let offload = following.neighbour_offload(vrf, entry.ifindex, entry.addr);
         Some(view::Neighbor { offload, ..neighbour(vrf, entry, &facts)? })
@@ -107,7 +108,7 @@ fn forget_neighbours(
     vrf: Option<&str>,
     only: Option<IpAddr>,
 ) -> Result<u64, KernelError> {
-    let list = ctx.kernel.neighbours(vrf, kernel_family(family))?;
+    let list = ctx.kernel.neighbours(vrf, family)?;
     let learned = |n: &&lanyard_netdev::Neighbour| {
         let fixed = [NeighbourState::Permanent, NeighbourState::NoArp].contains(&n.state);
         !fixed && only.is_none_or(|only| only == n.addr)
@@ -121,13 +122,6 @@ fn forget_neighbours(
         }
     }
     Ok(count)
-}
-
-const fn kernel_family(family: Family) -> lanyard_netdev::Family {
-    match family {
-        Family::V4 => lanyard_netdev::Family::V4,
-        Family::V6 => lanyard_netdev::Family::V6,
-    }
 }
 
 /// The part of a kernel route that is in use. As in IOS, next hops by an interface that is down are
@@ -232,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_plane_does_is_unknown_without_routing() {
+    fn routes_are_shown_without_offload_state_without_routing() {
         let world = world();
         world.kernel.state().routes.insert(None, vec![entry("10.0.0.0/24", 2, None, 1)]);
         let following = Following::new().expect("a descriptor");
@@ -247,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_shown_in_order_without_what_is_none() {
+    fn neighbours_are_shown_in_order_without_proxy_and_noarp_entries() {
         let world = world();
         let proxy = Neighbour { proxy: true, ..neighbor("10.0.0.3", NeighbourState::Permanent) };
         let failed = Neighbour { mac: None, ..neighbor("10.0.0.2", NeighbourState::Failed) };
@@ -268,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learned_is_forgotten_and_nothing_else() {
+    fn only_learned_neighbours_are_removed() {
         let world = world();
         let learned = vec![
             neighbor("10.0.0.7", NeighbourState::Permanent),

@@ -2,8 +2,9 @@
 
 use crate::core::Core;
 use crate::{tracking, vrrp};
-use lanyard_cli::backend::{Family, Services};
+use lanyard_cli::backend::Services;
 use lanyard_cli::view;
+use lanyard_types::Family;
 
 impl Services for Core {
     fn tracks(&mut self) -> view::Tracks {

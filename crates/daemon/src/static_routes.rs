@@ -9,9 +9,10 @@
 //! same number. A route is in the record before the kernel is asked to add it.
 
 use crate::kernel::{Kernel, KernelError};
-use lanyard_netdev::{Family, ROUTE_PROTOCOL, Route as KernelRoute, RouteKind};
+use lanyard_netdev::{ROUTE_PROTOCOL, Route as KernelRoute, RouteKind};
 use lanyard_switch::layer3::Hop;
 use lanyard_switch::{Facts, Route};
+use lanyard_types::Family;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How often the kernel's tables are compared even without an event.
@@ -404,7 +405,7 @@ mod tests {
     const TWO: &str = "10.9.0.0/16 10.0.0.2 10.0.0.3";
 
     #[test]
-    fn what_the_kernel_flushed_is_installed_again() {
+    fn routes_flushed_by_the_kernel_are_installed_again() {
         let (kernel, mut statics, facts) = (Fake::default(), StaticRoutes::default(), facts());
         let wanted = set(&[ONE, "fd00:9::/32 fd00::2"]);
         assert!(statics.sync(0, &kernel, &wanted, &facts).is_empty());

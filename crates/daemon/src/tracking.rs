@@ -10,6 +10,7 @@ use lanyard_config::InterfaceName;
 use lanyard_config::layer3::{Track, TrackObject, track_object};
 use lanyard_config::names::split_subinterface;
 use lanyard_netdev::{RouteKind, TABLE_MAIN};
+use lanyard_types::Family;
 use std::collections::BTreeMap;
 
 /// The kernel's answers about tracked routes. The states of the objects are in [`Context::tracks`].
@@ -94,10 +95,7 @@ pub(crate) fn line_up(ctx: &Context, name: &InterfaceName) -> bool {
 
 /// True if the kernel has a route to exactly this prefix, with a usable next hop.
 fn has_route(ctx: &Context, vrf: Option<&str>, prefix: IpNet) -> bool {
-    let family = match prefix {
-        IpNet::V4(_) => lanyard_netdev::Family::V4,
-        IpNet::V6(_) => lanyard_netdev::Family::V6,
-    };
+    let family = Family::of(prefix.addr());
     let usable = |route: &lanyard_netdev::Route| {
         route.dest == prefix
             && route.kind == RouteKind::Unicast

@@ -115,23 +115,6 @@ pub enum XdpMode {
     Multiple,
 }
 
-/// An address family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Family {
-    /// AF_INET.
-    V4,
-    /// AF_INET6.
-    V6,
-}
-
-impl Family {
-    /// The family of `addr`.
-    #[must_use]
-    pub const fn of(addr: IpAddr) -> Self {
-        if addr.is_ipv4() { Self::V4 } else { Self::V6 }
-    }
-}
-
 /// An address on a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {

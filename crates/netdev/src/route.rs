@@ -4,9 +4,9 @@
 
 use crate::error::Error;
 use crate::socket::Refusal;
-use crate::{Address, AddressFlags, Family, Neighbour, Netdev, NextHop, Result, Route, RouteKind, decode};
+use crate::{Address, AddressFlags, Neighbour, Netdev, NextHop, Result, Route, RouteKind, decode};
 use ipnet::IpNet;
-use lanyard_types::MacAddr;
+use lanyard_types::{Family, MacAddr};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Parseable};
 use netlink_packet_route::address::{
     AddressAttribute, AddressFlags as KernelFlags, AddressHeaderFlags, AddressMessage, AddressScope,

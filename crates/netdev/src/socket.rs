@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_left_out() {
+    fn truncated_netlink_messages_are_ignored() {
         let whole = [message(16, 0, 7, &[1, 2, 3, 4]), refusal(true, 0)].concat();
         for length in 0..whole.len() {
             let want = usize::from(length >= 20);

@@ -57,7 +57,7 @@ fn until(socket: &impl AsFd, what: &str, mut done: impl FnMut() -> bool) {
 }
 
 #[test]
-fn what_a_ring_has_no_room_for_is_counted() {
+fn frames_without_room_in_the_ring_are_counted_as_missed() {
     at_a_wire(|_, p0, p1| {
         let sender = PacketSocket::sender(p0).unwrap();
         let mut ring = PacketRing::open(p1, SHAPE).unwrap();

@@ -3,7 +3,7 @@
 
 use super::{access_list, guard, nd_inspection, need, snooping, vrf};
 use crate::args::{Args, Kind};
-use crate::backend::{Family, Refusal, RouteQuery};
+use crate::backend::{Refusal, RouteQuery};
 use crate::config_view as made;
 use crate::exec::Exec;
 use crate::outcome::Outcome;
@@ -11,6 +11,7 @@ use crate::render;
 use crate::tree::{Node, arg, kw, number};
 use crate::view;
 use ipnet::IpNet;
+use lanyard_types::Family;
 use std::net::IpAddr;
 
 const INTERFACE: Node = arg(Kind::Interface, "Interface");

@@ -2,12 +2,12 @@
 //! interfaces.
 
 use super::configured;
-use crate::backend::Family;
 use crate::view::{InterfaceKind, InterfaceView, Interfaces, VrfView, Vrfs};
 use ipnet::IpNet;
 use lanyard_config::Config;
 use lanyard_config::layer3::{HelperVrf, Layer3};
 use lanyard_pipeline::route::Urpf;
+use lanyard_types::Family;
 use serde::Serialize;
 use std::collections::BTreeSet;
 

@@ -2,9 +2,9 @@
 
 use super::ios_netdev;
 use super::table::columns;
-use crate::backend::Family;
 use crate::config_view::{IpInterface, IpInterfaces};
 use crate::view::Neighbors;
+use lanyard_types::Family;
 use std::fmt::Write;
 use std::net::IpAddr;
 

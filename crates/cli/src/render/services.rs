@@ -2,8 +2,8 @@
 
 use super::ios_netdev;
 use super::table::{columns, duration, enabled};
-use crate::backend::Family;
 use crate::view::{Relay, RelayServer, TrackView, Tracks, Vrfs, VrrpView, Vrrps};
+use lanyard_types::Family;
 use std::fmt::Write;
 
 /// `show vrf`.

@@ -1,8 +1,9 @@
 //! Views of neighbours and of routes.
 
 use super::{Fake, MAC};
-use lanyard_cli::backend::{Family, Neighbors, Refusal, RouteQuery, Routes};
+use lanyard_cli::backend::{Neighbors, Refusal, RouteQuery, Routes};
 use lanyard_cli::view;
+use lanyard_types::Family;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 

@@ -1,10 +1,10 @@
 //! Views of sFlow, tracks, VRRP, the relays and FPM, made from the configuration.
 
 use super::Fake;
-use lanyard_cli::backend::{Family, Services};
+use lanyard_cli::backend::Services;
 use lanyard_cli::view;
 use lanyard_config::InterfaceName;
-use lanyard_types::MacAddr;
+use lanyard_types::{Family, MacAddr};
 use std::net::IpAddr;
 
 impl Services for Fake {

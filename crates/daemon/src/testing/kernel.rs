@@ -2,12 +2,12 @@
 
 use crate::kernel::{FilterSource, Kernel, KernelError, Result, RouteSource};
 use lanyard_netdev::follow::{Notification, Progress, Rule, Table};
-use lanyard_netdev::{Address, Duplex, Event, Family, Hook as FilterHook, Link, Neighbour, Route, Settings};
+use lanyard_netdev::{Address, Duplex, Event, Hook as FilterHook, Link, Neighbour, Route, Settings};
 use lanyard_switch::compile::pipeline_end_of;
 use lanyard_switch::facts::{HostStack, Knob, LinkMode, Namespace};
 use lanyard_switch::links::Netdevs;
 use lanyard_switch::{Action, Facts, LinkFacts};
-use lanyard_types::{MacAddr, QueueStats, QueueTree, RootQueue};
+use lanyard_types::{Family, MacAddr, QueueStats, QueueTree, RootQueue};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

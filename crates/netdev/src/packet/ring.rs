@@ -368,7 +368,7 @@ mod tests {
 
     /// Tests the internal state; `tests/packet.rs` tests what can be observed from outside.
     #[test]
-    fn a_block_says_that_frames_were_missed_before_it() {
+    fn missed_frames_flagged_in_a_block_are_counted() {
         const SENT: usize = 50;
         let outcome = crate::netns::run_in_new(|| {
             let lo = 1;

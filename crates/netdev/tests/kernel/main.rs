@@ -10,10 +10,10 @@ mod namespaces;
 
 use ipnet::IpNet;
 use lanyard_netdev::{
-    AddressFlags, Duplex, Error, Event, Events, Family, Link, LinkChange, NeighbourState, Netdev, NextHop,
-    Route, RouteKind, TABLE_MAIN, Veth, XdpFeatures, netns, sysctl,
+    AddressFlags, Duplex, Error, Event, Events, Link, LinkChange, NeighbourState, Netdev, NextHop, Route,
+    RouteKind, TABLE_MAIN, Veth, XdpFeatures, netns, sysctl,
 };
-use lanyard_types::MacAddr;
+use lanyard_types::{Family, MacAddr};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -418,7 +418,7 @@ fn neighbours() {
 }
 
 #[test]
-fn overrun_is_told() {
+fn an_overrun_of_events_is_reported() {
     in_namespace(|netdev| {
         let mut events = Events::open().unwrap();
         let (p0, _) = pair(netdev);
