@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* The conventions that generator and receiver share: host addresses, the position of a frame's sequence number, and
  * the structs that user space reads and writes (src/bpf.rs mirrors them). Sizes are asserted on both sides. */
-#ifndef LANYARD_BENCH_TRAFFIC_H
-#define LANYARD_BENCH_TRAFFIC_H
+#ifndef LANYARD_TESTER_TRAFFIC_H
+#define LANYARD_TESTER_TRAFFIC_H
 
 #include <linux/bpf.h>
 #include <linux/types.h>

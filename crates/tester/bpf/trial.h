@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* The structs that a trial's senders and checkers share with user space (src/abi.rs mirrors them): streams as
  * templates to be filled in, and the counts of each stream where it arrives. Sizes are asserted on both sides. */
-#ifndef LANYARD_BENCH_TRIAL_H
-#define LANYARD_BENCH_TRIAL_H
+#ifndef LANYARD_TESTER_TRIAL_H
+#define LANYARD_TESTER_TRIAL_H
 
 #include "traffic.h"
 

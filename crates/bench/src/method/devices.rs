@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_by_name() {
+    fn impossible_device_and_port_options_are_refused_with_a_reason() {
         let check = |line: &str, ports, routed, why: &str| {
             let printed = chosen(line, ports, routed).expect_err(why);
             assert!(printed.contains(why), "{line}: {printed}");

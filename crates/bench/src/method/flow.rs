@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_counts_what_arrived_where_it_should() {
+    fn loss_counts_only_frames_that_arrive_at_their_destination_ports() {
         let outcome = |received_at: &[u64]| Outcome {
             streams: vec![StreamOutcome {
                 sent: 1000,
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_is_what_a_port_sends() {
+    fn the_rate_of_a_port_is_divided_among_its_streams() {
         let mesh = Flows::of(Pattern::Mesh, 5, &template());
         assert_eq!((mesh.senders(), mesh.least_load()), (5, 400.0));
         for (_, stream) in mesh.streams(Load::Rate(4000.0)) {

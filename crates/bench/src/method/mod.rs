@@ -118,7 +118,7 @@ impl Timing {
         }
     }
 
-    /// Adds the durations, except that after a reset, to the parameters in the report.
+    /// Adds the durations to the parameters in the report.
     pub fn describe(&self, results: &mut Results) {
         for (name, time) in [
             ("trial_s", self.window),
@@ -126,6 +126,7 @@ impl Timing {
             ("rest_s", self.rest),
             ("latency_trial_s", self.latency),
             ("overload_s", self.overload),
+            ("reset_s", self.reset),
         ] {
             results.parameter(name, time.as_secs_f64());
         }

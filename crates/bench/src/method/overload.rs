@@ -269,7 +269,7 @@ mod tests {
 
     /// The generator reaches 130 %: the report states the load that was really offered instead of 200 %.
     #[test]
-    fn a_tester_that_cannot_overload_says_so() {
+    fn an_offered_load_below_the_plan_is_reported_as_a_caveat() {
         let mut run = run(&[("dut", Model { tester_pps: 1.3e6, ..Model::new(1e6) })], 2);
         measure(&mut run, &Plan { rounds: 1, ..plan() }).expect("measured");
         let series = run.results.get(&at("forwarded", "64 B", "dut", 2.0)).expect("measured");

@@ -492,7 +492,7 @@ mod tests {
     /// The search ends for any results: loads that pass above loads that fail, trials that offered nothing,
     /// values that are not numbers.
     #[test]
-    fn it_ends_whatever_it_is_told() {
+    fn the_search_ends_for_any_trial_results() {
         let mut noise = Noise::new(9);
         for seed in 0..500 {
             let mut search = match seed % 2 {

@@ -356,14 +356,8 @@ impl Line {
             None => Default::default(),
         };
         let verdict = match (self.verdict, self.unit) {
-            (
-                Verdict::Faster,
-                Unit::Addresses | Unit::Fraction | Unit::Frames | Unit::Megabytes | Unit::Cores,
-            ) => "better",
-            (
-                Verdict::Slower,
-                Unit::Addresses | Unit::Fraction | Unit::Frames | Unit::Megabytes | Unit::Cores,
-            ) => "worse",
+            (Verdict::Faster, Unit::Addresses | Unit::Fraction | Unit::Frames | Unit::Megabytes) => "better",
+            (Verdict::Slower, Unit::Addresses | Unit::Fraction | Unit::Frames | Unit::Megabytes) => "worse",
             (Verdict::Faster, _) => "faster",
             (Verdict::Slower, _) => "slower",
             (Verdict::Different, _) => "different",
@@ -452,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_the_margin_does_not_count() {
+    fn a_difference_below_the_margin_is_not_reported() {
         let mut noise = Noise::new(3);
         let a = run(&mut noise, 0.0001, 7, &[("dut", 1e6)]);
         let b = run(&mut noise, 0.0001, 7, &[("dut", 1.01e6)]);

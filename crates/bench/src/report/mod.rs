@@ -43,8 +43,6 @@ pub enum Axis {
     Load,
     /// The number of hosts between which frames go.
     Hosts,
-    /// The number of frames in a burst.
-    Burst,
     /// The time of a query to a switch chip, in microseconds.
     QueryUs,
 }
@@ -57,7 +55,6 @@ impl Axis {
             Self::FrameBytes => "frame size",
             Self::Load => "offered load",
             Self::Hosts => "hosts",
-            Self::Burst => "burst",
             Self::QueryUs => "latency of a query",
         }
     }
@@ -69,7 +66,6 @@ impl Axis {
             Self::FrameBytes => format!("{at} B"),
             Self::Load => format!("{:.0} %", at * 100.0),
             Self::Hosts => format!("{at} hosts"),
-            Self::Burst => format!("{at} frames"),
             Self::QueryUs => format!("{at} us"),
         }
     }

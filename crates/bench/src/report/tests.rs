@@ -123,7 +123,7 @@ fn the_page_is_well_formed_and_whole() {
 }
 
 #[test]
-fn nothing_measured_is_a_page_all_the_same() {
+fn a_report_without_results_is_rendered_as_incomplete() {
     let mut results = Results::new("overload");
     results.incomplete = Some("interrupted".to_owned());
     assert!(results.page().contains("Incomplete:</b> interrupted"));

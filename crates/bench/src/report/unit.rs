@@ -24,8 +24,6 @@ pub enum Unit {
     Addresses,
     /// MAC addresses per second.
     AddressesPerSecond,
-    /// Processor time in cores: 1 is a core that is never idle.
-    Cores,
 }
 
 impl Unit {
@@ -42,7 +40,6 @@ impl Unit {
             Self::Fraction => format!("{:.1} %", value * 100.0),
             Self::Addresses => format!("{value:.0} addresses"),
             Self::AddressesPerSecond => format!("{value:.0} addresses/s"),
-            Self::Cores => format!("{value:.2} cores"),
         }
     }
 
@@ -59,7 +56,6 @@ impl Unit {
             Self::Fraction => ("%", 0.01),
             Self::Addresses => ("addresses", 1.0),
             Self::AddressesPerSecond => ("addresses/s", 1.0),
-            Self::Cores => ("cores", 1.0),
         }
     }
 }

@@ -162,7 +162,7 @@ fn frame_loss_goes_down_until_two_trials_lose_nothing() {
 
 /// A burst of N at rate R into a device that takes C of it leaves N (1 - C / R) in the buffer.
 #[test]
-fn the_longest_burst_is_what_fits_the_buffer() {
+fn the_longest_burst_fills_the_buffer_of_the_device() {
     let model = Model { buffer: 1000.0, tester_pps: 4e6, ..Model::new(1e6) };
     let mut run = run(&[("dut", model)], 11);
     measure(&mut run, &plan(&[Test::Throughput, Test::Burst], &[64])).expect("measured");
@@ -227,7 +227,7 @@ fn a_device_that_breaks_leaves_the_others_alone() {
 }
 
 #[test]
-fn when_the_last_device_breaks_the_run_ends_with_what_it_has() {
+fn a_run_whose_last_device_fails_keeps_its_results_and_is_incomplete() {
     let mut run = run(&[("only", Model { breaks_at: Some(22), ..Model::new(2e6) })], 15);
     let why = measure(&mut run, &plan(&[Test::Throughput], &[64, 512, 1518])).expect_err("nothing is left");
     assert!(
@@ -253,7 +253,7 @@ fn jumbo_frames_are_left_out_where_they_do_not_pass() {
 }
 
 #[test]
-fn frames_that_are_not_merely_lost_are_told() {
+fn reordered_duplicated_and_corrupted_frames_are_noted() {
     let model = Model { reordered: 0.01, duplicated: 0.02, corrupted: 0.0, ..Model::new(1e6) };
     let mut run = run(&[("odd", model)], 17);
     measure(&mut run, &plan(&[Test::Throughput], &[64])).expect("measured");

@@ -35,7 +35,7 @@ fn four_ports(pps: f64) -> Model {
 
 /// One processor serves all ports: the device forwards a million frames a second in all, in every pattern.
 #[test]
-fn patterns_share_what_the_device_can_do() {
+fn all_patterns_share_the_capacity_of_the_device() {
     let tests = [Test::Mesh, Test::OneToMany, Test::ManyToOne, Test::Unidirectional];
     let mut run = run(&[("dut", Model { byte_ns: 1.0, ..four_ports(1e6) })], 1);
     measure(&mut run, &plan(&tests, &[64, 512])).expect("measured");
@@ -68,7 +68,7 @@ fn the_maximum_is_not_at_the_maximum_load() {
 /// A gigabit port gets 150 % of its rate and loses a third. Whether the other port loses frames too depends on the
 /// device.
 #[test]
-fn head_of_line_blocking_is_told_from_congestion() {
+fn head_of_line_blocking_is_distinguished_from_congestion() {
     let line = |head_of_line| Model {
         line_bps: Some(1e9),
         output_pps: Some(line_pps(1e9, 64)),
@@ -135,7 +135,7 @@ fn broadcast_costs_a_copy_a_port() {
 }
 
 #[test]
-fn errored_frames_that_pass_are_told_from_those_that_do_not() {
+fn forwarded_and_filtered_oversize_frames_are_distinguished() {
     let mut run =
         run(&[("filters", Model { largest: 1518, ..Model::new(1e6) }), ("jumbo", Model::new(1e6))], 7);
     measure(&mut run, &plan(&[Test::Errored], &[])).expect("measured");

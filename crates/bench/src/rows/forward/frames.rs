@@ -113,7 +113,7 @@ impl FrameRig {
                 (receiver, device)
             }
         };
-        let own_threads = kind == Kind::Ovs;
+        let own_threads = kind.own_threads();
         // The generator's frames fit into a page. For jumbo frames it only makes the hosts known.
         let mut loads = vec![if jumbo { load.stream.size(SIZE_MIN) } else { load.stream }];
         if own_threads {

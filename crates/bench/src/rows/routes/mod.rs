@@ -173,11 +173,12 @@ impl Rig {
         self.switch.ip(&batch(BATCH, ONE_WAY))?;
         let start = Instant::now();
         self.await_last(BATCH)?;
+        let ms = start.elapsed().as_secs_f64() * 1e3;
         // Check a sample of all routes, not only the last one.
         for n in (0..BATCH).step_by(97) {
             ensure!(self.asker.action(&host(n))? == "forward", "{} is missing", prefix(n));
         }
-        Ok(start.elapsed().as_secs_f64() * 1e3)
+        Ok(ms)
     }
     /// Milliseconds from the restarted daemon's `ready` to the last route in the plane, and the daemon's memory then
     /// in megabytes.
