@@ -11,6 +11,9 @@ use lanyard_tester::trial::{Offer, StreamOutcome, Tester};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+/// How long a trial waits for lost frames.
+const SETTLE: Duration = Duration::from_millis(500);
+
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Sends `frames` over a wire with this impairment, to receivers at both hooks, and passes the result to `check`.
@@ -26,7 +29,9 @@ fn over(impairment: Impairment, frames: u64, rate_pps: u32, check: impl Fn(&Stre
             TestBed::with("impaired", &setup, false, |bed| Ok(Box::new(Impaired::up(bed, impairment)?)))
                 .unwrap();
         let stream = Stream { rate_pps: Some(rate_pps), verify: true, stamp: true, ..bed.stream(0, 1, 1) };
-        let outcome = bed.trial(&Offer::burst(vec![(0, stream)], frames)).unwrap();
+        // The wire holds a frame for 20 ms at most, so that nothing arrives later than SETTLE.
+        let offer = Offer { settle: SETTLE, ..Offer::burst(vec![(0, stream)], frames) };
+        let outcome = bed.trial(&offer).unwrap();
         assert_eq!((outcome.unidentified, &outcome.cut_short), (0, &None), "{impairment:?} {at:?}");
         let seen = &outcome.streams[0];
         println!("{impairment:?} {at:?}: {seen:?}");

@@ -1,11 +1,9 @@
 //! Random networks: after convergence there is one spanning tree for each VLAN, and there is no loop before,
 //! whatever links are cut and restored meanwhile. The simulator checks for loops after every event.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs, dead_code)]
 
-mod sim;
+use crate::sim::{Rng, Sim, port, port_names, vlan};
 use lanyard_stp::{Mode, MstRegion};
 use lanyard_types::PortId;
-use sim::{Rng, Sim, port, port_names, vlan};
 
 /// A network of `n` bridges: a random tree and `chords` more links, delays of 1 to 3 ms, four speeds, random
 /// priorities.

@@ -131,10 +131,6 @@ impl Sim {
         n
     }
 
-    pub fn set_trace(&mut self, trace: bool) {
-        self.trace = trace;
-    }
-
     pub fn set_mode(&mut self, mode: Mode, region: MstRegion) {
         (self.mode, self.region) = (mode, region);
     }

@@ -1,10 +1,8 @@
 //! A fault at each operation of the SDK in turn, for every strategy and policy. Afterwards configuration, manager and
 //! chip must agree, and no packet may take a shorter prefix because a longer one is missing.
 
-mod common;
-
-use common::protocols::{Protocols, numbered, random_group_change};
-use common::{APPLIANCE, acl, agree, bound, denied, group, list, manager, random_prefix, route};
+use crate::common::protocols::{Protocols, numbered, random_group_change};
+use crate::common::{APPLIANCE, acl, agree, bound, denied, group, list, manager, random_prefix, route};
 use ipnet::IpNet;
 use lanyard_asic::object::Object;
 use lanyard_asic::sdk::Operation;

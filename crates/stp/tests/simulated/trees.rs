@@ -1,10 +1,8 @@
 //! Scenarios with more than one tree: MSTP regions, and a tree for each VLAN.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs, dead_code)]
 
-mod sim;
+use crate::sim::check;
 use lanyard_stp::bpdu::MstConfigId;
 use lanyard_types::VlanSet;
-use sim::check;
 
 const REGION: &str = "mode mst
          vlans 1,10,20

@@ -1,8 +1,8 @@
 //! Policies by table, the places of hot and cold routes, sizes of tables, access lists and alarms, also after restarts.
 
-mod common;
-
-use common::{APPLIANCE, SALT, acl, agree, bound, denied, list, manager, platform, route};
+use crate::common::{
+    APPLIANCE, SALT, acl, agree, bound, denied, hops, list, manager, platform, ports, route,
+};
 use ipnet::IpNet;
 use lanyard_asic::object::Object;
 use lanyard_asic::sdk::Operation;
@@ -153,7 +153,7 @@ fn equal_routes_do_not_change_places_for_ever() {
 }
 
 #[test]
-fn a_table_that_grows_takes_hidden_routes_and_never_shrinks_below_what_it_holds() {
+fn a_grown_table_takes_hidden_routes_and_never_shrinks_below_occupancy() {
     for strategy in NAMES {
         let mut manager = manager(APPLIANCE, strategy, Policy::Hybrid);
         for number in 0..1152 {
@@ -337,8 +337,8 @@ fn a_warm_boot_writes_nothing_that_is_there() {
         let again = by_name(strategy, &platform(APPLIANCE), SALT, 64).expect("a strategy");
         let mut after = Manager::warm(chip, again, Policy::Hybrid).expect("read back");
         assert!(after.is_held());
-        after.setup(&common::ports()).expect("kept");
-        after.request(&common::hops()).expect("kept");
+        after.setup(&ports()).expect("kept");
+        after.request(&hops()).expect("kept");
         for number in 0..1100 {
             after.request(&[route(prefix(number), Some(1 + number % 2))]).expect("kept");
             assert_eq!(after.hardware().truth().len(), truth.len());

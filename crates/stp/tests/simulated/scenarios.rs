@@ -1,8 +1,6 @@
 //! Scenarios with a single tree, RSTP and STP, in simulated time, in the language of `sim`.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs, dead_code)]
 
-mod sim;
-use sim::check;
+use crate::sim::{self, check};
 
 #[test]
 fn two_bridges_forward_by_proposal_and_agreement() {

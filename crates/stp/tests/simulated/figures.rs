@@ -2,10 +2,8 @@
 //! 17.3 first. A port is named after its LAN; a LAN with one end has only hosts.
 //!
 //! Invariant: all LANs are point-to-point at 1 Gbit/s, so each hop costs 20,000.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs, dead_code)]
 
-mod sim;
-use sim::Sim;
+use crate::sim::{self, Sim};
 use std::collections::BTreeMap;
 
 /// Builds bridges, by address, with their LANs in the order of their port numbers.

@@ -1,12 +1,10 @@
 //! Hostile neighbours: after floods, false BPDUs and noise, the tree is correct or a guard blocks the port; the
 //! work stays bounded.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs, dead_code)]
 
-mod sim;
+use crate::sim::{Rng, Sim, check, port};
 use lanyard_stp::bpdu::*;
 use lanyard_stp::*;
 use lanyard_types::MacAddr;
-use sim::{Rng, Sim, check, port};
 
 fn body(root: (u16, u64), cost: u32, sender: u64) -> ConfigBody {
     let id = |prio, mac| BridgeId::new(prio, 0, MacAddr::from_u64(0x0200_0000_0000 + mac));
@@ -106,7 +104,7 @@ fn information_that_is_too_old_changes_nothing() {
 }
 
 #[test]
-fn refused_frames_are_counted_and_told_once_a_second() {
+fn refused_frames_are_counted_and_reported_once_a_second() {
     let mut sim = network();
     sim.lines("forget events");
     let hello_0 = ConfigBody { hello_time: 0, ..body((0, 1), 0, 9) };

@@ -1,8 +1,6 @@
 //! Guards, BPDU filters and ports that receive their own BPDUs, in simulated time, in the language of `sim`.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs, dead_code)]
 
-mod sim;
-use sim::check;
+use crate::sim::{self, check};
 
 #[test]
 fn bpdu_guard_shuts_down_and_recovers() {

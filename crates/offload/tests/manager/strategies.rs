@@ -1,8 +1,8 @@
 //! Tests every strategy on a full table, and measures its cost in simulated time of the bus.
 
-mod common;
-
-use common::{APPLIANCE, SALT, SPECTRUM, UFT, agree, hops, manager, platform, ports, random_prefix, route};
+use crate::common::{
+    APPLIANCE, SALT, SPECTRUM, UFT, agree, hops, manager, platform, ports, random_prefix, route,
+};
 use ipnet::IpNet;
 use lanyard_asic::chip::{Chip, Effects};
 use lanyard_asic::object::Object;
@@ -51,7 +51,7 @@ fn twice_as_many_routes_as_fit_are_each_answered_and_room_is_used_again() {
 }
 
 #[test]
-fn what_does_not_fit_is_trapped_and_comes_back_by_itself() {
+fn routes_that_do_not_fit_are_hidden_until_room_becomes_free() {
     for strategy in NAMES {
         let mut manager = manager(APPLIANCE, strategy, Policy::Hybrid);
         let default: IpNet = "0.0.0.0/0".parse().expect("a prefix");
@@ -104,7 +104,7 @@ fn cost(strategy: &str, query_us: u32) -> (f64, f64) {
 }
 
 #[test]
-fn strategies_cost_what_they_are_known_for() {
+fn the_cost_of_each_strategy_is_within_its_limits() {
     let mut rows = Vec::new();
     for query_us in [35, 350] {
         for strategy in NAMES {
@@ -207,12 +207,12 @@ fn step(rng: &mut Rng) -> Write {
 }
 
 #[test]
-fn the_model_predicts_what_fits() {
+fn predict_model_predicts_which_entries_fit() {
     predicts("predict-model");
 }
 
 #[test]
-fn hybrid_predicts_what_fits() {
+fn hybrid_predicts_which_entries_fit() {
     predicts("hybrid");
 }
 
@@ -259,7 +259,7 @@ fn predicts(strategy: &str) {
 }
 
 #[test]
-fn the_model_knows_when_it_does_not_know() {
+fn learned_addresses_lower_the_confidence_of_the_model() {
     let mut manager = manager(UFT, "predict-model", Policy::Sync);
     assert!((manager.strategy().confidence() - 1.0).abs() < 1e-9);
     // Let the chip learn an address from a frame.
@@ -285,7 +285,7 @@ fn the_model_knows_when_it_does_not_know() {
 
 /// A strategy that counts units must not count as free those of a write that is still on its way when figures are requested.
 #[test]
-fn a_table_without_collisions_takes_exactly_what_fits() {
+fn a_table_without_collisions_is_filled_exactly() {
     let mut platform = platform(SPECTRUM);
     for table in platform.memory.iter_mut().flat_map(|memory| &mut memory.table) {
         if table.name == "prefixes" {

@@ -1,8 +1,6 @@
 //! Common code of the manager's tests: a router on a simulated chip, and the check that configuration, manager
 //! and chip agree.
 
-#![allow(dead_code)] // not every test uses all of it
-
 pub mod protocols;
 
 use ipnet::IpNet;
@@ -21,9 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-pub const APPLIANCE: &str = include_str!("../../../../platforms/appliance.toml");
-pub const SPECTRUM: &str = include_str!("../../../../platforms/spectrum-like.toml");
-pub const UFT: &str = include_str!("../../../../platforms/uft-like.toml");
+pub const APPLIANCE: &str = include_str!("../../../../../platforms/appliance.toml");
+pub const SPECTRUM: &str = include_str!("../../../../../platforms/spectrum-like.toml");
+pub const UFT: &str = include_str!("../../../../../platforms/uft-like.toml");
 pub const SALT: u64 = 7;
 pub const TRAP: RouteTarget = RouteTarget::Up(TrapReason::RoutePolicy);
 

@@ -7,10 +7,8 @@
 //!
 //! `LANYARD_RANDOM_HISTORIES` is the number of histories (120 by default), `LANYARD_RANDOM_SEED` the seed of the first one.
 
-mod common;
-
-use common::protocols::{Protocols, random_group_change};
-use common::{APPLIANCE, SALT, acl, agree, bound, denied, hops, list, platform, ports, random_prefix};
+use crate::common::protocols::{Protocols, random_group_change};
+use crate::common::{APPLIANCE, SALT, acl, agree, bound, denied, hops, list, platform, ports, random_prefix};
 use ipnet::IpNet;
 use lanyard_asic::object::Object;
 use lanyard_asic::sdk::Operation;
