@@ -265,7 +265,7 @@ fn a_routed_port_channel_answers() {
 }
 
 #[test]
-fn what_the_chip_has_no_room_for_is_refused() {
+fn port_channels_beyond_the_capacity_of_the_chip_are_refused() {
     crate::check(|| {
         let rig = Rig::new(0, "");
         for n in 1..=8_u8 {

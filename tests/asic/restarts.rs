@@ -78,7 +78,7 @@ impl Drop for Stopped {
 }
 
 #[test]
-fn a_chip_that_hangs_is_replaced_and_forgets_what_was_removed_meanwhile() {
+fn entries_removed_while_a_chip_hangs_are_absent_after_it_returns() {
     crate::check(|| {
         let rig = Rig::new(2, BRIDGE);
         rig.reaches(1, "10.0.0.2");

@@ -209,7 +209,7 @@ fn a_chip_that_was_started_again_is_watched() {
 
 /// In a ring of three switches the last one unblocks its port when the chip in the middle becomes silent.
 #[test]
-fn a_ring_whose_middle_dies() {
+fn a_ring_unblocks_a_port_without_a_loop_when_its_middle_chip_fails() {
     crate::check(|| {
         let beds = Beds(vec![bare(Plane::ebpf, 1), bare(Plane::ebpf, 1)]);
         wire((&beds[0], "left"), (&beds[1], "right"));

@@ -92,7 +92,7 @@ fn is_mac(word: &str) -> bool {
 }
 
 #[test]
-fn what_fits() {
+fn output_matches_up_to_times_and_addresses() {
     let fits = |wanted: &[&str], found: &str| {
         compare(&wanted.iter().map(|&line| line.to_owned()).collect::<Vec<_>>(), found).is_ok()
     };

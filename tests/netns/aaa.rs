@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 scenarios! {
     users_of_a_radius_server: soft;
-    what_pam_refuses: soft;
+    pam_logins_are_refused_or_get_the_configured_level: soft;
     the_servers_of_chrony: soft;
 }
 
@@ -126,7 +126,7 @@ fn users_of_a_radius_server(plane: Plane) {
     assert!(!bed.exec(&["show running-config"]).contains("aaa"));
 }
 
-fn what_pam_refuses(plane: Plane) {
+fn pam_logins_are_refused_or_get_the_configured_level(plane: Plane) {
     let bed = Bed::new(plane, 2, &format!("{TWO}username ann privilege 15 secret tiger\n{TELNET}"));
     for (line, reason) in [
         ("aaa authentication login default group ../passwd", "not the name of a group"),
@@ -202,7 +202,7 @@ fn the_servers_of_chrony(plane: Plane) {
         let text = asked();
         (!text.contains("192.0.2.1") && text.contains("192.0.2.2")).then_some(())
     });
-    what_chrony_reports(&bed);
+    show_ntp_reports_the_servers_of_chrony(&bed);
     let line = "ntp server 192.0.2.2 prefer";
     assert!(bed.exec(&["show running-config"]).contains(line));
     bed.end_daemon(nix::sys::signal::Signal::SIGTERM);
@@ -218,7 +218,7 @@ fn the_servers_of_chrony(plane: Plane) {
 }
 
 /// `show ntp`, with another chronyd as the server, which keeps time by its own clock.
-fn what_chrony_reports(bed: &Bed) {
+fn show_ntp_reports_the_servers_of_chrony(bed: &Bed) {
     let status = bed.show("show ntp status");
     assert_eq!((&status["client"], &status["synchronized"]), (&"chrony".into(), &false.into()), "{status}");
     assert!(bed.exec(&["show ntp status"]).starts_with("Clock is unsynchronized, stratum 16"));

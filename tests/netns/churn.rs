@@ -187,7 +187,7 @@ fn with_hosts(plane: Plane) -> Option<Bed> {
 }
 
 /// The interface that the kernel selects.
-fn kernel_says(bed: &Bed, address: IpAddr) -> String {
+fn interface_selected_by_the_kernel(bed: &Bed, address: IpAddr) -> String {
     let output = bed.net.output(Command::new("ip").args(["route", "get", &address.to_string()]));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.split_whitespace().skip_while(|word| *word != "dev").nth(1).unwrap_or("-").to_owned()
@@ -243,7 +243,7 @@ fn a_thousand_changes_a_second(plane: Plane) {
         after.1 - before.1
     );
     for slot in &slots {
-        let kernel = kernel_says(&bed, slot.address);
+        let kernel = interface_selected_by_the_kernel(&bed, slot.address);
         wait_for(
             &format!("{} to go by {kernel}: {:?}", slot.address, bed.cef(&slot.address.to_string()).1),
             || bed.cef(&slot.address.to_string()).1.contains(&kernel).then_some(()),

@@ -10,7 +10,7 @@ scenarios! {
     every_field_and_every_byte: ebpf soft;
     long_copies_are_fragmented_or_truncated: ebpf soft;
     a_conversation_with_segments: ebpf soft;
-    what_cannot_be_sent_is_counted: ebpf soft;
+    copies_without_a_route_or_source_address_are_counted: ebpf soft;
     a_copy_is_never_copied_again: ebpf soft;
     the_session_ends_with_its_netdev: ebpf soft;
     a_restart_resumes: ebpf soft;
@@ -272,7 +272,7 @@ fn a_conversation_with_segments(plane: Plane) {
     assert_eq!(dropped(&bed, "overflow"), 0);
 }
 
-fn what_cannot_be_sent_is_counted(plane: Plane) {
+fn copies_without_a_route_or_source_address_are_counted(plane: Plane) {
     let (bed, mut collector) = bed(plane, &format!("source interface p1 rx\n{DESTINATION}"));
     let send = || _ = bed.exchange(1, &[frame(mac(9), mac(1))]);
     send();

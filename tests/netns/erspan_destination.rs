@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 scenarios! {
     frames_leave_as_they_were_copied: ebpf soft;
-    what_cannot_be_sent_is_counted: ebpf soft;
-    what_cannot_be_read_is_counted: ebpf soft;
+    frames_that_a_destination_session_cannot_send_are_counted: ebpf soft;
+    erspan_packets_that_cannot_be_decoded_are_counted_by_reason: ebpf soft;
     a_session_of_a_vrf_receives_its_packets_only: ebpf soft;
     both_ends_at_one_switch: ebpf soft;
     the_rate_of_each_end: ebpf soft;
@@ -128,7 +128,7 @@ fn frames_leave_as_they_were_copied(plane: Plane) {
     assert_eq!(bed.host(3).next(), None);
 }
 
-fn what_cannot_be_sent_is_counted(plane: Plane) {
+fn frames_that_a_destination_session_cannot_send_are_counted(plane: Plane) {
     let (bed, sender) = bed(plane);
     sender.send(&type_two(100, &frame(mac(9), mac(8)).len(1600)));
     wait_for_count(&bed, "dropped", "too_long", 2);
@@ -155,7 +155,7 @@ fn what_cannot_be_sent_is_counted(plane: Plane) {
     wait_until_it_runs(&bed);
 }
 
-fn what_cannot_be_read_is_counted(plane: Plane) {
+fn erspan_packets_that_cannot_be_decoded_are_counted_by_reason(plane: Plane) {
     let (bed, sender) = bed(plane);
     let plain = frame(mac(9), mac(8));
     let good = type_two(100, &plain);

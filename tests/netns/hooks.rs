@@ -5,7 +5,7 @@ use crate::harness::{BROADCAST, Bed, Frame, Plane, frame, mac, scenarios, wait_f
 scenarios! {
     xdp_on_veth: ebpf;
     xdp_floods: ebpf;
-    xdp_drops_what_is_too_much: ebpf;
+    xdp_drops_frames_over_the_trap_rate_and_forwards_new_sources: ebpf;
     xdp_and_tc_together: ebpf;
     delivery: ebpf;
     netdev_changes_are_followed: ebpf;
@@ -97,7 +97,7 @@ pub fn on_xdp(plane: Plane, ports: usize, config: &str) -> Bed {
 
 /// XDP drops frames over the rate of a trap group, and forwards frames from new sources beyond a limit, without TC. The counters
 /// are the same as on TC.
-fn xdp_drops_what_is_too_much(plane: Plane) {
+fn xdp_drops_frames_over_the_trap_rate_and_forwards_new_sources(plane: Plane) {
     let config = "spanning-tree mode rstp\ninterface range p1 - 3\n switchport\n spanning-tree portfast\n hook xdp\n\
         interface p3\n mac address-table limit 1\n";
     let bed = on_xdp(plane, 3, config);

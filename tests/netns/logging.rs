@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 scenarios! {
-    what_a_rate_suppresses_is_counted: soft;
+    messages_suppressed_by_a_rate_limit_are_counted: soft;
     lines_outlive_the_daemon: soft;
     a_full_and_a_read_only_disk: soft;
     a_slow_disk_delays_nothing: soft;
@@ -24,7 +24,7 @@ fn number(value: &serde_json::Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-fn what_a_rate_suppresses_is_counted(plane: Plane) {
+fn messages_suppressed_by_a_rate_limit_are_counted(plane: Plane) {
     let bed = Bed::new(plane, 1, "interface p1\n switchport\n");
     bed.configure("logging rate-limit 2 except errors\nlogging rate-limit console 1");
     bed.exec(&["clear logging"]);

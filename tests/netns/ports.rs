@@ -12,7 +12,7 @@ scenarios! {
     enslaved_elsewhere: ebpf soft;
     detach_leaves_ports_as_they_were: ebpf soft;
     /// The eBPF plane has no receive ring: it runs where the kernel receives the frame.
-    what_a_ring_has_no_room_for: soft;
+    frames_that_overrun_the_receive_ring_are_counted: soft;
 }
 
 const THREE: &str = "interface range p1 - 3\n switchport\n";
@@ -246,7 +246,7 @@ fn overrun(bed: &Bed) -> Vec<Frame> {
     frames
 }
 
-fn what_a_ring_has_no_room_for(plane: Plane) {
+fn frames_that_overrun_the_receive_ring_are_counted(plane: Plane) {
     let bed = Bed::with_mtu(plane, 2, 9000, "interface range p1 - 2\n switchport\n");
     bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
     let before = bed.counters()["p1"];

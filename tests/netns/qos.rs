@@ -7,8 +7,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 scenarios! {
-    input_policies_mark_what_they_classify: ebpf soft;
-    a_policer_drops_what_exceeds: ebpf soft;
+    input_policies_mark_the_frames_of_their_classes: ebpf soft;
+    a_policer_drops_frames_that_exceed_its_rate: ebpf soft;
     output_policies_mark_each_copy_of_a_flood: ebpf soft;
     untrusted_ports_lose_their_code_points: ebpf soft;
     tcp_reaches_the_rate_of_a_policer: ebpf soft;
@@ -71,7 +71,7 @@ const CLASSES: &str = "ip access-list extended SIP\n permit udp any any eq 5060\
     class-map match-all VOICE\n match dscp ef\n match protocol ip\n\
     class-map match-any SIGNAL\n match access-group name SIP\n match cos 3\n";
 
-fn input_policies_mark_what_they_classify(plane: Plane) {
+fn input_policies_mark_the_frames_of_their_classes(plane: Plane) {
     let policy = "policy-map IN\n class VOICE\n  set cos 5\n class SIGNAL\n  set dscp cs3\n class class-default\n  set dscp default\n";
     let bed = bed(plane, &format!("{CLASSES}{policy}"));
     bed.configure("interface p1\n service-policy input IN");
@@ -105,7 +105,7 @@ fn input_policies_mark_what_they_classify(plane: Plane) {
     bed.expect(1, &voice, &[(3, voice.vlan(10))]);
 }
 
-fn a_policer_drops_what_exceeds(plane: Plane) {
+fn a_policer_drops_frames_that_exceed_its_rate(plane: Plane) {
     // A frame of 60 bytes takes 60 ms; the bucket holds 1,000 bytes, 16 frames.
     let policy = "policy-map LIMIT\n class VOICE\n  police cir 8000 bc 1000 exceed-action drop\n";
     let bed = bed(plane, &format!("{CLASSES}{policy}"));

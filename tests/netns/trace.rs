@@ -5,8 +5,8 @@ use crate::harness::{BROADCAST, Bed, Frame, Plane, frame, mac, scenarios};
 use serde_json::Value;
 
 scenarios! {
-    trace_tells_what_happens: ebpf soft;
-    trace_tells_what_happens_at_xdp: ebpf;
+    packet_trace_agrees_with_forwarding: ebpf soft;
+    packet_trace_agrees_with_forwarding_at_xdp: ebpf;
 }
 
 const CONFIG: &str = "\
@@ -36,11 +36,11 @@ interface p7
  mac address-table limit 1
 ";
 
-fn trace_tells_what_happens(plane: Plane) {
+fn packet_trace_agrees_with_forwarding(plane: Plane) {
     compare(&Bed::new(plane, 7, CONFIG));
 }
 
-fn trace_tells_what_happens_at_xdp(plane: Plane) {
+fn packet_trace_agrees_with_forwarding_at_xdp(plane: Plane) {
     compare(&Bed::new(plane, 7, &format!("{CONFIG}interface range p1 - 7\n hook xdp\n")));
 }
 

@@ -9,7 +9,7 @@ scenarios! {
     bpdu_guard_shuts_the_port_down: ebpf;
     a_port_comes_back_after_the_recovery_interval: ebpf;
     root_guard_holds_a_superior_bridge_off: ebpf;
-    loop_guard_holds_a_port_whose_neighbour_fell_silent: ebpf;
+    loop_guard_blocks_a_port_that_receives_no_more_bpdus: ebpf;
     a_filtered_port_neither_hears_nor_speaks: ebpf;
     an_edge_port_that_hears_a_bridge_is_none: ebpf;
     a_shared_link_waits_for_its_timers: ebpf;
@@ -109,7 +109,7 @@ fn pair(plane: Plane) -> Beds {
     beds
 }
 
-fn loop_guard_holds_a_port_whose_neighbour_fell_silent(plane: Plane) {
+fn loop_guard_blocks_a_port_that_receives_no_more_bpdus(plane: Plane) {
     let beds = pair(plane);
     beds[1].configure("interface left\nspanning-tree guard loop");
     // The link stays up, but the root no longer sends BPDUs.

@@ -15,12 +15,12 @@ scenarios! {
     a_daemon_that_was_killed: ebpf;
     a_daemon_that_hangs: ebpf;
     a_daemon_that_crashes_again_and_again: ebpf;
-    a_ring_whose_middle_dies: ebpf;
+    a_ring_unblocks_a_port_without_a_loop_when_its_middle_switch_fails: ebpf;
     a_tree_for_each_vlan: ebpf;
     the_kernels_bridge_takes_over: ebpf;
     open_vswitch_takes_over: ebpf;
     without_spanning_tree_the_plane_goes_on: ebpf;
-    xdp_ports_whose_daemon_dies: ebpf;
+    xdp_trunks_are_blocked_when_the_daemon_ends: ebpf;
     sighup_is_not_noticed: ebpf;
     detach_disarms: ebpf;
 }
@@ -107,7 +107,7 @@ fn a_daemon_that_crashes_again_and_again(plane: Plane) {
 }
 
 /// The third switch blocks one of its ports, and unblocks it when the middle switch becomes silent.
-fn a_ring_whose_middle_dies(plane: Plane) {
+fn a_ring_unblocks_a_port_without_a_loop_when_its_middle_switch_fails(plane: Plane) {
     let beds = ring(plane, 3, RAPID);
     settle(&beds, 0, 1);
     let [_, middle, last] = &beds[..] else { panic!("three switches") };
@@ -212,7 +212,7 @@ fn without_spanning_tree_the_plane_goes_on(plane: Plane) {
 }
 
 /// XDP forwards known unicast without reading a list of flood ports; the watchdog must stop it, too.
-fn xdp_ports_whose_daemon_dies(plane: Plane) {
+fn xdp_trunks_are_blocked_when_the_daemon_ends(plane: Plane) {
     let beds = pair(
         plane,
         &format!("{RAPID}\ninterface range p1 - 2\n hook xdp\ninterface range t1 - 2\n hook xdp"),

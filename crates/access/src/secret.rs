@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_read() {
+    fn a_generated_hash_matches_only_its_secret() {
         for algorithm in [Algorithm::Sha256, Algorithm::Scrypt] {
             let (one, other) =
                 (hash(algorithm, "tiger é").expect("made"), hash(algorithm, "tiger é").expect("made"));

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent() {
+    fn sent_data_is_escaped_and_a_sent_window_size_is_decoded() {
         assert_eq!(encode(&[b'a', IAC, b'b']), [b'a', IAC, IAC, b'b']);
         for size in [(80, 24), (0, 0), (255, 65_535)] {
             check(&window(size.0, size.1), b"", b"", Some(size));

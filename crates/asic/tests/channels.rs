@@ -163,7 +163,7 @@ fn the_chip_chooses_as_the_driver_does() {
 }
 
 #[test]
-fn what_has_no_room_is_refused_and_leaves_no_trace() {
+fn refused_port_channel_changes_leave_the_chip_unchanged() {
     let mut chip = chip(&bridge(10));
     for number in 1..=4 {
         commit(&mut chip, &bundle(number, &[u16::from(number) * 2 - 1, u16::from(number) * 2]))

@@ -54,7 +54,7 @@ fn a_transaction_that_fails_leaves_no_trace() {
 }
 
 #[test]
-fn what_is_read_back_makes_the_same_chip() {
+fn entries_read_back_configure_an_equal_chip() {
     let mut list = [
         router(),
         vec![route("10.0.0.0/8", Some(1)), route("10.0.0.1/32", Some(2)), route("2001:db8::/64", Some(1))],
@@ -230,7 +230,7 @@ fn the_bus_takes_its_time_and_keeps_the_order() {
 }
 
 #[test]
-fn faults_do_what_they_say() {
+fn planned_faults_fail_delay_disconnect_and_end_the_chip() {
     let mut bench = Bench::new("fail route at 2\nslow 1000 query at 1\ncut route at 4\ndie port at 3");
     bench.ask(1, Request::Commit(router()));
     bench.ask(2, Request::Commit(vec![route("10.0.0.0/8", Some(1)), route("11.0.0.0/8", Some(1))]));

@@ -316,7 +316,7 @@ fn the_chip_is_a_third_implementation_of_the_pipeline() {
 /// The same comparison with a complete device: its session, its fabric, its CPU port. Exactly the frames that the specification
 /// sends to a front-panel port leave there.
 #[test]
-fn a_device_sends_what_the_specification_sends() {
+fn a_device_sends_exactly_the_frames_of_the_specification() {
     let (mut sent, mut punted) = (0, 0);
     for seed in 1..=40 {
         let state = without_large_lists(State::new(seed))

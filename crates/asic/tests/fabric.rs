@@ -73,7 +73,7 @@ fn saturation(at: Buffering) -> f64 {
 }
 
 #[test]
-fn one_queue_limits_random_traffic_to_what_theory_says() {
+fn fifo_queues_saturate_at_the_theoretical_throughput() {
     let (fifo, voq) = (saturation(Buffering::Fifo), saturation(Buffering::Ingress));
     println!("throughput at saturation: fifo {fifo:.3} (theory 0.586), virtual output queues {voq:.3}");
     assert!((0.56..0.63).contains(&fifo), "{fifo}");

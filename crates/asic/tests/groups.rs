@@ -108,7 +108,7 @@ fn the_entry_of_the_source_or_the_group_decides() {
 }
 
 #[test]
-fn what_is_flooded_is_an_operation() {
+fn an_operation_selects_which_multicast_groups_are_flooded() {
     let mut chip = chip(&snooped(Unregistered::Routers));
     commit(&mut chip, &[set("239.1.1.1", None, &[2])]).expect("room");
     assert!(leaves(&mut chip, "10.0.0.1", "239.2.2.2").is_empty());

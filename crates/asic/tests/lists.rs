@@ -190,7 +190,7 @@ fn counted(chip: &Chip) -> [u64; 5] {
 }
 
 #[test]
-fn what_a_diverted_list_has_to_judge_waits_for_the_driver() {
+fn frames_for_a_diverted_list_wait_for_the_judgement_of_the_driver() {
     let mut chip = chip();
     let worst = |half| rule(Verdict::Deny, vec![ports(half, 1, 65_534)]);
     let web = rule(Verdict::Deny, vec![ports(DESTINATION_PORT, 80, 80)]);
@@ -261,7 +261,7 @@ fn what_a_diverted_list_has_to_judge_waits_for_the_driver() {
 /// Without a driver that judges, or while the driver does not read, the frames that it would have to judge are dropped and
 /// counted.
 #[test]
-fn diverted_frames_that_nobody_judges_are_dropped() {
+fn diverted_frames_without_a_judging_driver_are_dropped() {
     let mut device = Device::new(&platform(APPLIANCE), 1, 1);
     let now = Timestamp::from_secs(1);
     let session = device.open();

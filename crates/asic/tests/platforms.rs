@@ -114,7 +114,7 @@ fn a_group_takes_a_run_of_members_or_nothing() {
 }
 
 #[test]
-fn partitions_are_resized_within_their_memory_and_never_below_what_they_hold() {
+fn partitions_are_resized_within_their_memory_and_above_occupancy() {
     let mut tables = Tables::new(&platform(SPECTRUM), SALT);
     assert!(
         matches!(tables.resize("kvd/hash_single", 87_040 + 128), Err(Refusal::Invalid(_))),
@@ -138,7 +138,7 @@ fn partitions_are_resized_within_their_memory_and_never_below_what_they_hold() {
 }
 
 #[test]
-fn what_is_taken_out_leaves_nothing() {
+fn removed_items_free_all_their_units() {
     for text in [APPLIANCE, SPECTRUM, UFT] {
         let mut tables = Tables::new(&platform(text), SALT);
         let mut items: Vec<Item> = (0..300).flat_map(|n| [mac(u64::from(n)), host4(n), host6(n)]).collect();

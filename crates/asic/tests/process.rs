@@ -187,7 +187,7 @@ print("welcome" if answer[4:6] == bytes([0x80, 1]) else "closed")
 type Ask = Box<dyn FnMut(&mut Client, u32)>;
 
 #[test]
-fn a_write_and_a_query_take_what_the_platform_says() {
+fn a_write_and_a_query_take_at_least_the_time_of_the_platform_file() {
     let fixture = Fixture::new("");
     let mut client = fixture.client();
     client.commit(&router()).expect("room");
@@ -211,7 +211,7 @@ fn a_write_and_a_query_take_what_the_platform_says() {
 }
 
 #[test]
-fn a_chip_that_is_told_to_die_does() {
+fn a_fault_plan_ends_the_chip() {
     let fixture = Fixture::new("die route at 2");
     let mut client = fixture.client();
     client.commit(&router()).expect("room");
@@ -223,7 +223,7 @@ fn a_chip_that_is_told_to_die_does() {
 }
 
 #[test]
-fn who_sends_nonsense_is_disconnected_and_nobody_else_is() {
+fn invalid_messages_end_only_the_connection_of_their_sender() {
     let fixture = Fixture::new("");
     let mut good = fixture.client();
     for nonsense in [&[0xff; 64][..], &[0, 0, 0, 12, 0, 99, 0, 0, 0, 0, 0, 1], b"GET / HTTP/1.1\r\n\r\n"] {

@@ -46,7 +46,7 @@ fn settings() -> Settings {
 }
 
 #[test]
-fn what_is_sent_arrives_to_the_byte() {
+fn sent_frames_arrive_with_exact_frame_and_byte_counts() {
     let Some(_alone) = alone() else { return };
     let check = |stream: Stream, at: CountAt, bytes_each: u64| {
         let (near, far) = wire();

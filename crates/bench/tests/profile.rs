@@ -79,7 +79,7 @@ fn a_device_that_is_a_program() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_profile_arguments_are_refused() {
     for (args, word) in [
         (args(&["brigde"], &[2]), "no device `brigde`"),
         (args(&["bridge"], &[1]), "hosts"),

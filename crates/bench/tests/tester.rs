@@ -127,7 +127,7 @@ fn every_way_of_sending_makes_the_same_frames() {
 }
 
 #[test]
-fn a_port_that_loses_what_xdp_sends_is_sent_to_by_socket() {
+fn a_port_that_loses_frames_redirected_by_xdp_is_sent_to_by_socket() {
     let Some(_alone) = alone() else { return };
     let (near, far) = (Netns::new().unwrap(), Netns::new().unwrap());
     near.ip(&format!("link add t0 up type veth peer name p0 netns {}\n", far.path())).unwrap();
@@ -223,7 +223,7 @@ fn a_burst_is_exact_and_a_rate_can_change() {
 }
 
 #[test]
-fn a_link_that_goes_down_ends_the_trial_and_keeps_what_was_seen() {
+fn a_link_that_goes_down_ends_the_trial_and_keeps_its_counts() {
     let Some(_alone) = alone() else { return };
     let mut wire = Wire::new(CountAt::Xdp);
     let near = wire.near.try_clone().unwrap();
@@ -246,7 +246,7 @@ fn a_link_that_goes_down_ends_the_trial_and_keeps_what_was_seen() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_streams_and_ports_are_refused() {
     let Some(_alone) = alone() else { return };
     let mut wire = Wire::new(CountAt::Xdp);
     let mut check = |streams: Vec<(usize, Stream)>, word: &str| {

@@ -291,7 +291,7 @@ mod tests {
     use crate::privilege::Authority;
 
     #[test]
-    fn the_tables_name_only_what_the_tree_lacks() {
+    fn tables_of_unsupported_commands_contain_no_supported_command() {
         let trees = &commands::TREES;
         let roots = [
             (&EXEC, vec![trees.exec]),

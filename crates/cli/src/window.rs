@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_wants_what_it_would_keep() {
+    fn a_window_has_room_only_for_entries_that_it_would_keep() {
         let mut window = Window::keeping(2);
         for number in [9, 5, 7, 1] {
             assert!(window.wants(0, MacAddr::from_u64(number)));

@@ -139,7 +139,7 @@ fn configuration_commands_by_level() {
 
 /// A session does not see the commands that it may not enter: in `?` and at TAB.
 #[test]
-fn help_and_completion_show_what_a_session_may_enter() {
+fn help_and_completion_list_only_permitted_commands() {
     let fake = switch(PRIVILEGES);
     let shown = |level, line: &str| {
         let session = Session::new(login(level, 15, "vty 0", "local"));
@@ -230,7 +230,7 @@ fn secrets_are_hashed_and_not_logged() {
 }
 
 #[test]
-fn secrets_that_are_not_what_they_seem() {
+fn invalid_secrets_and_passwords_are_refused_with_a_reason() {
     for (line, reason) in [
         ("enable secret 5 tiger", "not a hash of type 5"),
         (

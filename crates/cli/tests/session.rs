@@ -36,7 +36,7 @@ fn a_refused_commit_changes_nothing() {
 }
 
 #[test]
-fn a_session_applies_to_what_runs_at_commit() {
+fn a_commit_applies_a_session_to_the_running_configuration() {
     let mut fake = Fake::new(&["eth0", "eth1"]);
     let (mut one, mut two) = (session(), session());
     run(
@@ -84,7 +84,7 @@ fn sessions_are_bounded() {
 }
 
 #[test]
-fn the_caret_stands_under_the_echoed_word() {
+fn the_caret_is_printed_under_the_refused_word() {
     let mut fake = Fake::default();
     let login = Login { line: "vty 1".into(), user: "root".into(), interactive: true, ..Login::default() };
     let mut session = Session::new(login);
@@ -213,7 +213,7 @@ const OPTIONAL: &[(&str, &str, usize)] = &[
 ];
 
 #[test]
-fn words_that_a_handler_asks_for_may_be_left_out() {
+fn keywords_that_a_handler_tests_are_optional() {
     let mut asked = std::collections::BTreeSet::new();
     let commands = concat!(env!("CARGO_MANIFEST_DIR"), "/src/commands");
     for file in std::fs::read_dir(commands).unwrap().flatten() {

@@ -51,7 +51,7 @@ fn broadcast(last: u8) -> Vec<u8> {
 }
 
 #[test]
-fn a_port_is_closed_at_once_and_asks_the_server() {
+fn a_controlled_port_starts_closed_and_requests_authentication() {
     let (bench, mut core, server) = switch("");
     assert_eq!((lock(&core, "eth1"), lock(&core, "eth2")), (PortLock::Closed, PortLock::Open));
     receive(&bench, &mut core, "eth1", &broadcast(5));

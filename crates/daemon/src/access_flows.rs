@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_bounded_and_counts_what_it_has_no_room_for() {
+    fn a_full_flow_table_counts_missed_packets_and_known_flows() {
         let mut flows = Flows::default();
         let lines = (0..MAX_FLOWS as u16 + 5).filter_map(|n| flows.count(0, &numbered(n), None)).count();
         assert_eq!((lines, flows.all.len()), (MAX_FLOWS, MAX_FLOWS));

@@ -120,7 +120,7 @@ fn an_interval_limits_the_packets_that_are_logged() {
 /// The plane sends notes within the rate of their trap group; one log line has the number of the notes that
 /// were dropped.
 #[test]
-fn what_the_limits_leave_out_is_reported() {
+fn the_number_of_rate_limited_notes_is_logged() {
     let (bench, mut core) = switch(" 10 deny udp any any log");
     let burst = core.ctx.plane.state().global.trap_port_rate[TrapGroup::AclLog.index()].burst as usize;
     (0..burst as u16 + 40).for_each(|port| send(&bench, &core, port, 1));

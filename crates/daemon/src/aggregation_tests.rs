@@ -219,7 +219,7 @@ fn a_restart_continues_with_the_snapshot() {
 /// The protocol thread learns of a lost link before management does, and management's other work does not restore
 /// the member.
 #[test]
-fn a_lost_link_counts_before_management_knows() {
+fn a_lost_link_removes_its_member_before_management_handles_it() {
     let (bench, mut core) = switch(STATIC);
     let (eth1, eth2) = (port(&core, "eth1"), port(&core, "eth2"));
     let half = CHANNEL_BUCKETS / 2;

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn fdb_routes_and_neighbours_for_who_listens() {
+    fn fdb_route_and_neighbour_events_reach_only_their_subscribers() {
         let mut world = World::new();
         let ifindex = world.kernel.add("eth1");
         world.ctx.refresh();

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "current_thread")]
-    async fn a_slow_listener_loses_and_is_told() {
+    async fn a_slow_subscriber_loses_events_and_gets_their_number() {
         let mut bus = Bus::default();
         let mut slow = bus.subscribe(Topics::Events([EventKind::Fdb].into())).expect("room");
         let mut log = bus.subscribe(Topics::Log).expect("room");

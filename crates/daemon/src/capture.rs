@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_named() {
+    fn a_refused_capture_reports_its_reason() {
         assert_eq!(refusal("eth9", None), "eth9 is not a port of the switch: capture there with tcpdump");
         let file = "/nonexistent/a.pcapng";
         let reason = refusal("eth1", Some(file.into()));
@@ -194,7 +194,7 @@ mod tests {
 
     /// When a capture ends the plane is notified, and forwards the port as before.
     #[test]
-    fn the_end_is_told_to_the_plane() {
+    fn the_plane_is_notified_of_the_end_of_a_capture() {
         let (bench, core) = switch();
         let port = core.borrow().ctx.port_of(&InterfaceName::Netdev("eth1".into())).expect("a port");
         let (sender, pieces) = mpsc::channel(QUEUE);

@@ -483,7 +483,7 @@ mod tests {
 
     /// radvd's second process ends some time after the first.
     #[test]
-    fn what_a_program_has_forked_has_ended_too() {
+    fn ending_a_program_ends_its_forked_processes_too() {
         let (mut world, folder) = world("sh -c \"trap '' TERM; sleep 0.3\" &\nexec sleep 600");
         let mut children = children(&folder);
         children.configure(&mut world.ctx);

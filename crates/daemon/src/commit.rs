@@ -434,7 +434,7 @@ impl Core {
             let old = self.ctx.plane.state().clone();
             match self.following.apply(&mut self.ctx, &next) {
                 Ok(()) => self.ports.faults.clear(),
-                Err(_) => self.apply_what_goes(&old, &next),
+                Err(_) => self.apply_port_by_port(&old, &next),
             }
             let now = self.ctx.plane.state().clone();
             flush_stale(&mut self.ctx, &old, &now);
@@ -491,7 +491,7 @@ impl Core {
     }
 
     /// Applies everything except newly attached ports first, and then those one by one.
-    fn apply_what_goes(&mut self, old: &PlaneState, next: &PlaneState) {
+    fn apply_port_by_port(&mut self, old: &PlaneState, next: &PlaneState) {
         let mut state = next.clone();
         let mut risky = Vec::new();
         for (port, wanted) in &mut state.ports {

@@ -50,7 +50,7 @@ fn steps(from: &str, to: &str) -> (usize, usize) {
 }
 
 #[test]
-fn what_cannot_be_undone_is_settled_at_the_next_event() {
+fn failed_unwind_steps_are_repeated_at_the_next_event() {
     let before = {
         let (bench, core) = running(BEFORE);
         picture(&bench, &core)
@@ -69,7 +69,7 @@ fn what_cannot_be_undone_is_settled_at_the_next_event() {
 }
 
 #[test]
-fn what_cannot_be_undone_is_on_record_for_a_restart_and_for_detach() {
+fn restart_and_detach_complete_a_failed_unwind() {
     let (before, found) = {
         let (bench, core) = running(BEFORE);
         let before = kernel_picture(&bench);
@@ -95,7 +95,7 @@ fn what_cannot_be_undone_is_on_record_for_a_restart_and_for_detach() {
 }
 
 #[test]
-fn what_cannot_be_undone_is_said() {
+fn a_failed_unwind_is_reported_and_repeated_a_limited_number_of_times() {
     let (steps, _) = steps(BEFORE, WIDE);
     let (bench, mut core) = running(BEFORE);
     (bench.kernel.state().fail_at, bench.kernel.state().then_fail_at) = (Some(steps), Some(2));
@@ -191,7 +191,7 @@ fn the_plane_refuses_to_go_back() {
 }
 
 #[test]
-fn nothing_is_changed_that_cannot_be_recorded() {
+fn no_change_is_made_without_a_written_record() {
     let (bench, mut core) = running(BEFORE);
     let before = picture(&bench, &core);
     let run = std::mem::replace(&mut core.ctx.paths.run, "/nonexistent".into());
@@ -307,7 +307,7 @@ fn the_kernel_refuses_each_static_route() {
 }
 
 #[test]
-fn a_static_route_that_is_not_restored_is_said_and_tried_again() {
+fn a_static_route_that_is_not_restored_is_logged_and_retried() {
     let (bench, mut core) = routed();
     let before = picture(&bench, &core);
     bench.kernel.state().refused_routes.insert(net("10.22.0.0/16"), (0, libc::EINVAL));
@@ -324,7 +324,7 @@ fn a_static_route_that_is_not_restored_is_said_and_tried_again() {
 /// As in the test above, but the addresses stay: the route is refused while routes are restored, before the netdevs
 /// are.
 #[test]
-fn a_static_route_that_is_not_put_back_is_said() {
+fn a_static_route_refused_during_unwind_is_logged_once() {
     let (bench, mut core) = routed();
     bench.kernel.state().refused_routes.insert(net("10.22.0.0/16"), (0, libc::EINVAL));
     bench.kernel.state().refused_routes.insert(net("10.20.0.0/16"), (1, libc::ENOMEM));
@@ -337,7 +337,7 @@ fn a_static_route_that_is_not_put_back_is_said() {
 }
 
 #[test]
-fn a_static_route_that_is_not_removed_is_said_once_and_tried_again() {
+fn a_static_route_that_is_not_removed_is_logged_once_and_retried() {
     let (bench, mut core) = routed();
     bench.kernel.state().refused_routes.insert(net("10.20.0.0/16"), (0, libc::EBUSY));
     let without = ROUTED.replace("\nip route 10.20.0.0 255.255.0.0 10.3.0.2", "\n");

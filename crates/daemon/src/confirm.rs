@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_several_changes_decides_what_comes_back() {
+    fn rollback_restores_the_state_before_the_first_of_several_changes() {
         let mut confirmation = Confirmation::default();
         confirmation.await_until(5000, named("first"));
         confirmation.await_until(1000, named("second"));

@@ -54,7 +54,7 @@ fn neighbour(ttl_s: u16) -> Vec<u8> {
 
 /// When a link becomes or ceases to be a member in use, the switch announces it by LLDP at once.
 #[test]
-fn a_member_says_whether_it_is_in_use() {
+fn lldp_announces_whether_a_member_is_in_use() {
     let (bench, mut core) = switch("lldp run");
     let eth1 = port(&core, "eth1");
     let told = |bench: &Bench| sent(bench, eth1).pop().and_then(|pdu| pdu.aggregation);
@@ -75,7 +75,7 @@ fn a_member_says_whether_it_is_in_use() {
 }
 
 #[test]
-fn a_port_says_what_the_configuration_says() {
+fn lldp_frames_follow_the_configuration() {
     let (bench, mut core) = switch("lldp run\nvlan 10");
     let eth1 = port(&core, "eth1");
     let first = sent(&bench, eth1).pop().expect("a frame at once");
@@ -92,7 +92,7 @@ fn a_port_says_what_the_configuration_says() {
 }
 
 #[test]
-fn a_neighbour_is_shown_told_and_forgotten() {
+fn a_neighbour_is_shown_announced_and_aged_out() {
     let (bench, mut core) = switch("lldp run");
     let kinds = [EventKind::Discovery].into();
     let mut listener = core.ctx.bus.subscribe(Topics::Events(kinds)).expect("room");

@@ -305,7 +305,7 @@ mod tests {
 
     /// One turn handles one event: a deadline, what a session has changed, a signal.
     #[test]
-    fn a_turn_handles_what_comes() {
+    fn a_turn_handles_deadlines_and_signals() {
         let bench = Bench::new();
         block_on(async {
             let mut events = Events::open().expect("netlink");

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn each_filter_chooses_what_it_says() {
+    fn each_mac_address_filter_selects_its_entries() {
         let (_bench, mut core) = switch();
         let (drop, eth2) = ("10 0200.0000.0003 - static", "20 0200.0000.0002 eth2 static");
         let mac = MacAddr([2, 0, 0, 0, 0, 2]);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_capacity_is_what_the_configuration_leaves_of_the_plane() {
+    fn the_mac_capacity_is_the_lesser_of_plane_size_and_limit() {
         let (_bench, mut core) = switch();
         let able = u64::from(core.ctx.plane.capabilities().fdb);
         let limit = u64::from(core.ctx.plane.state().global.fdb_limit);

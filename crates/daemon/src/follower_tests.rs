@@ -98,7 +98,7 @@ fn a_device_that_goes_leaves_nothing() {
 }
 
 #[test]
-fn what_cannot_be_read_is_audited() {
+fn unreadable_messages_and_overruns_request_an_audit() {
     for message in [Notification::Unreadable, Notification::Overrun] {
         let mirror = received(&mut Seen::default(), message, false);
         assert!(mirror.audit_wanted(ID));

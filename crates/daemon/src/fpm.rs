@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_ends_the_session() {
+    fn an_invalid_message_ends_the_session_and_a_partial_one_does_not() {
         for bytes in [&[9, 9, 0, 8, 0, 0, 0, 0][..], &[1, 1, 0, 0]] {
             let (mut world, mut fpm) = connected();
             assert!(fpm.input(&mut world.ctx, bytes).is_err(), "{bytes:?}");

@@ -111,7 +111,7 @@ fn a_lease_becomes_a_binding_until_it_ends() {
 }
 
 #[test]
-fn what_is_dropped_is_logged_at_a_limited_rate() {
+fn dropped_messages_are_logged_at_a_limited_rate() {
     let (bench, mut core) = switch("interface eth1\n ip arp inspection limit none");
     // The plane copies a few frames of a port, and 10 a second, for the log.
     for _ in 0..3 {

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_interface_has() {
+    fn an_interface_is_shown_with_netdev_data_addresses_and_link_state() {
         let (bench, mut core) = switch();
         let shown = one(&mut core, &netdev("eth1"));
         assert_eq!(shown.mac, Some(bench.kernel.get("eth1").mac));

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_done_is_done_when_it_can() {
+    fn routes_are_installed_once_their_next_hop_is_reachable() {
         let mut world = World::new();
         world.kernel.add("eth1");
         world.kernel.change("eth1", |link| (link.admin_up, link.carrier) = (true, true));

@@ -21,7 +21,7 @@ fn pair() -> Pair {
 }
 
 #[test]
-fn only_what_differs_is_changed() {
+fn a_netlink_change_has_only_the_differences() {
     let (from, mac) = (settings(), MacAddr([2, 0, 0, 0, 0, 1]));
     assert_eq!(change(3, &from, &from), None);
     let host = LinkSettings { host: HostStack::default().silenced(), ..settings() };
@@ -65,7 +65,7 @@ fn sysctls_are_read_once_and_kept_in_the_facts() {
 }
 
 #[test]
-fn what_is_gone_needs_no_removing() {
+fn removing_an_absent_object_is_no_error() {
     let mut linux = linux();
     let net = "10.0.0.1/24".parse().expect("a net");
     let remove = Action::Address { name: ABSENT.into(), net, add: false };

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exceeds_the_rate_is_counted_and_reported_once() {
+    fn messages_over_the_rate_are_counted_and_reported_once() {
         let mut limit = limit(10, false, None);
         assert_eq!((0..15).filter(|_| limit.admits(0, 5)).count(), 10);
         assert_eq!((limit.suppressed(), limit.next_ms(), limit.report(999)), (5, Some(1000), None));

@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_real_time_thread_is_ordinary_while_it_says_so() {
+    fn ordinary_work_on_a_real_time_thread_has_no_fifo_priority() {
         std::thread::spawn(|| {
             assert_eq!(fifo_priority(), None, "threads are ordinary until they ask");
             assert_eq!(ordinary(fifo_priority), None);

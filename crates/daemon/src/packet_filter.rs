@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_announces_nothing_is_listed_at_intervals() {
+    fn packet_filters_without_events_are_listed_at_intervals() {
         let (mut watch, filter) = watch();
         watch.turn(0);
         filter.borrow_mut().silent.insert(hook("iptables", HookPoint::Ingress(vec!["eth*".into()])));

@@ -64,7 +64,7 @@ mod tests {
     use crate::testing::{World, messages};
 
     #[test]
-    fn what_is_coming_is_written_before_it_is_done() {
+    fn the_record_is_written_ahead_and_corrected_after_the_change() {
         let mut world = World::new();
         let read = |world: &World| -> Option<Record> {
             let text = std::fs::read(world.ctx.paths.record()).ok()?;

@@ -121,7 +121,7 @@ fn discover() -> Vec<u8> {
 }
 
 #[test]
-fn a_turn_is_bounded_and_what_is_relayed_is_counted() {
+fn a_turn_relays_all_received_messages_and_counts_invalid_ones() {
     let lo = nix::net::if_::if_nametoindex("lo").expect("loopback");
     let mut world = World::new();
     world.kernel.add("eth1");

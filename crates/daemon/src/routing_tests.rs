@@ -44,7 +44,7 @@ fn target(world: &mut World) -> String {
 }
 
 #[test]
-fn nothing_is_followed_without_routing() {
+fn no_kernel_routes_are_followed_without_routing() {
     let (mut world, mut following) = world("interface eth1\n switchport");
     assert!(!following.follows_own() && following.vrf(None).is_none());
     assert_eq!(following.next_ms(&world.ctx), None);
@@ -89,7 +89,7 @@ fn as_many_vrfs_as_the_plane_has() {
 }
 
 #[test]
-fn the_plane_is_synced_once_everything_was_listed_and_told() {
+fn the_plane_is_synced_after_the_listing_and_the_queued_events() {
     let (mut world, mut following) = world(ROUTED);
     assert!(following.syncs(), "what an adopted plane was left with stays until then");
     world.kernel.say(FakeNotification::Neighbour(neighbour_message(9, NeighbourState::Reachable)));

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn the_startup_config_is_what_its_file_holds() {
+    fn the_startup_config_file_precedes_the_last_running_configuration() {
         for named in [false, true] {
             for was_live in [false, true] {
                 let (read, log, paths) =
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_detached_is_named() {
+    fn a_refused_detach_reports_its_reason() {
         let error = detach("a/b").expect_err("no name");
         assert!(matches!(error, RunError::Name(_)), "{error}");
         let error = detach("lanyard-test-absent").expect_err("no switch");

@@ -132,7 +132,7 @@ fn a_session_answers_in_order() {
 }
 
 #[test]
-fn what_a_session_refuses() {
+fn invalid_or_misplaced_requests_are_refused_with_a_reason() {
     for (requests, want) in [
         (&["[]"][..], "not a request: "),
         (&[r#"{"exec":{"line":"show clock"}}"#], "the first request must be hello"),

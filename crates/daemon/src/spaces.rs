@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn homes_are_what_was_moved_and_what_is_there() {
+    fn only_moves_that_were_made_set_the_home_vrf() {
         let mut spaces = spaces();
         spaces.set_home("eth1", Some("red"));
         assert_eq!((spaces.home("eth1"), spaces.home("eth2")), (Some("red"), None));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn deleting_what_is_gone_is_no_error() {
+    fn deleting_an_absent_vrf_is_no_error() {
         assert!(spaces().delete(ABSENT).is_ok());
     }
 

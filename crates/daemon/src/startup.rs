@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_under_a_refused_interface_is_not_anothers() {
+    fn lines_under_a_refused_interface_are_not_applied_to_another() {
         check(TEXT, "vlan10", "", &[(6, 1), (7, 5)], "eth1 eth2 eth3");
     }
 

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_read_without_an_action() {
+    fn storm_counters_are_not_read_without_an_action() {
         let (bench, mut core) = switch("");
         assert_eq!(core.storm_control.next_ms, None);
         broadcasts(&bench, &mut core, 1);

@@ -154,7 +154,7 @@ fn sessions_share_one_switch() {
 }
 
 #[test]
-fn a_reader_that_does_not_read_holds_nobody_up() {
+fn a_client_that_does_not_read_delays_no_other_and_gets_a_loss_count() {
     served(|socket| {
         let mut slow = UnixStream::connect(socket).expect("connected");
         let hello = Request::Hello { user: "slow".into(), interactive: false };
@@ -175,7 +175,7 @@ fn a_reader_that_does_not_read_holds_nobody_up() {
 }
 
 #[test]
-fn what_is_no_request_ends_the_connection() {
+fn a_message_that_is_no_request_ends_the_connection() {
     served(|socket| {
         let long = [b'x'].repeat(MAX_REQUEST + 1);
         for (bytes, want) in [

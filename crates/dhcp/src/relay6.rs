@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_forwarded_comes_back() {
+    fn server_replies_are_relayed_to_the_client_and_invalid_ones_dropped() {
         use Counter::*;
         let mut relay = relay();
         let forwarded =

@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn repeats_and_asks_the_next_server() {
+    fn requests_are_repeated_and_then_sent_to_the_next_server() {
         let mut client = client(0);
         assert!(client.ask(0, 7, query()));
         let want = [(0, 1), (5000, 1), (10_000, 1), (15_000, 2), (20_000, 2), (25_000, 2)];

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_chip_has_not_taken_is_pending() {
+    fn a_change_is_pending_until_the_chip_has_taken_it() {
         let mut channels = Channels::of([(channel(1), members(1))].into());
         assert_eq!(channels.pending(), []);
         channels.set(channel(1), members(2));

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_than_a_message_is_divided_or_refused() {
+    fn operations_too_long_for_one_transaction_are_divided_or_refused() {
         let long = |n| Operation::List(AclId::new(n).expect("a list"), Some(Arc::new(list(20_000))));
         let setup: Vec<Operation> = (1..=12).map(long).collect();
         let error = fits_a_transaction(&setup).expect_err("almost a megabyte").to_string();
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_chip_cannot_do_is_refused() {
+    fn port_settings_a_chip_does_not_support_are_refused() {
         let front = [port(1), port(2), port(3)].into_iter().collect();
         assert_eq!(check(&state(), &front), Ok(()));
         let mut stray = state();

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_grows_by_what_another_gives_up_and_all_or_nothing() {
+    fn a_resize_moves_memory_between_tables_or_changes_nothing() {
         let platform = Platform::parse(SPECTRUM).expect("a platform");
         let mut manager = manager(&platform);
         let before = sizes(&mut manager);

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_platform_does_not_allow_is_refused() {
+    fn splits_the_platform_does_not_allow_are_refused() {
         for (text, want) in [
             ("swp2=4x25", "swp2 cannot be split into 4x25g: the platform allows 2x50g"),
             ("swp99=2x50", "swp99 is no port"),

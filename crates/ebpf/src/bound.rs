@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_grown_is_refused() {
+    fn a_program_that_grew_in_the_kernel_is_refused() {
         let program = match constant() {
             Err(why) => return println!("skipped: no program: {why}"),
             Ok(program) => program,

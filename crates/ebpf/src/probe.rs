@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn availability_is_what_opening_a_plane_answers() {
+    fn availability_equals_the_result_of_opening_a_plane() {
         let options = crate::Options { fdb_capacity: 1, whole: true, ..crate::Options::new("probe") };
         let opened = crate::EbpfPlane::open_private(&options).map(drop).map_err(|error| error.to_string());
         assert_eq!(available(), opened);

@@ -150,14 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_says_why_it_takes_no_xdp() {
+    fn the_kernel_message_of_a_driver_is_extracted() {
         let printed = "libbpf: Kernel error message: MTU too large for XDP, max 3498\n";
         assert_eq!(kernel(printed).as_deref(), Some("MTU too large for XDP, max 3498"));
         assert_eq!(kernel("libbpf: something else\n"), None);
     }
 
     #[test]
-    fn what_fails_before_the_programs_is_said_by_libbpf() {
+    fn an_error_before_program_loading_is_the_first_message_of_libbpf() {
         check(
             "libbpf: map 'fdb': failed to create: Cannot allocate memory(-12)\nlibbpf: failed to load object 'lanyard'\n",
             Some("map 'fdb': failed to create: Cannot allocate memory(-12)"),

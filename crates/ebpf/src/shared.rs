@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_waits_in_a_new_ring() {
+    fn a_new_ring_holds_no_bytes() {
         if let Err(why) = crate::available() {
             return println!("skipped: {why}");
         }

@@ -115,7 +115,7 @@ fn both_planes_agree() {
 /// Seeds whose frames were once treated differently. The plane's salt, by which flows choose next hops, differs in each
 /// run.
 #[test]
-fn what_once_differed() {
+fn seeds_that_once_differed_agree() {
     // 80: a trunk with a secondary private VLAN and without the primary one, which is snooped.
     for seed in [5_000_100, 5_000_100, 5_000_100, 5_000_100, 80] {
         let Some(mut plane) = plane() else { return };

@@ -218,7 +218,7 @@ fn an_nftables_chain_at_a_port_is_reported() {
 /// Frames that XDP redirects pass neither the queueing discipline nor the programs at the egress of a port, so XDP sends to no
 /// port that has some.
 #[test]
-fn xdp_does_not_pass_by_what_is_at_a_ports_egress() {
+fn xdp_does_not_send_to_ports_with_a_qdisc_or_an_egress_program() {
     in_switch(|| {
         let Some((a, b, mut guarded, _)) = xdp_pair("1500") else { return };
         let (at_a, at_b) = (a.socket(), b.socket());

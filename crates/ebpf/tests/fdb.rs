@@ -230,7 +230,7 @@ fn readable(fd: i32) -> bool {
 }
 
 #[test]
-fn lost_events_are_told_of() {
+fn lost_events_are_counted_and_reported() {
     let Some(mut plane) = plane(100_000) else { return };
     for n in 0..40_000_u32 {
         learn(&mut plane, 1, MacAddr::from_u64(0x0200_0000_0000 | u64::from(n)), 0);

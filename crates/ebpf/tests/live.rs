@@ -201,7 +201,7 @@ struct AtXdp {
 }
 
 #[test]
-fn real_frames_leave_as_the_specification_says() {
+fn frames_between_real_ports_agree_with_the_specification() {
     in_switch(|| {
         let number = |name: &str, default| {
             std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)

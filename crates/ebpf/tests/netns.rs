@@ -154,7 +154,7 @@ fn vanishing_netdevs_come_back() {
 }
 
 #[test]
-fn delivery_is_chosen_by_what_is_there() {
+fn auto_delivery_uses_the_veth_peer_and_peer_delivery_requires_one() {
     in_switch(|| {
         let (a, b) = (Host::new(1), Host::new(2));
         let mut guarded = Guarded::open(options());
@@ -191,7 +191,7 @@ fn delivery_is_chosen_by_what_is_there() {
 }
 
 #[test]
-fn clsact_does_what_tcx_does() {
+fn clsact_filters_forward_survive_a_restart_and_are_detached() {
     in_switch(|| {
         let (a, b) = (Host::new(1), Host::new(2));
         let mut guarded = Guarded::open(lanyard_ebpf::Options { tcx: false, ..options() });

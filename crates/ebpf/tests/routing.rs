@@ -188,7 +188,7 @@ fn a_stream_is_routed_whole() {
 }
 
 #[test]
-fn xdp_routes_what_it_is_sure_of() {
+fn packets_are_routed_between_xdp_ports() {
     in_switch(|| {
         let mut world = World::new();
         for host in &world.hosts {

@@ -29,7 +29,7 @@ fn set_gro(host: &Host, on: bool) {
 }
 
 #[test]
-fn gro_is_on_at_veth_ports_unless_an_administrator_says_otherwise() {
+fn gro_is_on_at_veth_ports_unless_an_administrator_disables_it() {
     gro_follows(options());
 }
 

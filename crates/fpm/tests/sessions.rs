@@ -305,7 +305,7 @@ fn routes_are_held_for_a_client_to_come_back() {
 }
 
 #[test]
-fn who_knows_nothing_can_be_told_again() {
+fn announce_all_repeats_all_routes_and_next_hop_sets() {
     let (mut server, mut follower) = (server(), Follower::default());
     let sent = [single(1, [10, 0, 0, 1], 3), set("10.1.0.0/16", 1), set("2001:db8::/32", 1)];
     follower.feed(&mut server, 0, &sent);
@@ -317,7 +317,7 @@ fn who_knows_nothing_can_be_told_again() {
 }
 
 #[test]
-fn what_is_full_refuses_and_says_so() {
+fn a_full_table_refuses_routes_and_reports_it() {
     let mut server = Server::new(Limits { routes: 2, nexthops: 2 }, TIMERS);
     server.connected(0);
     let mut follower = Follower::default();
@@ -347,7 +347,7 @@ fn what_is_full_refuses_and_says_so() {
 }
 
 #[test]
-fn what_is_not_for_us_is_counted() {
+fn ignored_and_malformed_messages_are_counted_by_reason() {
     let mut server = server();
     let other_table = message(rtnetlink::NEW_ROUTE, |route| route.table = 1000, "10.0.0.0/8", &[]);
     let with_tos = message(rtnetlink::NEW_ROUTE, |route| route.tos = 8, "10.0.0.0/8", &[]);

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_switch_sends_can_be_read() {
+    fn a_sent_solicitation_is_decoded() {
         let sent = solicitation(MAC, six(0xabcd));
         let read = Message::read(&sent).expect("valid");
         assert_eq!(

@@ -203,7 +203,7 @@ fn a_lost_question_does_not_give_the_address_away() {
 }
 
 #[test]
-fn a_late_timer_asks_before_the_address_is_given_away() {
+fn a_late_timer_solicits_the_owner_before_the_binding_is_removed() {
     let mut bench = Bench::new();
     bench.gets(1, 7);
     assert_eq!(bench.detects(2, 7), ["sends to 1"]);
@@ -345,7 +345,7 @@ fn static_bindings_go_before_learned_ones() {
 }
 
 #[test]
-fn a_configuration_ends_what_it_does_not_cover() {
+fn a_new_configuration_removes_bindings_that_it_does_not_cover() {
     let mut bench = Bench::new();
     bench.gets(1, 7);
     bench.gets(2, 8);

@@ -156,7 +156,7 @@ fn a_client_gets_its_address() {
 }
 
 #[test]
-fn what_untrusted_ports_may_not_send() {
+fn forbidden_dhcp_messages_of_untrusted_ports_are_dropped() {
     let mut snooper = snooper();
     let check = |snooper: &mut Snooper, say: &Say, want: Drop| {
         let done = give(snooper, 0, CLIENT_PORT, say);

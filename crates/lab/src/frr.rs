@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_configuration_says_which_daemons() {
+    fn the_daemons_of_frr_are_derived_from_its_configuration() {
         let check = |text: &str, want: &[&str]| assert_eq!(daemons(text)[2..], *want, "{text}");
         check("hostname x\n!\nip route 0.0.0.0/0 10.0.0.1", &[]);
         check("router bgp 65000\n neighbor 10.0.0.1 bfd\nrouter ospf6\n", &["bgpd", "ospf6d"]);

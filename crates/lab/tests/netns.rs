@@ -142,7 +142,7 @@ fn a_failure_undoes_the_lab() {
 }
 
 #[test]
-fn a_crash_leaves_what_down_clears() {
+fn lab_down_removes_the_remains_of_a_crash() {
     let script = r#"
         two_hosts ', "kill -9 $PPID"'
         lab up two.yml && fail "not killed"
@@ -213,7 +213,7 @@ fn a_switch_lives_until_down() {
 }
 
 #[test]
-fn switches_that_do_not_do_what_they_are_told() {
+fn refused_lines_and_missing_ports_are_printed_as_warnings() {
     let script = r#"
         one_switch
         lab up sw.yml --strict 2> printed || fail "$(cat printed)"
@@ -243,7 +243,7 @@ SAID
 
 /// The demo over switches made of kernel bridges: it passes, and fails when VLANs are joined.
 #[test]
-fn the_demo_tells_right_from_wrong() {
+fn the_demo_fails_only_when_vlans_are_joined() {
     let script = r#"
         ip netns add probe
         ip -n probe link add x type vxlan id 1 dstport 4789 || { echo "skipped: no vxlan"; exit 0; }

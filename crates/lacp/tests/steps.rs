@@ -344,7 +344,7 @@ fn churn_is_detected() {
 
 /// A partner that is in sync and does not collect yet: this side collects and does not distribute (independent control).
 #[test]
-fn nothing_is_distributed_to_a_partner_that_does_not_collect() {
+fn distribution_starts_only_when_the_partner_collects() {
     let mut lacp = Lacp::new();
     lacp.configure(0, config(A, &[1], Mode::Active));
     let mut partners = Partners::new(&[(1, B)]);
@@ -466,7 +466,7 @@ mod random {
 
     proptest! {
         #[test]
-        fn nothing_panics(data in proptest::collection::vec(any::<u8>(), 0..600)) {
+        fn arbitrary_input_never_panics(data in proptest::collection::vec(any::<u8>(), 0..600)) {
             lanyard_lacp::fuzz(&data);
         }
 

@@ -124,7 +124,7 @@ fn a_stream_is_measured_beside_each_flood() {
 }
 
 #[test]
-fn ctrl_c_keeps_what_was_found() {
+fn an_interrupted_run_keeps_the_finished_rounds() {
     let Some(_alone) = alone() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("a.json");
@@ -200,7 +200,7 @@ fn ports_that_are_given_are_measured() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_named() {
+fn an_impossible_measurement_is_refused_with_its_reason() {
     let Some(_alone) = alone() else { return };
     let check = |arguments: &[&str], why: &str| {
         let out = bench(arguments);
@@ -216,7 +216,7 @@ fn what_cannot_be_measured_is_named() {
 }
 
 #[test]
-fn without_rights_it_says_so() {
+fn a_run_without_privileges_is_refused_with_a_message() {
     use std::os::unix::process::CommandExt as _;
     let mut command = Command::new(LANYARD);
     command.args(["bench", "rfc2544"]).stdin(Stdio::null());

@@ -63,7 +63,7 @@ fn refused(output: &Output) -> String {
 }
 
 #[test]
-fn it_says_that_it_is_ready_and_leaves_nothing_behind() {
+fn the_chip_reports_ready_and_removes_its_socket_at_the_end() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let dir = tempfile::tempdir().expect("a directory");
         let socket = dir.path().join("sdk.sock");
@@ -104,7 +104,7 @@ fn a_second_chip_at_the_socket_is_refused_and_a_dead_one_is_replaced() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_place() {
+fn invalid_files_and_options_are_reported_with_their_place() {
     let dir = tempfile::tempdir().expect("a directory");
     let socket = dir.path().join("sdk.sock");
     let good = std::fs::read_to_string(appliance()).expect("a platform");

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_not_written() {
+    fn an_invalid_or_too_long_location_is_not_encoded() {
         let long = |length: usize| Civic {
             what: 2,
             country: "DE".into(),

@@ -72,7 +72,7 @@ fn optional_tlvs_of_another_maker() {
 }
 
 #[test]
-fn what_is_sent_is_read_alike() {
+fn an_encoded_lldpdu_decodes_to_the_same_values() {
     let mut pdu = Lldpdu::new(Identifier::chassis_mac(FROM), Identifier::port_name("eth0.100"), 121);
     pdu.system_name = Some("süd".into());
     pdu.capabilities = Some(Capabilities { supported: 0x14, enabled: 0x14 });
@@ -103,7 +103,7 @@ fn what_is_sent_is_read_alike() {
 }
 
 #[test]
-fn what_does_not_fit_into_a_frame_is_left_out() {
+fn tlvs_that_do_not_fit_into_a_frame_are_omitted() {
     let mut pdu = Lldpdu::new(Identifier::chassis_mac(FROM), Identifier::port_name("p"), 1);
     let name = "n".repeat(32);
     pdu.vlan_names = (1..=200).map(|vlan| (VlanId::new(vlan).unwrap(), name.clone())).collect();

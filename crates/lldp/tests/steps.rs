@@ -124,7 +124,7 @@ fn a_port_without_a_link_waits() {
 
 /// TX_FAST_START: a new neighbour causes a frame at once and three more, a second apart; a known one does not.
 #[test]
-fn a_new_neighbour_is_told_quickly() {
+fn a_new_neighbour_causes_fast_transmission() {
     let mut sim = Sim::lldp();
     sim.run(10_000);
     sim.receive(p(1), &neighbour("g1", 120));
@@ -319,7 +319,7 @@ fn cdp_frames_leave_at_the_timer() {
 }
 
 #[test]
-fn cdp_neighbours_and_what_they_have_configured_differently() {
+fn a_cdp_neighbour_with_differing_vlan_or_duplex_is_reported_once() {
     let mut sim = Sim::new(None, Some(Cdp::default()));
     sim.actions();
     let mut pdu = cdp::Cdpdu {
@@ -365,7 +365,7 @@ mod random {
 
     proptest! {
         #[test]
-        fn nothing_panics(data in proptest::collection::vec(any::<u8>(), 0..600)) {
+        fn arbitrary_bytes_do_not_panic(data in proptest::collection::vec(any::<u8>(), 0..600)) {
             lanyard_lldp::fuzz(&data);
         }
     }

@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_bucket_of_a_single_rate_gets_what_the_first_has_no_room_for() {
+    fn the_excess_bucket_gets_the_overflow_of_the_committed_bucket() {
         let policer = policer(8_000, 2_000, Excess::Overflow(2_000));
         let at = [10_000, 10_000, 10_000, 10_000, 10_000];
         assert_eq!(colours(&policer, &at), "ggyyr");

@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_whose_netdev_was_replaced_changes_at_once_and_before_others_gain_a_vlan() {
+    fn a_port_with_a_replaced_netdev_changes_before_others_gain_its_vlan() {
         let port = |ifindex, vlan| PortState::access("e", ifindex, VlanId::new(vlan).expect("a VLAN"));
         let changed = |ifindex| {
             let ports = [(1, port(8, 20), port(8, 10)), (2, port(7, 10), port(ifindex, 20))];

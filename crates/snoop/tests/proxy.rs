@@ -97,7 +97,7 @@ fn changes_of_the_union_are_reported() {
 
 /// If a change is undone before its report is repeated, the repetition reports the new state.
 #[test]
-fn a_repeated_report_says_what_is_so_by_then() {
+fn a_repeated_report_has_the_current_state() {
     let mut sim = sim();
     sim.settings().immediate_leave = true;
     sim.configure();

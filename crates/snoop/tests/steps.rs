@@ -35,7 +35,7 @@ fn joins_of_each_version() {
 
 /// A leave: the last member query time passes, with two queries at the port; another host's report keeps the membership.
 #[test]
-fn a_leave_asks_for_the_last_member() {
+fn a_leave_causes_queries_and_ends_an_unanswered_membership() {
     for frame in [leave_2(9, GROUP), report_3(9, TO_IN, GROUP, &[])] {
         let mut sim = Sim::new();
         sim.receive(2, &report_3(9, EX, GROUP, &[]));
@@ -288,7 +288,7 @@ fn static_groups() {
 
 /// A port that leaves the VLAN or loses its link, `clear`, and the end of snooping.
 #[test]
-fn what_is_forgotten() {
+fn port_loss_clear_and_end_of_snooping_remove_memberships() {
     let mut sim = Sim::new();
     for port in 1..=4 {
         sim.receive(port, &join_2(9, GROUP));
@@ -511,7 +511,7 @@ mod random {
 
     proptest! {
         #[test]
-        fn nothing_panics(data in proptest::collection::vec(any::<u8>(), 0..600)) {
+        fn arbitrary_bytes_do_not_panic(data in proptest::collection::vec(any::<u8>(), 0..600)) {
             lanyard_snoop::fuzz(&data);
         }
 

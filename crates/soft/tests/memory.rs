@@ -70,7 +70,7 @@ fn events(plane: &mut SoftPlane) -> Vec<String> {
 }
 
 #[test]
-fn floods_learns_forwards_and_tells() {
+fn a_plane_floods_learns_forwards_and_reports_events() {
     let (mut plane, ports) = plane();
     let (there, back) = (frame(host(2), host(1)), frame(host(1), host(2)));
     assert_eq!(ports.push(port(1), &there), Verdict::Forwarded);
@@ -171,7 +171,7 @@ fn injected_and_traced() {
 }
 
 #[test]
-fn queues_are_bounded_and_say_what_they_lost() {
+fn queues_are_bounded_and_count_lost_events_and_frames() {
     let (mut plane, ports) = plane();
     plane.poll_events(&mut |_| {});
     let mut next = state();

@@ -19,7 +19,7 @@ fn listening_socket() -> (Stdio, u16) {
 }
 
 #[test]
-fn it_needs_what_the_daemon_gives_it() {
+fn a_listening_socket_and_a_private_host_key_are_required() {
     let directory = tempfile::tempdir().expect("a directory");
     let output = program(directory.path()).stdin(Stdio::piped()).output().expect("started");
     let text = String::from_utf8_lossy(&output.stderr);
@@ -38,7 +38,7 @@ fn it_needs_what_the_daemon_gives_it() {
 }
 
 #[test]
-fn it_ends_with_its_input() {
+fn the_server_ends_when_its_standard_input_closes() {
     let directory = tempfile::tempdir().expect("a directory");
     let (socket, port) = listening_socket();
     let mut child = program(directory.path()).stdin(Stdio::piped()).stdout(socket).spawn().expect("started");

@@ -144,7 +144,7 @@ fn a_port_channel_is_up_while_its_members_say_so() {
 }
 
 #[test]
-fn what_lacp_is_given() {
+fn lacp_gets_the_modes_and_links_of_the_members() {
     let mut config = bundle(Mode::Passive);
     let facts = facts("eth1, eth2 no-carrier");
     let (_, ports) = state(&config, &facts);

@@ -58,7 +58,7 @@ fn lowered(config: &Config, facts: &Facts, ports: &PortIds, identity: &Identity)
 }
 
 #[test]
-fn what_each_port_says() {
+fn each_port_announces_its_vlans_addresses_and_lldp_state() {
     let (config, facts, ports, identity) = given();
     let all = lowered(&config, &facts, &ports, &identity);
     assert_eq!(
@@ -107,7 +107,7 @@ fn links_follow_carrier_and_state() {
 }
 
 #[test]
-fn nothing_is_asked_while_nothing_runs() {
+fn no_medium_is_read_while_neither_lldp_nor_cdp_runs() {
     let (mut config, facts, ports, identity) = given();
     config.discovery.lldp_runs = false;
     let medium = &mut |name: &str| -> Medium { unreachable!("{name}") };
@@ -116,7 +116,7 @@ fn nothing_is_asked_while_nothing_runs() {
 }
 
 #[test]
-fn frames_are_trapped_for_what_runs() {
+fn frames_are_trapped_only_for_enabled_discovery_protocols() {
     for running in [None, Some(Protocol::Lldp), Some(Protocol::Cdp)] {
         let mut config = Config::default();
         config.discovery.lldp_runs = running == Some(Protocol::Lldp);

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_controlled_is_refused() {
+    fn access_control_is_refused_at_trunks_and_secure_ports() {
         let key = InterfaceName::Netdev("eth1".into());
         let changed = |change: &dyn Fn(&mut Interface)| {
             let mut config = config();

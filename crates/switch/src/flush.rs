@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_stale() {
+    fn changes_flush_the_learned_addresses_of_their_ports_and_vlans() {
         let trunk = "vlan 10\nvlan 20\neth1: trunk\neth2: trunk";
         let both = "eth1, eth2";
         check((trunk, both), (trunk, both), "");

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_configured() {
+    fn the_most_specific_forwarding_plane_setting_applies() {
         let mut config = config(TEXT);
         let chain = || routers([hook([true, false], HookPoint::Forwarding)]);
         config.forwarding_plane = ForwardingPlane::Always;
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plane_that_routes_what_the_kernel_has_to() {
+    fn rifs_that_route_in_place_of_the_kernel_are_detected() {
         let config = config(TEXT);
         let chain = forwarders(&config, &routers([hook([true, false], HookPoint::Forwarding)]));
         let rif = |name: &str, ipv4: bool| RifState {

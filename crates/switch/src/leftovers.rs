@@ -128,7 +128,7 @@ mod tests {
     /// An address and a sysctl that a refused change has removed, and that could not be set again, are not on record: the
     /// next plan sets them.
     #[test]
-    fn what_is_missing_is_set_by_the_next_plan() {
+    fn settings_missing_after_a_failed_unwind_are_set_by_the_next_plan() {
         let mut facts = facts("eth1 down");
         let old = config("ipv6-routing\neth1: routed ip 10.0.0.1/24 shutdown");
         let plan = |next: &Config, facts: &Facts, record: &Record| {

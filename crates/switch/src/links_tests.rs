@@ -117,7 +117,7 @@ fn a_netdev_with_another_name() {
 }
 
 #[test]
-fn a_change_touches_what_changed() {
+fn only_changed_settings_of_a_netdev_are_applied() {
     let taken = "eth1 promisc";
     for (old, next, links, want) in [
         // The netdev was shut down by hand, and an unrelated change leaves it down.
@@ -195,7 +195,7 @@ fn a_speed_is_given_back() {
 
 /// A refused change puts the mode back in which the port was found.
 #[test]
-fn undoing_a_speed_gives_back_what_was_found() {
+fn undoing_a_speed_change_restores_the_mode_found_before() {
     for (links, want) in [("eth1", "eth1 speed auto"), ("eth1 fixed 10", "eth1 speed 10")] {
         let before = actions(
             None,

@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn an_erspan_session_that_cannot_be_told_from_another_is_refused() {
+    fn an_erspan_session_with_a_duplicate_id_or_netdev_is_refused() {
         let mut config = config();
         let one = erspan(&mut config).clone();
         let sessions = &mut config.monitor;
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_session_can_do_is_refused() {
+    fn invalid_monitor_sessions_are_refused() {
         let refused = |change: fn(&mut Config), want: &str| {
             let mut config = config();
             session(&mut config, &[("eth1", MonitorDirection::Both)]);

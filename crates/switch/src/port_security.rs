@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_removes_what_it_leaves_no_place_for() {
+    fn secure_addresses_the_configuration_no_longer_allows_are_removed() {
         let mut config = config();
         let mut addresses = SecureAddresses::default();
         for n in 1..=2 {

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_a_member_of_what_it_sends() {
+    fn a_private_port_is_a_member_of_the_vlans_it_transmits() {
         let config = domain("");
         let host = |primary: u16, secondary: u16| {
             let mut words = Switchport { mode: SwitchportMode::PrivateHost, ..Switchport::default() };
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() {
+    fn invalid_private_vlans_are_refused() {
         let refused = |change: &dyn Fn(&mut Config)| {
             let mut config = domain("");
             change(&mut config);

@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn guarantees_are_shares_of_the_speed_and_what_is_left_is_divided_in_proportion() {
+    fn guarantees_are_shares_of_the_speed_and_excess_is_proportional() {
         let classes = vec![
             class(priority(Some(QosRate::Percent(10)))),
             class(bandwidth(Bandwidth::Percent(60))),
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_policy_divides_what_its_parent_shapes() {
+    fn a_child_policy_divides_the_shaped_rate_of_its_parent() {
         let mut qos = Qos::default();
         let inner =
             PolicyMap { classes: vec![class(bandwidth(Bandwidth::Percent(50)))], ..PolicyMap::default() };

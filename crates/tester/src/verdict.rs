@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn late_and_doubled_frames_are_told() {
+    fn late_and_duplicate_frames_are_counted() {
         let check = |order: &[u64], expected| {
             let (mut seen, mut template) = (verdicts(1), template(&stream(Ip::V4, None), 0));
             for (at, seq) in order.iter().enumerate() {
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_of_this_trial_is_not_counted() {
+    fn frames_of_other_trials_and_senders_are_not_counted_as_received() {
         let mut seen = verdicts(1);
         let frame = template(&stream(Ip::V4, None), 0).frame(0, 1);
         let mut check = |name: &str, change: &dyn Fn(&mut Vec<u8>), unidentified: u64| {

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_frame_carries() {
+    fn tunnelled_protocols_are_recognised_behind_tags() {
         use TunnelledProtocol::{Cdp, Lldp, Stp};
         let bpdu = [0, 38, 0x42, 0x42, 3, 0, 0, 2, 2, 0];
         check(&bpdu, &[], false, Some((Stp, MacAddr::BRIDGE_GROUP)));

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_configuration_keeps_what_was_counted() {
+    fn a_new_configuration_keeps_the_counters_of_remaining_servers() {
         let mut servers = Servers::default();
         servers.configure(vec![server(1), server(2)]);
         servers.count(&server(2), |counters| counters.sent += 1);

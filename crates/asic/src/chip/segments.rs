@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_dropped() {
+    fn frames_with_unsupported_segmentation_are_dropped() {
         assert!(whole(&header(GSO_TCPV4, 0), stream(100)).is_empty(), "no size");
         assert!(whole(&header(3, 1000), stream(100)).is_empty(), "fragments of UDP");
         for length in 0..60 {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_moves_what_is_pending() {
+    fn an_inserted_tag_shifts_the_offsets_of_pending_offloads() {
         let pending = header(GSO_TCPV4, 1000);
         let frame = stream(2500);
         assert_eq!(longest(&pending, &frame), 54 + 1000);

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_means_what_the_header_does() {
+    fn cpu_headers_convert_to_tags_and_back_and_invalid_tags_are_refused() {
         for number in [1, 77, 1023] {
             let header =
                 CpuHeader { pipeline: number == 77, to: PortId::new(number), ..CpuHeader::default() };

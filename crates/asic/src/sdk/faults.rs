@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_line_counts_what_it_names() {
+    fn each_line_of_a_fault_plan_counts_only_its_kind_of_operation() {
         let mut plan =
             FaultPlan::parse("fail route every 3 # comment\n\nslow 350 query every 1\ndie operation at 5")
                 .expect("a plan");
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_fault_is_named() {
+    fn an_invalid_line_of_a_fault_plan_is_refused_with_its_number() {
         for text in [
             "fail",
             "fail route",

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_compiler_could_not_take_is_refused() {
+    fn a_list_that_cannot_be_compiled_is_refused() {
         let refused = |change: fn(&mut PlaneList)| {
             let mut list = list();
             change(&mut list);

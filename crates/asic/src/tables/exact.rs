@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn collisions_and_a_full_table_are_told_apart() {
+    fn full_tables_and_collisions_are_distinguished() {
         let mut small = table(4, 4, 1, 0);
         for key in 0..4 {
             assert_eq!(small.insert(&key, ONE), Ok(0));
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_never_shrinks_below_what_it_holds() {
+    fn a_table_never_shrinks_below_its_occupancy() {
         let mut large = table(256, 4, 2, 1);
         for key in 0..100 {
             large.insert(&key, ONE).expect("room for 100 of 256");

@@ -148,7 +148,7 @@ mod tests {
     const TWO: Width = Width::new(2);
 
     #[test]
-    fn entries_that_come_in_order_move_nobody() {
+    fn insertions_in_order_move_no_entries() {
         let mut tcam = Tcam::new(8, 8);
         for order in 0..8 {
             assert_eq!(tcam.insert((order, 0), ONE), Ok(0));

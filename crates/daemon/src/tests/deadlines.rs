@@ -49,7 +49,7 @@ fn pass(bench: &Bench, core: &mut Core, mut now_ms: u64, count: usize, what: &st
 }
 
 #[test]
-fn nothing_stays_overdue() {
+fn no_deadline_stays_overdue() {
     for (what, text) in [("a bridge", BRIDGE), ("a router", ROUTER)] {
         let (bench, mut core) = switch(text);
         let now_ms = pass(&bench, &mut core, 0, 200, what);
@@ -75,7 +75,7 @@ fn a_plane_that_refuses_is_not_asked_all_the_time() {
 
 /// Between `detach` and the end of the process nothing keeps the thread busy.
 #[test]
-fn nothing_stays_overdue_after_detach() {
+fn no_deadline_stays_overdue_after_detach() {
     for (what, text) in [("a bridge", BRIDGE), ("a router", ROUTER)] {
         let (bench, mut core) = switch(text);
         let now_ms = pass(&bench, &mut core, 0, 50, what);

@@ -122,7 +122,7 @@ fn receive_takes_pdus_in_three_states() {
 /// update_NTT and recordPDU (6.4.9): a PDU is sent if the partner's information about the port is wrong, and the partner is in
 /// sync only if its information is about this port.
 #[test]
-fn what_a_partner_knows_is_compared() {
+fn partner_information_about_the_port_determines_ntt_and_sync() {
     for (bits, ntt) in [(State::ACTIVITY, true), (State::TIMEOUT, true), (State::EXPIRED, false)] {
         let mut port = Port { rx: RxState::Current, ..port() };
         let mut sent = pdu(&port, SYNC);

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_s_list_judges_what_it_receives() {
+    fn a_port_access_list_filters_only_frames_received_at_its_port() {
         let mut state = state(Kind::Extended, &["deny ip host 10.0.0.1 any", "permit udp any any"]);
         state.ports.get_mut(&port(1)).expect("port 1").acl_in = only(Family::Ipv4);
         let mut p = pipeline(&state);

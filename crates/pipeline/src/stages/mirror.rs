@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_drops_what_it_receives_and_counts_what_it_cannot_send() {
+    fn a_destination_drops_received_frames_and_counts_unsent_copies() {
         let both = || vec![MirrorCopy { received: true, ..copy(3) }];
         assert_eq!(
             run(&state(both()), 3, &frame(0)),

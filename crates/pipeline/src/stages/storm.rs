@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_has_its_own_rate_and_what_is_known_has_none() {
+    fn storm_rates_apply_per_kind_and_not_to_known_unicast() {
         let mut pipeline = pipeline([None, Some(Pps(0)), None, Some(Bps(0))]);
         assert!(!lets_in(&mut pipeline, 0, 1, MacAddr::BROADCAST, host(1)));
         assert!(!lets_in(&mut pipeline, 0, 1, host(2), host(1)));

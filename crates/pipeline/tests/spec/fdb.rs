@@ -57,7 +57,7 @@ fn learned_refreshed_moved_and_aged() {
 }
 
 #[test]
-fn who_teaches() {
+fn learning_depends_on_port_vlan_and_stp_state() {
     fn stp(state: &mut PlaneState, to: StpState) {
         state.stp.insert((InstanceId::default(), port(1)), to);
     }
@@ -257,7 +257,7 @@ proptest! {
 }
 
 #[test]
-fn a_walk_by_key_finds_what_a_walk_finds() {
+fn a_walk_by_vlan_and_address_equals_a_walk_by_address() {
     let p = pipeline(&base());
     for n in [101, 110, 9] {
         let filter = FdbFilter { vlan: Some(vlan(10)), mac: Some(host(n)), ..FdbFilter::default() };

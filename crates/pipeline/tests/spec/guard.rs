@@ -131,7 +131,7 @@ fn arp_validation() {
 }
 
 #[test]
-fn rates_drop_what_is_above_them() {
+fn arp_and_dhcp_frames_over_the_rate_are_dropped() {
     let arp_rate = ArpLimit::Rate { pps: 3, interval_s: 1 };
     let mut p = guarded(ARP, PortGuard { arp_limit: arp_rate, ..PortGuard::default() });
     let got: Vec<String> = (0..5).map(|_| run_at_zero(&mut p, &arp(1, 1, 1, 1))).collect();
@@ -161,6 +161,8 @@ fn dhcp_goes_to_the_control_plane() {
     check(&mut p, 1, &ipv4(1, 0, 17, [67, 68], 0), "dropped dhcp_server");
     check(&mut p, 1, &ipv4(1, 0, 17, [68, 69], 0), FLOOD);
     check(&mut p, 1, &ipv4(1, 0, 6, [68, 67], 0), FLOOD);
+    // A packet that ends before its ports may be a server's.
+    check(&mut p, 1, &ipv4(1, 0, 17, [68, 67], 0)[..14 + 20], "dropped dhcp_server");
     // A later fragment has no ports, so it passes; VLAN 20 is not snooped.
     check(&mut p, 1, &ipv4(1, 0, 17, [67, 68], 100), FLOOD);
     check(&mut p, 6, &ipv4(1, 0, 17, [67, 68], 0), "3:8100.20.0 7:8100.20.0");

@@ -234,7 +234,7 @@ fn where_it_goes() {
 }
 
 #[test]
-fn what_is_not_for_the_router() {
+fn frames_that_are_not_routed_are_switched_trapped_or_dropped() {
     let packet = v4("10.0.10.1", "10.0.20.66", 64);
     let arp = Builder::new(ROUTER, host(101)).ethertype(0x0806).build();
     check(vec![
@@ -512,7 +512,7 @@ fn a_segmented_packet_fits_by_its_segments() {
 }
 
 #[test]
-fn what_leaves() {
+fn a_routed_frame_has_new_addresses_vlan_tag_and_ttl() {
     let mut pipeline = ready(as_is);
     let came = eth(ROUTER, Some((6, 10)), &v4("10.0.10.1", "10.0.20.77", 64));
     let mut out = Output::default();
@@ -562,7 +562,7 @@ fn flows_spread_and_stay() {
 }
 
 #[test]
-fn nothing_dangles() {
+fn route_changes_with_dangling_references_are_refused() {
     let mut routes = Routes::new(Limits { ipv4: 2, ipv6: 2, buckets: 4 });
     let mut apply = |change: RouteChange| match routes.change(&change, |rif| rif.get() < 5) {
         Ok(undo) => {

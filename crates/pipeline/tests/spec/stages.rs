@@ -644,7 +644,7 @@ fn a_trace_changes_nothing() {
 }
 
 #[test]
-fn removing_a_port_or_a_vlan_removes_what_was_learned_there() {
+fn removing_a_port_or_a_vlan_removes_its_learned_addresses() {
     let mut state = base();
     let mut pipeline = pipeline(&state);
     run(&mut pipeline, 1, &untagged(BROADCAST, host(1)));

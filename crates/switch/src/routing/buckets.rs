@@ -159,7 +159,7 @@ mod tests {
         }
 
         #[test]
-        fn who_leaves_takes_only_its_own(members in members(), gone in any::<prop::sample::Index>()) {
+        fn a_leaving_member_moves_only_its_own_buckets(members in members(), gone in any::<prop::sample::Index>()) {
             prop_assume!(members.len() > 2);
             let before = assign(&members, &[]);
             let gone = members[gone.index(members.len())].0;

@@ -194,7 +194,7 @@ fn a_number_that_is_used_again_is_another_way() {
 }
 
 #[test]
-fn what_the_plane_does_not_do_is_trapped_and_what_it_has_no_room_for_has_failed() {
+fn unsupported_fpm_routes_are_trapped_and_routes_without_room_failed() {
     let mut bed = Bed::new();
     bed.full = Some(net("10.7.0.0/16"));
     let elsewhere = Hop { ifindex: 99, ..hop(1, 1) };

@@ -172,7 +172,7 @@ fn next_hop_objects() {
 }
 
 #[test]
-fn ipv6_tells_of_members_one_by_one() {
+fn ipv6_next_hops_are_added_and_removed_one_by_one() {
     let mut world = exact();
     world.probes.clear();
     let two = [(1, "fd00:1::1"), (2, "fd00:2::1")];
@@ -212,7 +212,7 @@ fn ipv6_tells_of_members_one_by_one() {
 }
 
 #[test]
-fn what_the_plane_cannot_do_goes_up() {
+fn routes_the_plane_does_not_support_are_trapped() {
     let check = |change: fn(&mut Route<'_>), hops: &[Hop]| {
         let mut route = Route::to(net("10.1.0.0/16"));
         route.table = 254;

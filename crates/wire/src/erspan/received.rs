@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_read() {
+    fn erspan_payloads_are_encoded_and_decoded() {
         let frame: Vec<u8> = (0..60).collect();
         for kind in [Kind::Two, Kind::Three { ticks: 0xffff_ffff }] {
             for room in [14, 59, 60, 61] {

@@ -167,7 +167,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_wrong_has_a_name() {
+fn malformed_messages_are_refused_with_their_reason() {
     let route = |body: &[u8]| Route::new(body).expect_err("malformed");
     assert_eq!(route(&[]), Malformed::Short);
     assert_eq!(route(&[2; 11]), Malformed::Short);

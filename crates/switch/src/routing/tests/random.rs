@@ -157,7 +157,7 @@ proptest! {
     /// With too few groups and adjacencies and too small a table, frames of routes that do not fit go to the kernel and
     /// never elsewhere.
     #[test]
-    fn what_does_not_fit_goes_up(
+    fn frames_of_routes_that_do_not_fit_go_to_the_kernel(
         ops in prop::collection::vec(op(false), 1..60),
         groups in 1u32..4, adjacencies in 1u32..4, room in prop::option::of(0usize..6),
     ) {
