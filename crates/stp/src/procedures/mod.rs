@@ -122,9 +122,6 @@ impl Entity {
 /// How long an agreement may be in flight, in milliseconds: both directions of a link, and the neighbour's
 /// processing.
 const STALE_AGREEMENT_MS: u64 = 10;
-/// How long the neighbour may act on what the port conveyed, in milliseconds: three hello times of 2 s, after which
-/// information ages out.
-const CONVEYED_LIFE_MS: u64 = 6000;
 
 impl crate::vars::PortTreeVars {
     /// True if an agreement that is received now can only refer to what the port now holds, or to something worse.
@@ -135,12 +132,14 @@ impl crate::vars::PortTreeVars {
 
     /// Records a transmission. When a designated port now conveys worse information than a moment ago, or has
     /// agreed as a root or alternate port in between, answers to the earlier information may still be in flight.
-    fn note_conveyed(&mut self, now: u64) {
+    /// `life_ms` is how long the neighbour may act on what the port conveyed: three hello times, after which information ages
+    /// out.
+    fn note_conveyed(&mut self, now: u64, life_ms: u64) {
         if self.role != Role::Designated {
             self.promised |= self.agree;
             return;
         }
-        let recent = self.conveyed.filter(|(_, at)| now < at + CONVEYED_LIFE_MS);
+        let recent = self.conveyed.filter(|(_, at)| now < at + life_ms);
         if recent.is_some_and(|(before, _)| self.promised || self.designated_priority > before) {
             self.stale_while = Timer::start(now, STALE_AGREEMENT_MS);
         }
@@ -167,4 +166,25 @@ impl crate::vars::PortTreeVars {
 fn older_by_one(message_age: u16) -> u16 {
     let seconds = (u32::from(message_age) + 256 + 128) / 256;
     u16::try_from(seconds * 256).unwrap_or(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vars::{PortTreeVars, Vector};
+
+    /// A neighbour holds what it received for three hello times, also with a hello time of 10 s.
+    #[test]
+    fn worse_information_makes_agreements_stale_for_three_hello_times() {
+        for (hello_ms, silent_ms, is_stale) in
+            [(2000, 5_999, true), (2000, 6_000, false), (10_000, 10_000, true), (10_000, 30_000, false)]
+        {
+            let mut tree = PortTreeVars::new(20_000, Default::default());
+            tree.role = Role::Designated;
+            tree.note_conveyed(1000, 3 * hello_ms);
+            tree.designated_priority = Vector { external_cost: 1, ..Vector::default() };
+            tree.note_conveyed(1000 + silent_ms, 3 * hello_ms);
+            assert_eq!(!tree.stale_while.is_zero(1000 + silent_ms), is_stale, "{hello_ms} {silent_ms}");
+        }
+    }
 }

@@ -97,10 +97,11 @@ impl Entity {
     }
 
     fn transmit(&mut self, p: usize, bpdu: Bpdu) {
+        let life_ms = 3 * self.hello_time(p);
         let port = &mut self.ports[p];
         port.counters.sent(&bpdu);
         port.sent_since_up = port.sent_since_up.saturating_add(1);
-        port.trees.iter_mut().for_each(|tree| tree.note_conveyed(self.now));
+        port.trees.iter_mut().for_each(|tree| tree.note_conveyed(self.now, life_ms));
         let port = port.id;
         self.effects.push_back(Effect::Transmit { port, bpdu });
     }
