@@ -352,7 +352,6 @@ mod tests {
                     '\n' => *self = Self::default(),
                     '\r' | '\u{7}' => {}
                     c => {
-                        self.cells.truncate(self.cells.len());
                         if self.at == self.cells.len() {
                             self.cells.push(c);
                         } else {

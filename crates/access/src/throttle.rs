@@ -66,9 +66,7 @@ impl Throttle {
     }
     /// Records that `source` has logged in.
     pub fn succeeded(&mut self, source: &str) {
-        if self.sources.contains_key(source) {
-            self.sources.remove(source);
-        }
+        self.sources.remove(source);
     }
 
     fn key<'a>(&self, source: &'a str) -> &'a str {

@@ -167,7 +167,7 @@ impl Built {
             class_of[from as usize..to as usize].fill(classes.get(&current)?);
             from = to;
         }
-        let (absent, unknown) = if FlatRule::FIELDS_THAT_MAY_LACK >> half & 1 == 1 {
+        let (absent, unknown) = if FlatRule::HALVES_THAT_MAY_BE_MISSING >> half & 1 == 1 {
             (classes.get(&absent)?, classes.get(&unknown)?)
         } else {
             (0, 0)
@@ -267,17 +267,17 @@ fn index(class_of: &[u16]) -> Vec<u16> {
 struct Classes {
     words: usize,
     vectors: Vec<u64>,
-    by_sum: HashMap<u64, Vec<u16>>,
+    by_hash: HashMap<u64, Vec<u16>>,
 }
 
 impl Classes {
     fn new(words: usize) -> Self {
-        Self { words, vectors: Vec::new(), by_sum: HashMap::new() }
+        Self { words, vectors: Vec::new(), by_hash: HashMap::new() }
     }
 
     fn get(&mut self, vector: &[u64]) -> Result<u16, TooLarge> {
         let mix = |sum: u64, word: &u64| (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-        let candidates = self.by_sum.entry(vector.iter().fold(0, mix)).or_default();
+        let candidates = self.by_hash.entry(vector.iter().fold(0, mix)).or_default();
         let words = self.words;
         let same = |class: &&u16| self.vectors[usize::from(**class) * words..][..words] == *vector;
         if let Some(class) = candidates.iter().find(same) {

@@ -114,7 +114,7 @@ impl FlatRule {
         self.verdict == Verdict::Deny
     }
     /// The halves that [`Key::absent`] and [`Key::unknown`] can contain, as a set of bits.
-    pub(crate) const FIELDS_THAT_MAY_LACK: u32 = TRANSPORT | 1 << PROTOCOL;
+    pub(crate) const HALVES_THAT_MAY_BE_MISSING: u32 = TRANSPORT | 1 << PROTOCOL;
 }
 
 /// A list as a plane has it.

@@ -7,7 +7,7 @@ use lanyard_types::MacAddr;
 use std::net::Ipv4Addr;
 
 /// Length of the fixed part in bytes, without the magic cookie.
-const FIXED: usize = 236;
+pub(crate) const FIXED: usize = 236;
 /// The magic cookie that precedes the options (RFC 2131, 3).
 const COOKIE: [u8; 4] = [99, 130, 83, 99];
 /// Longest message that is sent, in bytes: it fits an Ethernet frame with the headers of IPv4 and UDP.

@@ -3,7 +3,7 @@
 //! Read RFC 1542, section 4.1, and RFC 3046, section 2.1. Invariant: the interface of a reply is found by the giaddr and
 //! the circuit ID that this relay has put into the request, and must be an interface that the relay is configured for.
 
-use crate::bootp::{MAX_MESSAGE, Message, REPLY, REQUEST, sub_option};
+use crate::bootp::{FIXED, MAX_MESSAGE, Message, REPLY, REQUEST, sub_option};
 use crate::counters::{Counter, Counters};
 use lanyard_types::MacAddr;
 use std::collections::BTreeMap;
@@ -139,7 +139,7 @@ impl Relay4 {
     /// configured server of that interface.
     pub fn handle(&mut self, interface: &str, source: &Source4, datagram: &[u8]) -> Vec<Send4> {
         let result = match datagram.len() {
-            0..236 => Err(Counter::DroppedTooShort),
+            0..FIXED => Err(Counter::DroppedTooShort),
             _ => match Message::parse(datagram).filter(Message::is_sound) {
                 Some(message) if message.op() == REQUEST => self.request(interface, message),
                 Some(message) if message.op() == REPLY => self.reply(source, message),

@@ -4,12 +4,11 @@
 
 use crate::Hop;
 use crate::next_hops::NextHopSet;
-use crate::rib::{Answer, Offload};
+use crate::rib::{Answer, Offload, TABLE_MAIN};
 use lanyard_wire::rtnetlink::{
     FLAG_REQUEST, NEW_ROUTE, ROUTE_OFFLOAD, ROUTE_OFFLOAD_FAILED, ROUTE_TRAP, Route, Writer,
 };
 
-const TABLE_MAIN: u32 = 254;
 /// The frame header: version 1, type 1 (netlink), and two bytes for the length.
 const HEADER: [u8; 4] = [1, 1, 0, 0];
 

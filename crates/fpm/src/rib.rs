@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 /// RT_TABLE_MAIN.
-const TABLE_MAIN: u32 = 254;
+pub(crate) const TABLE_MAIN: u32 = 254;
 
 /// The limits of what a client can make the server store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a frame that [`read`] returns is a part of the packet and has at least an Ethernet header.
 
-use super::{TYPE_II, TYPE_III, two};
+use super::{SEQUENCE, TYPE_II, TYPE_III, two};
 
 /// A copy that a packet carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,6 @@ pub enum Unreadable {
 /// GRE's flags: a checksum, a key, a sequence number is present. All other bits have to be zero.
 const CHECKSUM: u16 = 0x8000;
 const KEY: u16 = 0x2000;
-const SEQUENCE: u16 = 0x1000;
 /// The bytes of an Ethernet header.
 const ETHERNET_LEN: usize = 14;
 /// Type III: the bytes of the header, and of the platform-specific subheader that may follow it.
