@@ -3,6 +3,7 @@
 
 mod circles;
 mod limits;
+mod prose;
 
 use lanyard_types::Stage;
 use std::collections::{BTreeMap, BTreeSet};

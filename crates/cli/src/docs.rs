@@ -14,8 +14,11 @@ pub struct Page {
     pub text: String,
 }
 
-const NOTICE: &str = "<!-- Made from the command tree by crates/cli/src/docs.rs; \
-    `UPDATE_DOCS=1 cargo test -p lanyard-cli --test docs` writes it anew. -->";
+const NOTICE: &str = "<!-- Made from the command tree by crates/cli/src/docs.rs. To write the page anew: -->\n\
+    <!-- UPDATE_DOCS=1 cargo test -p lanyard-cli --test docs -->";
+
+/// The maximum width of a line of prose.
+const WIDTH: usize = 100;
 
 /// The pages that are generated from the tree.
 #[must_use]
@@ -190,7 +193,7 @@ fn page(file: &'static str, title: &str, intro: &str, prefix: &str, nodes: &[&No
             table(node, prefix.trim_end(), configures, &mut text);
         }
     }
-    Page { file: file.to_owned(), text }
+    Page { file: file.to_owned(), text: filled(&text) }
 }
 
 /// The page of a feature: its description, its lines under an interface, its `show` command.
@@ -207,7 +210,60 @@ fn feature_page(feature: &Feature) -> Page {
     let _ = write!(text, "\n## show {name}\n\n{}.\n", feature.show.help);
     table(&feature.show, "show", false, &mut text);
     let _ = write!(text, "\nThe JSON holds {json}\n");
-    Page { file: format!("{name}.md"), text }
+    Page { file: format!("{name}.md"), text: filled(&text) }
+}
+
+/// Fills the paragraphs and list items of a page up to [`WIDTH`]; headings, tables and the notice stay as they are.
+fn filled(page: &str) -> String {
+    let mut out = String::new();
+    let mut block: Vec<&str> = Vec::new();
+    for line in page.lines().chain([""]) {
+        let is_prose = !line.is_empty() && !line.starts_with(['#', '|', '<']);
+        if !is_prose || line.starts_with("- ") {
+            fill(&std::mem::take(&mut block), &mut out);
+        }
+        if is_prose {
+            block.push(line.trim());
+        } else {
+            out.push_str(line);
+            out.push('\n');
+        }
+    }
+    out.truncate(out.trim_end().len());
+    out.push('\n');
+    out
+}
+
+/// Appends one paragraph or list item. Words inside backquotes stay together.
+fn fill(block: &[&str], out: &mut String) {
+    let text = block.join(" ");
+    let indent = if text.starts_with("- ") { "  " } else { "" };
+    let mut words: Vec<String> = Vec::new();
+    let mut is_code = false;
+    for word in text.split(' ') {
+        match words.last_mut().filter(|_| is_code) {
+            Some(last) => *last = format!("{last} {word}"),
+            None => words.push(word.to_owned()),
+        }
+        is_code ^= word.matches('`').count() % 2 == 1;
+    }
+    let mut width = 0;
+    for (at, word) in words.iter().enumerate() {
+        let length = word.chars().count();
+        if at > 0 && width + 1 + length > WIDTH {
+            out.push('\n');
+            out.push_str(indent);
+            width = indent.len();
+        } else if at > 0 {
+            out.push(' ');
+            width += 1;
+        }
+        out.push_str(word);
+        width += length;
+    }
+    if !block.is_empty() {
+        out.push('\n');
+    }
 }
 
 /// Appends a table of the ways in which a line through `node` can end.
