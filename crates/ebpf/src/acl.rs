@@ -83,10 +83,12 @@ impl Acls {
         }
         // The kernel returns when no program uses the replaced array any more.
         array.put(tables, id)?;
+        // A list of an earlier daemon that was not adopted may be of any kind.
+        let may_hold = |kind: &str| old.as_ref().is_none_or(|old| old.kind == kind);
+        for kind in KINDS.iter().filter(|kind| **kind != array.kind && may_hold(kind)) {
+            tables.clear_slot(kind, id.get().into());
+        }
         if let (Some(old), Some(first)) = (&old, &first) {
-            if old.kind != array.kind {
-                tables.clear_slot(old.kind, id.get().into());
-            }
             let late: Vec<u64> =
                 old.matches().iter().zip(first).map(|(now, then)| now.wrapping_sub(*then)).collect();
             array.add(&carried(&old.list, &late, list));

@@ -2,7 +2,8 @@
 //!
 //! Before Linux 6.8 a look-up in an array of arrays by a system call waits for a grace period (`bpf_map_copy_value` in the kernel's
 //! kernel/bpf/syscall.c): 10 to 20 ms, for each of the 2,200 slots of lists and routing tables. A plane that this process has made
-//! has empty slots, so those into which nothing has been put are not looked up.
+//! has empty slots, so those into which nothing has been put are not looked up. The slots of routing tables that an earlier process
+//! has used are in `Meta::fib_slots`.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};

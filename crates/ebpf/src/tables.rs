@@ -20,7 +20,7 @@ use std::io;
 use std::mem::{offset_of, size_of};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// The map of programs to which others jump.
@@ -66,6 +66,9 @@ pub(crate) struct Meta {
     pub writing: u64,
     /// The bank to which the FIB's leaves refer: 0 or 1. During a change the word contains more: `routing::PUBLISHING`.
     pub bank: u64,
+    /// The slots of routing tables into which an array has been put since the plane was made, one bit each. A later daemon looks
+    /// up no others, because each look-up takes long on older kernels (`slots`).
+    pub fib_slots: u64,
     /// The last mark of the control plane's protocols (`ProtocolPlane::mark`).
     pub mark: u64,
     /// The entries of the MDB, the largest number so far, and the refused ones.
@@ -94,6 +97,13 @@ pub(crate) struct BindingCounts {
     pub used: u64,
     pub high_water: u64,
     pub refused: u64,
+}
+
+const _: () = assert!(abi::FIB_SLOTS <= u64::BITS as usize, "Meta::fib_slots has a bit for each slot");
+
+/// The bit of a slot in [`Meta::fib_slots`]; `None` if `kind` is not an array of routing tables.
+fn fib_bit(kind: &str, slot: u32) -> Option<u64> {
+    kind.starts_with("fib_").then(|| 1 << slot)
 }
 
 /// The shape of a map, checked so that a pin of another make is refused before it is mapped.
@@ -245,9 +255,14 @@ impl Tables {
     pub(crate) fn maps(&self) -> impl Iterator<Item = (&'static str, &MapHandle)> {
         names().zip(&self.maps)
     }
+    /// False if a slot of the array of arrays `kind` is known to be empty.
+    fn may_hold(&self, kind: &'static str, slot: u32) -> bool {
+        let is_put = |bit: u64| self.meta.u64(0, offset_of!(Meta, fib_slots)).load(SeqCst) & bit != 0;
+        self.slots.may_hold(kind, slot) && fib_bit(kind, slot).is_none_or(is_put)
+    }
     /// The number of the map in a slot of the array of arrays `kind`, if there is one.
     pub(crate) fn slot(&self, kind: &'static str, slot: u32) -> Option<u32> {
-        if !self.slots.may_hold(kind, slot) {
+        if !self.may_hold(kind, slot) {
             return None;
         }
         let id = self.map(kind).lookup(slot.as_bytes(), MapFlags::ANY).ok().flatten()?;
@@ -259,6 +274,10 @@ impl Tables {
     /// When the kernel refuses.
     pub(crate) fn put_slot(&self, kind: &'static str, slot: u32, array: &MapHandle) -> libbpf_rs::Result<()> {
         self.slots.put(kind, slot);
+        if let Some(bit) = fib_bit(kind, slot) {
+            // Before the array, so that a daemon that dies in between leaves none in a slot that later daemons take for empty.
+            self.meta.u64(0, offset_of!(Meta, fib_slots)).fetch_or(bit, SeqCst);
+        }
         let fd = array.as_fd().as_raw_fd() as u32;
         self.map(kind).update(slot.as_bytes(), fd.as_bytes(), MapFlags::ANY)
     }
