@@ -78,6 +78,8 @@ impl Host {
     pub fn join_vlan(&self, vlan: u16) {
         self.address(&format!("10.0.{vlan}.1/24"));
         self.address(&format!("fd00:{vlan}::1/64"));
+        // No second address from a router advertisement of the switch: the kernel would send from that one instead.
+        self.net.run(|| std::fs::write("/proc/sys/net/ipv6/conf/eth0/autoconf", "0")).expect("a sysctl");
         self.net.ip(&format!(
             "route add default via 10.0.{vlan}.254\nroute replace default via fd00:{vlan}::254"
         ));
