@@ -15,6 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The interval between two verifications, in milliseconds.
 const VERIFY_EVERY_MS: u64 = 10_000;
 
+/// The state of a netdev that has lost its queues, as part of a log message.
+const WITHOUT: &str = "is without the queues of its output policy";
+
 /// The error for a policy whose queues cannot be set.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum QueuesRefused {
@@ -77,9 +80,13 @@ impl Module for Queues {
         let wanted = qos::trees(ctx.switch.config(), ctx.facts());
         self.search(ctx);
         for (name, why) in self.set(ctx, &wanted) {
-            self.lose(ctx, &name, why.to_string());
+            let state =
+                if wanted.contains_key(&name) { WITHOUT } else { "has queues that no output policy needs" };
+            self.report(ctx, &name, state, why.to_string());
         }
-        self.next_ms = (!wanted.is_empty()).then(|| ctx.clock.now_ms() + VERIFY_EVERY_MS);
+        // A change of another port does not postpone the verification. A netdev whose queues cannot be removed is held, too.
+        let later_ms = ctx.clock.now_ms() + VERIFY_EVERY_MS;
+        self.next_ms = (!self.held.is_empty()).then(|| self.next_ms.unwrap_or(later_ms));
     }
     fn handle(&mut self, _ctx: &mut Context, (): ()) -> usize {
         0
@@ -92,15 +99,17 @@ impl Module for Queues {
         if self.next_ms.is_none_or(|at_ms| at_ms > now_ms) {
             return;
         }
+        self.next_ms = None;
         let names: Vec<String> = self.held.keys().cloned().collect();
         for name in names {
             match ctx.kernel.root_queue(&name) {
                 Ok(RootQueue::Own) | Err(_) => {}
                 Ok(RootQueue::Foreign(kind)) => {
-                    self.lose(ctx, &name, format!("the queueing discipline {kind} is in their place"));
+                    let why = QueuesRefused::Foreign { netdev: name.clone(), kind };
+                    self.report(ctx, &name, WITHOUT, why.to_string());
                 }
                 Ok(RootQueue::Default) => {
-                    self.lose(ctx, &name, "they were removed; they are set again".into());
+                    self.report(ctx, &name, WITHOUT, "they were removed; they are set again".into());
                     self.held.remove(&name);
                 }
             }
@@ -157,14 +166,13 @@ impl Queues {
         let ifindex_of = |name: &str| ctx.facts().get(name).map(|link| link.ifindex);
         self.held.retain(|name, held| {
             let same = ifindex_of(name) == Some(held.ifindex);
-            if same
-                && !wanted.contains_key(name)
-                && let Err(error) = ctx.kernel.clear_queues(name)
-                && !error.is_gone()
-            {
-                refused.push((name.clone(), error.into()));
+            if !same || wanted.contains_key(name) {
+                return same;
             }
-            same && wanted.contains_key(name)
+            let failed = ctx.kernel.clear_queues(name).err().filter(|error| !error.is_gone());
+            let stays = failed.is_some();
+            refused.extend(failed.map(|error| (name.clone(), error.into())));
+            stays
         });
         for (name, tree) in wanted {
             let Some(ifindex) = ifindex_of(name) else { continue };
@@ -182,14 +190,15 @@ impl Queues {
         }
         refused
     }
-    fn lose(&mut self, ctx: &mut Context, name: &str, why: String) {
+    /// Logs that a netdev is in a state that its policy does not ask for, once for each reason.
+    fn report(&mut self, ctx: &mut Context, name: &str, state: &str, why: String) {
         let ifindex = ctx.facts().get(name).map_or(0, |link| link.ifindex);
         let held = self.held.entry(name.to_owned()).or_insert(Held { ifindex, tree: None, lost: None });
         if held.lost.as_ref() == Some(&why) {
             return;
         }
         held.lost = Some(why.clone());
-        ctx.log("QOS", 4, "QUEUES", &format!("{name} is without the queues of its output policy: {why}"));
+        ctx.log("QOS", 4, "QUEUES", &format!("{name} {state}: {why}"));
     }
 }
 
@@ -202,3 +211,152 @@ fn put(ctx: &Context, name: &str, tree: &QueueTree) -> Result<(), QueuesRefused>
 
 /// The number of the switch's own discipline.
 pub(crate) const MAJOR: u16 = QUEUE_MAJOR;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::Core;
+    use crate::testing::{Bench, config, messages};
+    use lanyard_netdev::Event;
+    use std::sync::atomic::Ordering;
+
+    const POLICIES: &str = "policy-map SLOW\n class class-default\n  shape average 10m\npolicy-map FAST\n class class-default\n  \
+        shape average 20m\n";
+    const REMOVED: &str =
+        "QUEUES: eth1 is without the queues of its output policy: they were removed; they are set again";
+
+    /// Two ports with these output policies; the empty text is no policy.
+    fn text(eth1: &str, eth2: &str) -> String {
+        let port = |name: &str, policy: &str| {
+            let line =
+                if policy.is_empty() { String::new() } else { format!(" service-policy output {policy}\n") };
+            format!("interface {name}\n switchport\n{line}")
+        };
+        [POLICIES.to_owned(), port("eth1", eth1), port("eth2", eth2)].concat()
+    }
+
+    /// A switch whose plane uses the queues of its ports.
+    fn switch(eth1: &str, eth2: &str) -> (Bench, Core) {
+        let bench = Bench::new();
+        bench.plane.queues.store(true, Ordering::Relaxed);
+        bench.kernel.add("eth1");
+        bench.kernel.add("eth2");
+        let mut core = bench.core();
+        core.take(config(&text(eth1, eth2))).expect("taken");
+        (bench, core)
+    }
+
+    /// Puts another discipline at the root of a netdev, as an administrator does; `None` removes the one that is there.
+    fn replace(bench: &Bench, name: &str, kind: Option<&str>) {
+        let queues = &mut bench.kernel.state().queues;
+        match kind {
+            Some(kind) => drop(queues.insert(name.into(), Err(kind.into()))),
+            None => drop(queues.remove(name)),
+        }
+    }
+
+    /// The disciplines at netdevs: the rate of the switch's own in Mbit/s, or the kind of another one.
+    fn queues(bench: &Bench) -> Vec<String> {
+        let one = |(name, held): (&String, &Result<QueueTree, String>)| match held {
+            Ok(tree) => format!("{name} {}", tree.classes[0].ceil_bps / 1_000_000),
+            Err(kind) => format!("{name} {kind}"),
+        };
+        bench.kernel.state().queues.iter().map(one).collect()
+    }
+
+    #[test]
+    fn a_policy_whose_queues_cannot_be_set_is_refused_and_the_queues_stay() {
+        for (able, foreign, reason) in [
+            (
+                false,
+                None,
+                "the plane soft does not use the queues of a port: remove priority, bandwidth, shape and queue-limit from the \
+                 output policy, or run the plane ebpf",
+            ),
+            (
+                true,
+                Some("fq"),
+                "eth2 has the queueing discipline fq, which the switch did not set: remove it (tc qdisc del dev eth2 root), or \
+                 the queues from the output policy",
+            ),
+        ] {
+            let (bench, mut core) = switch("FAST", "");
+            bench.plane.queues.store(able, Ordering::Relaxed);
+            replace(&bench, "eth2", foreign);
+            let found = queues(&bench);
+            let error = core.take(config(&text("SLOW", "SLOW"))).expect_err("refused");
+            assert_eq!(error.to_string(), reason);
+            assert_eq!(queues(&bench), found, "{reason}");
+            assert_eq!(found[0], "eth1 20");
+        }
+    }
+
+    #[test]
+    fn lost_queues_are_found_by_the_clock_and_another_discipline_stays() {
+        let (bench, mut core) = switch("SLOW", "");
+        let check = |core: &mut Core, second: u64| {
+            bench.clock.set(second * 1000 - 1);
+            core.tick();
+            let before = queues(&bench);
+            assert!(core.queues.next_ms(&core.ctx).is_some_and(|at_ms| at_ms <= second * 1000));
+            bench.clock.set(second * 1000);
+            core.tick();
+            (before, queues(&bench))
+        };
+        replace(&bench, "eth1", None);
+        assert_eq!(check(&mut core, 10), (vec![], vec!["eth1 10".into()]));
+        assert_eq!((messages(&core.ctx).pop().as_deref(), core.queues.lost("eth1")), (Some(REMOVED), None));
+        replace(&bench, "eth1", Some("fq"));
+        assert_eq!(check(&mut core, 20).1, ["eth1 fq"]);
+        let kept =
+            "QUEUES: eth1 is without the queues of its output policy: eth1 has the queueing discipline fq";
+        let count = |core: &Core| messages(&core.ctx).iter().filter(|line| line.starts_with(kept)).count();
+        assert_eq!(count(&core), 1);
+        assert!(core.queues.lost("eth1").is_some_and(|why| why.contains("discipline fq")));
+        // A port that lacks its queues does not prevent changes of other ports.
+        core.take(config(&text("SLOW", "FAST"))).expect("taken");
+        assert_eq!(queues(&bench), ["eth1 fq", "eth2 20"]);
+        assert_eq!(check(&mut core, 30).1, ["eth1 fq", "eth2 20"]);
+        assert_eq!(count(&core), 1, "each reason is logged once");
+        replace(&bench, "eth1", None);
+        assert_eq!(check(&mut core, 40).1, ["eth1 10", "eth2 20"]);
+        // A change of another port does not postpone the verification.
+        replace(&bench, "eth1", None);
+        bench.clock.set(49_000);
+        core.take(config(&text("SLOW", "SLOW"))).expect("taken");
+        assert_eq!(check(&mut core, 50).1, ["eth1 10", "eth2 10"]);
+        assert_eq!(core.queues.lost("eth1"), None);
+        core.take(config(&text("", ""))).expect("taken");
+        assert_eq!((queues(&bench), core.queues.next_ms(&core.ctx)), (vec![], None));
+    }
+
+    #[test]
+    fn queues_of_an_earlier_daemon_are_removed_where_no_policy_needs_them() {
+        let (bench, core) = switch("SLOW", "SLOW");
+        drop(core);
+        bench.kernel.add("eth3");
+        replace(&bench, "eth3", Some("fq"));
+        let mut core = bench.core();
+        core.take(config(&text("", "FAST"))).expect("taken");
+        assert_eq!(queues(&bench), ["eth2 20", "eth3 fq"]);
+        drop(core);
+        // `lanyard detach` without a daemon.
+        bench.core().detach().expect("undone");
+        assert_eq!(queues(&bench), ["eth3 fq"]);
+    }
+
+    #[test]
+    fn a_netdev_that_is_created_again_gets_its_queues_without_a_message() {
+        let (bench, mut core) = switch("SLOW", "");
+        let ifindex = bench.kernel.get("eth1").ifindex;
+        bench.kernel.state().links.remove(&(None, "eth1".into()));
+        replace(&bench, "eth1", None);
+        core.netdev_events(vec![Event::LinkGone { ifindex, name: "eth1".into() }]);
+        assert_eq!(queues(&bench), [""; 0]);
+        bench.kernel.add("eth1");
+        let came = bench.kernel.change("eth1", |_| {});
+        core.netdev_events(vec![came]);
+        assert_eq!(queues(&bench), ["eth1 10"]);
+        assert!(messages(&core.ctx).iter().all(|line| !line.starts_with("QUEUES")));
+    }
+}

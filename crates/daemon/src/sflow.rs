@@ -205,7 +205,7 @@ fn settings(ctx: &Context, port: PortId) -> lanyard_sflow::Interface {
 
 fn counters(ctx: &mut Context, port: PortId, name: &str) -> Counters {
     let of = ctx.plane.port_counters(port);
-    let link = ctx.kernel.link(None, name).ok();
+    let link = ctx.kernel.link(ctx.kernel.home(name), name).ok();
     let settings = ctx.kernel.settings(name).unwrap_or_default();
     Counters {
         speed_bps: settings.speed_mbps.map_or(0, |mbps| u64::from(mbps) * 1_000_000),
@@ -221,5 +221,166 @@ fn counters(ctx: &mut Context, port: PortId, name: &str) -> Counters {
         out_discards: of.tx_dropped,
         out_errors: link.as_ref().map(|link| link.stats.tx.errors),
         promiscuous: link.as_ref().is_some_and(|link| link.promiscuity > 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::Core;
+    use crate::testing::{Bench, config, messages};
+    use lanyard_switch::facts::LinkMode;
+
+    /// An address to which the kernel sends nothing: a socket without SO_BROADCAST may not send to the broadcast address of the
+    /// loopback network.
+    const REFUSED: &str = "sflow collector 127.255.255.255\n";
+
+    /// A switch with two ports, of which eth1 is sampled, and these lines.
+    fn switch(lines: &str) -> (Bench, Core) {
+        let bench = Bench::new();
+        bench.kernel.add("eth1");
+        bench.kernel.add("eth2");
+        let mut core = bench.core();
+        take(&mut core, lines);
+        (bench, core)
+    }
+
+    fn take(core: &mut Core, lines: &str) {
+        let ports = "interface eth1\n switchport\n sflow enable\ninterface eth2\n switchport\n";
+        core.take(config(&format!("{lines}{ports}"))).expect("taken");
+    }
+
+    /// A collector on this machine with the last octet `host`, and its configuration line.
+    fn collector(host: u8) -> (UdpSocket, String) {
+        let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, host), 0)).expect("a port");
+        socket.set_nonblocking(true).expect("set");
+        let at = socket.local_addr().expect("bound");
+        (socket, format!("sflow collector {} port {}\n", at.ip(), at.port()))
+    }
+
+    /// The datagrams that have arrived, as words of 32 bits.
+    fn received(collector: &UdpSocket) -> Vec<Vec<u32>> {
+        let mut bytes = [0; lanyard_sflow::MAX_DATAGRAM];
+        let word = |bytes: &[u8]| bytes.iter().fold(0, |value, byte| value << 8 | u32::from(*byte));
+        let next = || {
+            let len = collector.recv(&mut bytes).ok()?;
+            Some(bytes[..len].chunks(4).map(word).collect())
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    /// Receives a frame of 60 bytes at a port, and handles the plane's events.
+    fn push(bench: &Bench, core: &mut Core, name: &str) {
+        let port = core.ctx.switch.ports().get(name).expect("a port");
+        let mut frame = vec![0xff; 6];
+        frame.extend([2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
+        frame.resize(60, 0);
+        bench.ports.borrow().as_ref().expect("a plane").push(port, &frame);
+        core.plane_events();
+    }
+
+    /// The datagrams sent to each collector, and those that the kernel refused.
+    fn counts(core: &Core) -> Vec<(u64, u64)> {
+        core.sflow.view(&core.ctx).collectors.iter().map(|it| (it.datagrams, it.failed)).collect()
+    }
+
+    #[test]
+    fn samples_of_an_enabled_port_reach_every_collector() {
+        let ((one, first), (two, second)) = (collector(1), collector(2));
+        let lines = "sflow agent-ip 192.0.2.1\nsflow sampling-rate 1\nsflow polling-interval 0\n";
+        let (bench, mut core) = switch(&format!("{lines}{first}{second}{REFUSED}"));
+        assert_eq!(core.sflow.next_ms(&core.ctx), None, "counters are not polled");
+        for name in ["eth1", "eth2", "eth1"] {
+            push(&bench, &mut core, name);
+        }
+        assert!(received(&one).is_empty(), "samples wait for others");
+        assert_eq!(core.sflow.next_ms(&core.ctx), Some(500));
+        bench.clock.set(500);
+        core.tick();
+        let datagrams = received(&one);
+        assert_eq!(datagrams, received(&two));
+        assert_eq!(datagrams.len(), 1);
+        let datagram = &datagrams[0];
+        // Version, address family, agent, sub-agent, sequence number, uptime in milliseconds, number of samples.
+        assert_eq!(datagram[..7], [5, 1, 0xc000_0201, 0, 1, 500, 2]);
+        // A flow sample: sequence number, interface, rate, pool, drops.
+        let ifindex = bench.kernel.get("eth1").ifindex;
+        assert_eq!((datagram[7], &datagram[9..14]), (1, &[1, ifindex, 1, 1, 0][..]));
+        assert_eq!(counts(&core), [(1, 0), (1, 0), (0, 1)]);
+        let shown = core.sflow.view(&core.ctx).interfaces;
+        let shown: Vec<_> = shown.iter().map(|it| (it.interface.as_str(), it.samples, it.pool)).collect();
+        assert_eq!(shown, [("eth1", 2, 2)]);
+        take(&mut core, &format!("{lines}{second}"));
+        assert_eq!(counts(&core), [(1, 0)], "a collector that remains keeps its counts");
+        take(&mut core, lines);
+        push(&bench, &mut core, "eth1");
+        assert_eq!(core.sflow.next_ms(&core.ctx), None, "nothing is sampled without a collector");
+        assert!(!core.sflow.view(&core.ctx).running);
+    }
+
+    #[test]
+    fn counters_of_an_enabled_port_are_sent_at_the_polling_interval() {
+        let (socket, line) = collector(1);
+        // The rate is so low that the frame below is not drawn.
+        let lines = "sflow agent-ip 192.0.2.1\nsflow sampling-rate 16777215\nsflow polling-interval 30\n";
+        let (bench, mut core) = switch(&format!("{lines}{line}"));
+        push(&bench, &mut core, "eth1");
+        let half = LinkMode::Fixed { speed_mbps: 100, full_duplex: false };
+        bench.kernel.state().modes.insert("eth1".into(), half);
+        bench.kernel.change("eth1", |link| {
+            (link.link_up, link.promiscuity) = (true, 1);
+            (link.stats.rx.errors, link.stats.tx.errors) = (3, 4);
+        });
+        assert_eq!(core.sflow.next_ms(&core.ctx), Some(30_000));
+        for (now_ms, due_ms) in [(29_999, 30_000), (30_000, 30_500), (30_500, 60_000)] {
+            assert!(received(&socket).is_empty(), "{now_ms}");
+            bench.clock.set(now_ms);
+            core.tick();
+            assert_eq!(core.sflow.next_ms(&core.ctx), Some(due_ms));
+        }
+        let datagrams = received(&socket);
+        assert_eq!(datagrams.len(), 1);
+        let datagram = &datagrams[0];
+        let (ifindex, unknown) = (bench.kernel.get("eth1").ifindex, u32::MAX);
+        assert_eq!((datagram[6], datagram[7], &datagram[9..11]), (1, 2, &[1, ifindex][..]));
+        // The interface's ifIndex, ifType, ifSpeed, ifDirection (half duplex) and ifStatus (up).
+        assert_eq!(datagram[14..20], [ifindex, 6, 0, 100_000_000, 2, 3]);
+        // Octets, frames, discards and errors, received and sent; promiscuous mode.
+        assert_eq!(datagram[20..28], [0, 60, 1, unknown, unknown, 0, 3, unknown]);
+        assert_eq!(datagram[28..], [0, 0, 0, unknown, unknown, 0, 4, 1]);
+        assert_eq!(core.sflow.view(&core.ctx).interfaces[0].counter_samples, 1);
+    }
+
+    #[test]
+    fn the_reason_for_which_nothing_is_sent_is_logged_once_and_shown() {
+        let (_bench, mut core) = switch("");
+        let mut logged = Vec::new();
+        for (lines, reason) in [
+            (
+                "sflow source-interface eth2\n",
+                "eth2 has no IPv4 address: give it one, or enter `no sflow source-interface`",
+            ),
+            (
+                "",
+                "the switch has no address with which it reaches a collector: enter `sflow agent-ip`, or give an interface an \
+                 address",
+            ),
+        ] {
+            take(&mut core, &format!("{lines}{REFUSED}"));
+            core.settle();
+            logged.push(format!("NOTRUNNING: {reason}"));
+            let mut lines = messages(&core.ctx);
+            lines.retain(|line| line.starts_with("NOTRUNNING"));
+            assert_eq!(lines, logged);
+            let shown = core.sflow.view(&core.ctx);
+            assert_eq!(
+                (shown.running, shown.error.as_deref(), shown.agent_address),
+                (false, Some(reason), None)
+            );
+        }
+        take(&mut core, &format!("sflow agent-ip 192.0.2.1\n{REFUSED}"));
+        let shown = core.sflow.view(&core.ctx);
+        assert_eq!((shown.running, shown.error), (true, None));
+        assert_eq!(shown.agent_address, Some(Ipv4Addr::new(192, 0, 2, 1)));
     }
 }

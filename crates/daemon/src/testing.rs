@@ -33,7 +33,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
@@ -133,7 +133,8 @@ impl Bench {
             record.map(|text| serde_json::from_slice(&text).expect("a record")).unwrap_or_default();
         let (soft, ports) = SoftPlane::in_memory().expect("a plane");
         *self.ports.borrow_mut() = Some(ports.clone());
-        let mut plane = FaultyPlane { soft, _ports: ports, faults: self.plane.clone() };
+        let queued = Capabilities { queues: true, ..soft.capabilities().clone() };
+        let mut plane = FaultyPlane { soft, _ports: ports, faults: self.plane.clone(), queued };
         let clock = self.clock.clock();
         let protocols = Protocols::new(&mut plane, clock.clone(), |_| Trees::new(Keeper::new(&paths), None));
         let identity = Identity { instance: "test".into(), base_mac: MacAddr([2, 0, 0, 0, 0, 0]) };
@@ -233,6 +234,8 @@ pub(crate) struct Faults {
     pub(crate) polls: Arc<AtomicUsize>,
     /// The events that the plane reports next.
     pub(crate) events: Common<Vec<PlaneEvent>>,
+    /// True if the plane uses the queues of its ports, which the soft plane does not.
+    pub(crate) queues: Arc<AtomicBool>,
 }
 
 /// The part of a [`FaultyPlane`] that protocols use.
@@ -317,11 +320,13 @@ struct FaultyPlane {
     soft: SoftPlane,
     _ports: MemoryPorts,
     faults: Faults,
+    /// The capabilities while [`Faults::queues`] is set.
+    queued: Capabilities,
 }
 
 impl Plane for FaultyPlane {
     fn capabilities(&self) -> &Capabilities {
-        self.soft.capabilities()
+        if self.faults.queues.load(Ordering::Relaxed) { &self.queued } else { self.soft.capabilities() }
     }
     fn state(&self) -> &PlaneState {
         self.soft.state()
