@@ -546,3 +546,7 @@ impl Pager {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "remote_tests.rs"]
+mod tests;

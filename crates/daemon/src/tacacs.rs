@@ -138,3 +138,119 @@ fn add(sum: &mut Counters, more: &Counters) {
     sum.accepts += accepts;
     sum.rejects += rejects;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{World, accept, config, messages};
+
+    /// Configures the servers of `text`; returns them in the order in which they are asked.
+    fn configure(tacacs: &mut Tacacs, ctx: &mut Context, text: &str) -> Vec<Server> {
+        accept(ctx, config(text));
+        tacacs.configure(ctx);
+        tacacs.order(ctx)
+    }
+
+    #[test]
+    fn only_servers_with_an_address_and_a_key_are_asked() {
+        let mut world = World::new();
+        let mut tacacs = Tacacs::default();
+        let servers = "tacacs server A\n address ipv4 10.0.0.8\n key 0 own\n port 4949\n timeout 9\n\
+            tacacs server B\n address ipv6 2001:db8::8\n\
+            tacacs server C\n key 0 own\n";
+        let a = "A 10.0.0.8:4949 own 9000";
+        for (shared, want) in [
+            ("tacacs-server key 0 all\ntacacs-server timeout 3\n", &[a, "B [2001:db8::8]:49 all 3000"][..]),
+            ("tacacs-server key 0 all\n", &[a, "B [2001:db8::8]:49 all 5000"]),
+            ("", &[a]),
+        ] {
+            let order = configure(&mut tacacs, &mut world.ctx, &format!("{shared}{servers}"));
+            let shown = |server: &Server| {
+                let key = String::from_utf8_lossy(&server.key);
+                format!("{} {} {key} {}", server.name, server.address, server.timeout_ms)
+            };
+            assert_eq!(order.iter().map(shown).collect::<Vec<_>>(), want, "{shared}");
+            assert_eq!(tacacs.view().servers.len(), want.len(), "{shared}");
+        }
+    }
+
+    const ONE: &str = "tacacs server A\n address ipv4 10.0.0.8\n key 0 own";
+
+    #[test]
+    fn each_result_is_logged_and_decides_whether_the_next_server_is_asked() {
+        let mut world = World::new();
+        let ctx = &mut world.ctx;
+        let mut tacacs = Tacacs::default();
+        let server = configure(&mut tacacs, ctx, ONE).remove(0);
+        let unable = Answer::Unable("error: no database".into());
+        let rejected = Answer::Rejected("the name or the secret is wrong".into());
+        let dead = "TACACS_DEAD: TACACS+ server 10.0.0.8:49 is not responding: no answer within 5 s.";
+        let alive = "TACACS_ALIVE: TACACS+ server 10.0.0.8:49 is being marked alive.";
+        let slow = Err("no answer within 5 s");
+        for (result, reason, logged, state) in [
+            (slow.clone(), Some("no answer within 5 s"), &[dead][..], "dead"),
+            (slow.clone(), Some("no answer within 5 s"), &[], "dead"),
+            // A server that reports an error has answered.
+            (
+                Ok(unable),
+                Some("error: no database"),
+                &[alive, "ERROR: TACACS+ server 10.0.0.8:49: error: no database"],
+                "up",
+            ),
+            (
+                Ok(rejected),
+                None,
+                &["REJECTED: TACACS+ server 10.0.0.8:49 rejects user ann: the name or the secret is wrong"],
+                "up",
+            ),
+            (Ok(Answer::Accepted), None, &[], "up"),
+            (Ok(Answer::Permitted(Some(15))), None, &[], "up"),
+            (slow.clone(), Some("no answer within 5 s"), &[dead], "dead"),
+        ] {
+            let before = messages(ctx).len();
+            let next = tacacs.record(ctx, &server, "ann", &result, &Counters::default());
+            assert_eq!(next.as_deref(), reason, "{result:?}");
+            assert_eq!(messages(ctx)[before..], *logged, "{result:?}");
+            assert_eq!(tacacs.view().servers[0].state, state, "{result:?}");
+        }
+        // A question may end after its server was removed from the configuration.
+        configure(&mut tacacs, ctx, "");
+        let before = messages(ctx).len();
+        let next = tacacs.record(ctx, &server, "ann", &slow, &Counters::default());
+        assert_eq!((next.as_deref(), messages(ctx).len()), (Some("no answer within 5 s"), before));
+    }
+
+    #[test]
+    fn the_counters_of_questions_add_up_in_show_tacacs() {
+        let mut world = World::new();
+        let ctx = &mut world.ctx;
+        let mut tacacs = Tacacs::default();
+        let server = configure(&mut tacacs, ctx, ONE).remove(0);
+        // Different values, so that no two counters can be exchanged.
+        let counted = Counters {
+            opens: 1,
+            closes: 2,
+            aborts: 3,
+            errors: 4,
+            timeouts: 5,
+            failed_connects: 6,
+            sent: 7,
+            received: 8,
+            invalid: 9,
+            accepts: 10,
+            rejects: 11,
+        };
+        let accepted: Result<Answer, &str> = Ok(Answer::Accepted);
+        for _ in 0..2 {
+            tacacs.record(ctx, &server, "ann", &accepted, &counted);
+        }
+        let shown = serde_json::to_value(tacacs.view()).expect("JSON");
+        let want = serde_json::json!({"servers": [{
+            "name": "A", "address": "10.0.0.8", "port": 49, "state": "up",
+            "socket_opens": 2, "socket_closes": 4, "socket_aborts": 6, "socket_errors": 8,
+            "socket_timeouts": 10, "failed_connects": 12, "packets_sent": 14, "packets_received": 16,
+            "invalid": 18, "accepts": 20, "rejects": 22,
+        }]});
+        assert_eq!(shown, want);
+    }
+}
