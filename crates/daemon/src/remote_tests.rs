@@ -159,7 +159,8 @@ fn typed(shared: &Shared, input: &[u8]) -> String {
     })
 }
 
-/// A session: lines of the configuration, the input, texts that the output contains in this order, and texts that it does not contain.
+/// A session: lines of the configuration, the input, texts that the output contains in this order, and texts that it does not
+/// contain.
 type Case<'a> = (&'a str, &'a [u8], &'a [&'a str], &'a [&'a str]);
 
 #[test]

@@ -283,3 +283,207 @@ fn details(
         _ => Map::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bus::Topics;
+    use crate::core::Core;
+    use crate::testing::{Bench, World, config, messages, received};
+    use lanyard_cli::backend::Configuration;
+    use lanyard_stp::{BpduError, BridgeId, Role};
+    use lanyard_switch::facts::LinkMode;
+    use lanyard_types::{MacAddr, StpState, VlanId, VlanSet};
+
+    fn vlan(number: u16) -> VlanId {
+        VlanId::new(number).expect("a VLAN")
+    }
+
+    /// A switch with these ports, whose links are up, each with its speed in Mbit/s and true for full duplex.
+    fn switch(ports: &[(&str, u32, bool)], text: &str) -> (Bench, Core) {
+        let bench = Bench::new();
+        let mut core = bench.core();
+        for (name, speed_mbps, full_duplex) in ports {
+            bench.kernel.add(name);
+            let mode = LinkMode::Fixed { speed_mbps: *speed_mbps, full_duplex: *full_duplex };
+            bench.kernel.state().modes.insert((*name).into(), mode);
+            let event = bench.kernel.change(name, |link| (link.admin_up, link.carrier) = (true, true));
+            core.netdev_events(vec![event]);
+        }
+        core.commit(config(text)).expect("taken");
+        (bench, core)
+    }
+
+    #[test]
+    fn reports_make_log_lines() {
+        let text = "interface eth1\n switchport\ninterface eth2\n switchport";
+        let (_bench, mut core) = switch(&[("eth1", 1000, true), ("eth2", 1000, true)], text);
+        let ctx = &mut core.ctx;
+        let [one, two] = ["eth1", "eth2"].map(|name| ctx.switch.ports().get(name).expect("a port"));
+        let instance = InstanceId::default();
+        let tree = |event, mode, mstid| Report::Tree { event, mode, mstid };
+        let guard = Event::RootGuard { instance, vlan: Some(vlan(10)), port: one, blocked: true };
+        let change = Event::TopologyChange { instance, vlan: None, port: one, detected: true };
+        let role = Event::Role { instance, vlan: None, port: one, role: Role::Root };
+        for (report, want) in [
+            (
+                Report::Expired(vec![one, two]),
+                "%SPANTREE-2-WATCHDOG: no BPDU was sent for three hello times: the watchdog blocked eth1, eth2; \
+                 the ports start again as if their links had come up",
+            ),
+            (
+                Report::Refused("no space".into()),
+                "%SPANTREE-2-PLANE: the plane refused a port's state, and no BPDU is sent until it accepts it: no space",
+            ),
+            (
+                Report::Unwatched("no timer".into()),
+                "%SPANTREE-2-WATCHDOG: ports would continue to forward without a daemon: no timer",
+            ),
+            (Report::NotKept { facility: "LACP", reason: "disk full".into() }, "%LACP-3-SNAPSHOT: disk full"),
+            (
+                tree(guard, Mode::RapidPvst, 0),
+                "%SPANTREE-2-ROOTGUARD_BLOCK: Root guard blocking port eth1 on VLAN0010.",
+            ),
+            (tree(change, Mode::Mst, 7), "%SPANTREE-5-TOPOTRAP: Topology Change Trap for MST7"),
+            // Roles are events without a line.
+            (tree(role, Mode::Rstp, 0), ""),
+        ] {
+            let old = ctx.log.view().messages.len();
+            let reports = Reports { waiting: [report].into(), ..Reports::default() };
+            assert!(handle(ctx, reports).is_empty());
+            let new = ctx.log.view().messages.into_iter().skip(old);
+            let lines: Vec<String> = new
+                .map(|line| format!("%{}-{}-{}: {}", line.facility, line.severity, line.mnemonic, line.text))
+                .collect();
+            assert_eq!(lines.join("\n"), want);
+        }
+        let shut = BTreeMap::from([(one, Some(ErrCause::BpduGuard)), (two, None)]);
+        let reports = Reports { lost: 3, ports: shut.clone(), ..Reports::default() };
+        assert_eq!(handle(ctx, reports), shut);
+        let lost = "LOST: 3 messages of protocols were lost: too many came at once";
+        assert_eq!(messages(ctx).last().map(String::as_str), Some(lost));
+    }
+
+    /// Programs read these keys: docs/cli/json.md lists them.
+    #[test]
+    fn events_have_the_keys_of_their_kind() {
+        let (instance, port) = (InstanceId::new(2).expect("an instance"), PortId::new(3).expect("a port"));
+        let (ten, none) = (Some(vlan(10)), None);
+        let root = BridgeId::new(4096, 10, MacAddr([2, 0, 0, 0, 0, 9]));
+        let root_id = "4106.02:00:00:00:00:09";
+        let of_port =
+            |event: &str, instance: u16| json!({"event": event, "instance": instance, "interface": "eth3"});
+        let with = |mut value: Value, key: &str, to: Value| {
+            value[key] = to;
+            value
+        };
+        for (event, want) in [
+            (
+                Event::Role { instance, vlan: none, port, role: Role::Root },
+                with(of_port("role", 7), "role", json!("root")),
+            ),
+            (
+                Event::State { instance, vlan: ten, port, state: StpState::Learning },
+                with(of_port("state", 10), "state", json!("learning")),
+            ),
+            (
+                Event::RootChanged { instance, vlan: ten, root, port: Some(port) },
+                with(of_port("root", 10), "root_id", json!(root_id)),
+            ),
+            (
+                Event::RootChanged { instance, vlan: none, root, port: None },
+                json!({"event": "root", "instance": 7, "interface": null, "root_id": root_id}),
+            ),
+            (
+                Event::TopologyChange { instance, vlan: none, port, detected: false },
+                with(of_port("topology_change", 7), "detected", json!(false)),
+            ),
+            (Event::Edge { vlan: none, port, edge: true }, with(of_port("edge", 0), "edge", json!(true))),
+            (
+                Event::Migrated { vlan: ten, port, to_stp: true },
+                with(of_port("migrated", 10), "protocol", json!("stp")),
+            ),
+            (
+                Event::Migrated { vlan: none, port, to_stp: false },
+                with(of_port("migrated", 0), "protocol", json!("mst")),
+            ),
+            (Event::Disputed { instance, vlan: none, port }, of_port("disputed", 7)),
+            (
+                Event::SelfLoop { vlan: none, port, blocked: true },
+                with(of_port("self_loop", 0), "blocked", json!(true)),
+            ),
+            (
+                Event::RootGuard { instance, vlan: ten, port, blocked: false },
+                with(of_port("root_guard", 10), "blocked", json!(false)),
+            ),
+            (
+                Event::LoopGuard { instance, vlan: none, port, blocked: true },
+                with(of_port("loop_guard", 7), "blocked", json!(true)),
+            ),
+            (
+                Event::PvidMismatch { vlan: vlan(10), peer: vlan(20), port },
+                with(of_port("pvid_mismatch", 10), "peer_vlan", json!(20)),
+            ),
+            (Event::TypeMismatch { vlan: vlan(10), port }, of_port("type_mismatch", 10)),
+            (Event::Consistent { vlan: vlan(10), port }, of_port("consistent", 10)),
+            (
+                Event::PvstSimFail { vlan: vlan(10), port, root, superior: true },
+                with(of_port("pvst_simulation_failed", 10), "root_id", json!(root_id)),
+            ),
+            (Event::PvstSimOk { port }, json!({"event": "pvst_simulation_ok", "interface": "eth3"})),
+            (
+                Event::Rejected { port, error: BpduError::ProtocolId },
+                json!({"event": "rejected", "interface": "eth3", "reason": "protocol_id"}),
+            ),
+            (
+                Event::ErrDisabled { port, cause: ErrCause::BpduGuard },
+                json!({"event": "err_disabled", "interface": "eth3", "cause": "bpduguard"}),
+            ),
+            (
+                Event::Recovering { port, cause: ErrCause::BpduGuard },
+                json!({"event": "recovering", "interface": "eth3", "cause": "bpduguard"}),
+            ),
+            (Event::NotSettled { vlan: ten }, json!({"event": "not_settled", "instance": 10})),
+        ] {
+            let got = details(&event, Mode::Mst, &|port| format!("eth{port}"), &|_| 7);
+            assert_eq!(Value::Object(got), want);
+        }
+        let mut world = World::new();
+        let mut listener = world.ctx.bus.subscribe(Topics::Events([EventKind::Stp].into())).expect("room");
+        announce_event(&mut world.ctx, &Event::PvstSimOk { port }, Mode::Mst, 0);
+        let events = received(&mut listener);
+        assert_eq!(events.len(), 1);
+        let (kind, action, event) = (&events[0]["type"], &events[0]["action"], &events[0]["event"]);
+        assert_eq!((kind, action, event), (&json!("stp"), &json!("change"), &json!("pvst_simulation_ok")));
+    }
+
+    /// The speed of a port-channel is the sum of those of its members that forward.
+    #[test]
+    fn links_are_reported_with_speed_and_duplex() {
+        let ports = [("eth1", 1000, true), ("eth2", 100, false), ("eth3", 1000, true), ("eth4", 100, true)];
+        let text = "spanning-tree mode rstp\nspanning-tree pathcost method long\ninterface eth1\n switchport\n\
+            interface eth2\n switchport\ninterface eth3\n channel-group 1 mode on\n\
+            interface eth4\n channel-group 1 mode on\ninterface port-channel 1\n switchport";
+        let (_bench, core) = switch(&ports, text);
+        let shown = view(&core.ctx).instances.remove(0).ports;
+        let costs: Vec<_> =
+            shown.iter().map(|port| (&*port.interface, port.cost, port.detail.point_to_point)).collect();
+        let want =
+            [("eth1", 20_000, true), ("eth2", 200_000, false), ("port-channel1", 20_000_000 / 1100, true)];
+        assert_eq!(costs, want);
+        let channel = ChannelId::new(1).expect("a port-channel");
+        assert_eq!(channel_speed(&core.ctx, channel), Some(1100));
+        assert_eq!(channel_speed(&core.ctx, ChannelId::new(2).expect("a port-channel")), None);
+    }
+
+    #[test]
+    fn settings_that_the_bridge_refuses_are_logged() {
+        let mut world = World::new();
+        let good = lanyard_stp::Config::new(Mode::Rstp, MacAddr([2, 0, 0, 0, 0, 0]));
+        let bad = lanyard_stp::Config { hello_time_s: 11, ..good };
+        let change = Reconfigure { wanted: Some(bad), cleared: Vec::new(), vlans: VlanSet::EMPTY };
+        take(&mut world.ctx, change);
+        assert_eq!(messages(&world.ctx), ["CONFIG: spanning tree is off: hello-time 11 is not 1 to 10"]);
+        assert!(view(&world.ctx).mode.is_none() && world.ctx.switch.spanning().is_none());
+    }
+}
