@@ -115,3 +115,180 @@ impl Core {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Bench, config, messages};
+    use lanyard_cli::backend::{AccessControl as _, Configuration};
+    use lanyard_dot1x::{GrantKind, Method, SessionStatus};
+    use lanyard_types::{MacAddr, VlanId};
+    use std::net::UdpSocket;
+
+    const ON: &str = "dot1x system-auth-control\n";
+    /// Hosts at the port are authenticated by their MAC addresses, and let into VLAN 20 when no server answers.
+    const MAB: &str = " authentication port-control auto\n mab\n authentication host-mode multi-auth\n \
+                       authentication event server dead action authorize vlan 20\n";
+
+    /// A switch with three ports that have a link.
+    fn switch(lines: &str) -> (Bench, Core) {
+        let bench = Bench::new();
+        let mut core = bench.core();
+        for name in ["eth1", "eth2", "eth10"] {
+            bench.kernel.add(name);
+            let event = bench.kernel.change(name, |link| (link.admin_up, link.carrier) = (true, true));
+            core.netdev_events(vec![event]);
+        }
+        configure(&mut core, lines);
+        (bench, core)
+    }
+
+    fn configure(core: &mut Core, lines: &str) {
+        let ports = ["eth10", "eth2", "eth1"].map(|name| format!("interface {name}\n switchport\n")).concat();
+        core.commit(config(&format!("vlan 20\n{ports}{lines}"))).expect("taken");
+        core.tick();
+    }
+
+    /// Sends a broadcast of the host 0200.0000.00`host`.
+    fn send(bench: &Bench, core: &mut Core, name: &str, host: u8) {
+        let port = core.ctx.switch.ports().get(name).expect("a port");
+        let mut frame = [[0xff; 6], [2, 0, 0, 0, 0, host]].concat();
+        frame.resize(60, 0);
+        bench.ports.borrow().as_ref().expect("a plane").push(port, &frame);
+        core.plane_events();
+        core.tick();
+        core.protocol_reports();
+    }
+
+    /// The ports, each with its frames that were dropped.
+    fn ports(core: &mut Core) -> Vec<(String, &'static str, bool, u16, u64)> {
+        let row = |it: view::AccessPort| (it.interface, it.port_control, it.authorized, it.vlan, it.dropped);
+        core.access_control().ports.into_iter().map(row).collect()
+    }
+
+    #[test]
+    fn ports_with_lines_of_access_control_are_shown_in_natural_order() {
+        // eth3 has no netdev.
+        let lines = "interface eth10\n dot1x pae authenticator\n\
+             interface eth3\n switchport\n switchport access vlan 20\n authentication port-control auto\n\
+             interface eth1\n authentication port-control auto\n authentication timer reauthenticate server\n \
+             dot1x timeout quiet-period 11\n dot1x timeout tx-period 12\n dot1x timeout supp-timeout 13\n";
+        let (_bench, mut core) = switch(&format!("{ON}{lines}"));
+        let want = [
+            ("eth1".to_owned(), "auto", false, 1, 0),
+            ("eth3".to_owned(), "auto", false, 20, 0),
+            ("eth10".to_owned(), "force-authorized", true, 1, 0),
+        ];
+        assert_eq!(ports(&mut core), want);
+        let timers = |it: &view::AccessPort| {
+            (it.reauthenticate_s, it.quiet_period_s, it.tx_period_s, it.supp_timeout_s)
+        };
+        let shown = core.access_control().ports;
+        assert_eq!(timers(&shown[0]), (None, 11, 12, 13));
+        assert_eq!(timers(&shown[2]), (Some(3600), 60, 30, 30));
+        // Without `dot1x system-auth-control` the lines of a port have no effect.
+        configure(&mut core, lines);
+        assert_eq!(ports(&mut core)[0], ("eth1".to_owned(), "force-authorized", true, 1, 0));
+    }
+
+    #[test]
+    fn a_host_that_is_let_in_without_a_server_is_shown_across_a_restart() {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let auth_port = socket.local_addr().expect("bound").port();
+        let lines = format!(
+            "{ON}radius server R\n address ipv4 127.0.0.1 auth-port {auth_port}\n key 0 secret\n\
+             radius-server timeout 5\nradius-server retransmit 1\nradius-server deadtime 2\n\
+             interface eth1\n{MAB} authentication periodic\n authentication timer reauthenticate 600\n"
+        );
+        let (bench, mut core) = switch(&lines);
+        bench.clock.set(1_000);
+        send(&bench, &mut core, "eth1", 5);
+        for (now_ms, server, session) in [
+            (3_500, ("up", 1, 0, 0), ("running", None, None, 2, None)),
+            (6_000, ("up", 1, 1, 0), ("running", None, None, 5, None)),
+            // The age counts since the port was opened for the host.
+            (11_000, ("dead", 1, 1, 1), ("authorized", Some("server-dead"), Some(20), 0, Some(600))),
+            (15_500, ("dead", 1, 1, 1), ("authorized", Some("server-dead"), Some(20), 4, Some(596))),
+        ] {
+            bench.clock.set(now_ms);
+            core.tick();
+            let view = core.access_control();
+            let it = &view.servers[0];
+            assert_eq!((it.state, it.requests, it.retransmissions, it.timeouts), server, "{now_ms}");
+            let it = &view.sessions[0];
+            assert_eq!((it.status, it.authorized_by, it.vlan, it.age_s, it.timeout_s), session, "{now_ms}");
+        }
+        assert_eq!(ports(&mut core), [("eth1".to_owned(), "auto", true, 20, 1)]);
+        let session = core.access_control().sessions.remove(0);
+        let logged = format!(
+            "SUCCESS: Authorization succeeded by authentication event server-dead for client (0200.0000.0005) on \
+             Interface eth1 AuditSessionID {}",
+            session.session_id
+        );
+        assert!(messages(&core.ctx).contains(&logged), "{:?}", messages(&core.ctx));
+        drop(core);
+        let mut core = bench.core();
+        configure(&mut core, &lines);
+        let view = core.access_control();
+        // The new daemon authenticates each host again soon. The method is not compared: the file does not have it.
+        let (timeout_s, method) = (Some(2), view.sessions[0].method);
+        assert_eq!(view.sessions, [view::AuthenticationSession { timeout_s, method, ..session }]);
+        assert_eq!((view.servers[0].state, view.servers[0].requests), ("up", 0));
+        assert_eq!(ports(&mut core)[0].3, 20);
+    }
+
+    #[test]
+    fn clear_ends_the_sessions_that_match_every_part_of_the_filter() {
+        let (bench, mut core) = switch(&format!("{ON}interface eth1\n{MAB}interface eth10\n{MAB}"));
+        for (name, host) in [("eth1", 5), ("eth1", 6), ("eth10", 7)] {
+            send(&bench, &mut core, name, host);
+        }
+        let filter = |name: Option<&str>, host: Option<u8>| AuthenticationFilter {
+            interface: name.map(|name| InterfaceName::Netdev(name.into())),
+            mac: host.map(|host| MacAddr([2, 0, 0, 0, 0, host])),
+        };
+        let refused = core.clear_authentications(&filter(Some("eth9"), None)).expect_err("no such port").0;
+        assert_eq!(refused, "eth9 is no port of the switch");
+        for (name, host, left) in [
+            (Some("eth1"), Some(7), &[5, 6, 7][..]),
+            (None, Some(5), &[6, 7]),
+            (Some("eth10"), None, &[6]),
+            (None, None, &[]),
+        ] {
+            core.clear_authentications(&filter(name, host)).expect("cleared");
+            let sessions = core.access_control().sessions;
+            let hosts: Vec<u8> = sessions.iter().map(|session| session.mac.0[5]).collect();
+            assert_eq!(hosts, left, "{name:?} {host:?}");
+            let open: Vec<bool> = ports(&mut core).into_iter().map(|port| port.2).collect();
+            assert_eq!(open, [left.contains(&6), left.contains(&7)], "{name:?} {host:?}");
+        }
+        assert_eq!(ports(&mut core)[1].4, 1);
+        send(&bench, &mut core, "eth10", 7);
+        assert_eq!(ports(&mut core)[1].4, 2, "the host has to be authenticated anew");
+    }
+
+    #[test]
+    fn sessions_show_why_the_port_is_open_and_for_how_long() {
+        let (bench, core) = switch("");
+        bench.clock.set(10_000);
+        let port = core.ctx.switch.ports().get("eth1").expect("a port");
+        let (mab, assigned) = (GrantKind::Method(Method::Mab), VlanId::new(20));
+        for (grant, vlan, ends, want) in [
+            (None, assigned, None, (None, None, None, "reauthenticate")),
+            (Some(mab), None, Some((14_001, false)), (Some("mab"), Some(1), Some(5), "terminate")),
+            (Some(GrantKind::Fail), assigned, None, (Some("fail"), Some(20), None, "reauthenticate")),
+            // The time has come, and the new authentication is running.
+            (Some(mab), assigned, Some((9_000, true)), (Some("mab"), Some(20), Some(0), "reauthenticate")),
+        ] {
+            let mac = MacAddr([2, 0, 0, 0, 0, 5]);
+            let (method, status, user) = (Method::Mab, SessionStatus::Running, String::new());
+            let view = SessionView { port, mac, id: 3, method, status, grant, vlan, user, since_ms: 0, ends };
+            let it = core.authentication(view);
+            assert_eq!(
+                (it.authorized_by, it.vlan, it.timeout_s, it.timeout_action),
+                want,
+                "{grant:?} {ends:?}"
+            );
+        }
+    }
+}

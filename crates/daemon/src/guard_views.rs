@@ -217,3 +217,160 @@ impl Core {
         counts.filter(|(_, count)| *count > 0).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Bench, config};
+    use lanyard_cli::backend::{Configuration, Guard as _};
+    use lanyard_config::InterfaceName;
+    use lanyard_guard::Owner;
+    use lanyard_types::{MacAddr, VlanId};
+
+    /// A switch with four ports in VLAN 1, DHCP snooping, ND inspection, and further lines of configuration.
+    fn switch(lines: &str) -> (Bench, Core) {
+        let bench = Bench::new();
+        let mut text =
+            "ip dhcp snooping\nip dhcp snooping vlan 1,20,30\nipv6 nd inspection vlan 1,30\n".to_owned();
+        for name in ["eth10", "eth3", "eth2", "eth1"] {
+            bench.kernel.add(name);
+            text += &format!("interface {name}\n switchport\n");
+        }
+        let mut core = bench.core();
+        core.commit(config(&(text + lines))).expect("taken");
+        (bench, core)
+    }
+
+    fn port(core: &Core, name: &str) -> PortId {
+        core.ctx.switch.ports().get(name).expect("a port")
+    }
+
+    fn vlan(number: u16) -> VlanId {
+        VlanId::new(number).expect("a VLAN")
+    }
+
+    fn mac(last: u8) -> MacAddr {
+        MacAddr([2, 0, 0, 0, 0, last])
+    }
+
+    fn at(name: &str) -> SnoopedFilter {
+        SnoopedFilter { interface: Some(InterfaceName::Netdev(name.into())), ..SnoopedFilter::default() }
+    }
+
+    /// The addresses with bindings in the plane, in order.
+    fn bound(core: &Core) -> Vec<String> {
+        let held = core.ctx.protocols.with(|engine| engine.guard_and_io().1.plane.bindings());
+        let held: std::collections::BTreeSet<_> = held.into_iter().map(|(key, _)| key.address).collect();
+        held.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn ports_are_shown_with_their_settings_in_natural_order() {
+        let (_bench, mut core) = switch(
+            "interface eth1\n ip dhcp snooping trust\n ip arp inspection trust\n\
+             interface eth2\n ip dhcp snooping limit rate 7\n ip verify source port-security\n ipv6 nd raguard\n \
+             ip arp inspection limit rate 20 burst interval 3\n\
+             interface eth10\n ip verify source\n ipv6 dhcp guard\n\
+             monitor session 1 source interface eth1\nmonitor session 1 destination interface eth3",
+        );
+        let row = |port: view::GuardPort| {
+            let dhcp = (port.dhcp_trusted, port.dhcp_rate_pps);
+            let arp = (port.arp_trusted, port.arp_rate_pps, port.arp_burst_interval_s);
+            (port.interface, dhcp, arp, port.verify_source, (port.raguard, port.dhcp_guard))
+        };
+        // eth3 drops all frames that it receives, because it is the destination of a monitor session.
+        let want = [
+            ("eth1".to_owned(), (true, None), (true, None, 1), "off", (false, false)),
+            ("eth2".to_owned(), (false, Some(7)), (false, Some(20), 3), "ip-mac", (true, false)),
+            ("eth10".to_owned(), (false, None), (false, Some(15), 1), "ip", (false, true)),
+        ];
+        assert_eq!(core.guard().ports.into_iter().map(row).collect::<Vec<_>>(), want);
+    }
+
+    #[test]
+    fn clear_ends_the_leases_that_match_every_part_of_the_filter() {
+        let (_bench, mut core) = switch(
+            "vlan 20\nip source binding 0200.0000.0001 vlan 20 10.0.0.1 interface eth1\n\
+             ip source binding 0200.0000.0007 vlan 1 10.0.0.7 interface eth1",
+        );
+        let leases = [("eth2", 9, Some(61_500)), ("eth10", 10, None)].map(|(name, last, expires_ms)| Lease {
+            vlan: vlan(1),
+            mac: mac(last),
+            address: [10, 0, 0, last].into(),
+            port: port(&core, name),
+            expires_ms,
+        });
+        core.ctx.protocols.change(move |engine| engine.guard.snooper_mut().restore(0, &leases, &[]));
+        let shown = core.guard();
+        assert_eq!((shown.dhcp_vlans, shown.operational_vlans), (vec![1, 20, 30], vec![1, 20]));
+        let row =
+            |it: view::GuardBinding| (it.vlan, it.address.octets()[3], it.interface, it.kind, it.lease_s);
+        let want = [
+            (1, 7, "eth1".to_owned(), "static", None),
+            (1, 9, "eth2".to_owned(), "dhcp-snooping", Some(62)),
+            (1, 10, "eth10".to_owned(), "dhcp-snooping", None),
+            (20, 1, "eth1".to_owned(), "static", None),
+        ];
+        assert_eq!(shown.bindings.into_iter().map(row).collect::<Vec<_>>(), want);
+        let all = ["10.0.0.1", "10.0.0.7", "10.0.0.9", "10.0.0.10"];
+        let address = |last| Some([10, 0, 0, last].into());
+        for (filter, left) in [
+            (at("eth1"), 4),
+            (at("eth9"), 4),
+            (SnoopedFilter { interface: Some(InterfaceName::Vlan(vlan(1))), ..SnoopedFilter::default() }, 4),
+            (SnoopedFilter { vlan: Some(vlan(20)), ..SnoopedFilter::default() }, 4),
+            (SnoopedFilter { address: address(7), ..SnoopedFilter::default() }, 4),
+            (SnoopedFilter { address: address(9), ..at("eth10") }, 4),
+            (SnoopedFilter { vlan: Some(vlan(1)), ..at("eth10") }, 3),
+            (SnoopedFilter::default(), 2),
+        ] {
+            core.clear_snooped(&filter);
+            assert_eq!(bound(&core), all[..left], "{filter:?}");
+            assert_eq!(core.guard().bindings.len(), left, "{filter:?}");
+        }
+    }
+
+    #[test]
+    fn clear_forgets_learned_neighbours_and_statistics() {
+        let (bench, mut core) = switch("ipv6 neighbor binding vlan 1 fe80::a interface eth1 0200.0000.0007");
+        let eth2 = port(&core, "eth2");
+        let neighbours = [(eth2, 9), (port(&core, "eth10"), 0x10)].map(|(port, last)| Neighbour {
+            vlan: vlan(1),
+            address: [0xfe80, 0, 0, 0, 0, 0, 0, u16::from(last)].into(),
+            owner: Owner { port, mac: mac(last) },
+        });
+        core.ctx.protocols.change(move |engine| engine.guard.inspector_mut().restore(0, &neighbours, &[]));
+        bench.clock.set(49_001);
+        let shown = core.nd_inspection();
+        assert_eq!((shown.vlans, shown.operational_vlans), (vec![1, 30], vec![1]));
+        let row = |it: view::NeighborBinding| (it.address.segments()[7], it.interface, it.kind, it.left_s);
+        // After a restart the owners are asked one after the other.
+        let want = [
+            (9, "eth2".to_owned(), "nd", Some(101)),
+            (0xa, "eth1".to_owned(), "static", None),
+            (0x10, "eth10".to_owned(), "nd", Some(176)),
+        ];
+        assert_eq!(shown.bindings.into_iter().map(row).collect::<Vec<_>>(), want);
+        let counts: Vec<_> = shown.interfaces.iter().map(|port| port.addresses).collect();
+        assert_eq!(counts, [0, 1, 0, 1], "static bindings are not counted");
+        core.ctx.protocols.with(move |engine| {
+            engine.guard.snooper_mut().handle_frame(0, vlan(1), eth2, &[]);
+            engine.guard.inspector_mut().handle_frame(0, vlan(1), eth2, &[]);
+        });
+        let malformed =
+            |core: &mut Core| (core.guard().dropped["malformed"], core.nd_inspection().dropped["malformed"]);
+        assert_eq!(malformed(&mut core), (1, 1));
+        core.clear_snooped_statistics();
+        assert_eq!(malformed(&mut core), (0, 1));
+        core.clear_nd_statistics();
+        assert_eq!(malformed(&mut core), (0, 0));
+        for (name, left) in [
+            ("eth9", &["fe80::9", "fe80::a", "fe80::10"][..]),
+            ("eth1", &["fe80::9", "fe80::a", "fe80::10"]),
+            ("eth2", &["fe80::a", "fe80::10"]),
+        ] {
+            core.clear_neighbor_bindings(&at(name));
+            assert_eq!(bound(&core), left, "{name}");
+        }
+    }
+}
