@@ -6,7 +6,9 @@ use lanyard_cli::backend::{self, SnoopedFilter};
 use lanyard_cli::view;
 use lanyard_guard::{Counters, Drop, Lease, NdDrop, Neighbour, State};
 use lanyard_pipeline::state::{PortKind, PortState};
-use lanyard_types::{ArpLimit, DropReason, MAX_BINDINGS, PortId, Stage, VerifySource, VlanSet};
+use lanyard_types::{
+    ArpLimit, DropReason, Family, MAX_BINDINGS, PortGuard, PortId, Stage, VerifySource, VlanSet,
+};
 use std::collections::BTreeMap;
 
 impl backend::Guard for Core {
@@ -56,7 +58,10 @@ impl backend::Guard for Core {
     }
 
     fn clear_snooped_statistics(&mut self) {
-        self.ctx.protocols.with(|engine| engine.guard.snooper_mut().clear_counters());
+        self.ctx.protocols.with(|engine| {
+            engine.guard.snooper_mut().clear_counters();
+            engine.guard.clear_refused(Family::V4);
+        });
     }
 
     fn nd_inspection(&mut self) -> view::NdInspection {
@@ -99,7 +104,10 @@ impl backend::Guard for Core {
     }
 
     fn clear_nd_statistics(&mut self) {
-        self.ctx.protocols.with(|engine| engine.guard.inspector_mut().clear_counters());
+        self.ctx.protocols.with(|engine| {
+            engine.guard.inspector_mut().clear_counters();
+            engine.guard.clear_refused(Family::V6);
+        });
     }
 }
 
@@ -128,13 +136,17 @@ impl Core {
         all
     }
 
-    fn guarded_ports(&mut self) -> Vec<view::GuardPort> {
+    /// The ports to which first-hop security applies, with their names and settings.
+    fn guarded(&self) -> Vec<(PortId, String, PortGuard)> {
         // The destination port of a monitor session drops all frames that it receives.
         let is_bridge = |port: &PortState| port.kind == PortKind::Netdev && !port.stages.mirror.destination;
         let bridges = self.ctx.plane.state().ports.iter().filter(|(_, port)| is_bridge(port));
-        let ports: Vec<_> = bridges.map(|(id, port)| (*id, port.name.clone(), port.stages.guard)).collect();
+        bridges.map(|(id, port)| (*id, port.name.clone(), port.stages.guard)).collect()
+    }
+
+    fn guarded_ports(&mut self) -> Vec<view::GuardPort> {
         let mut shown: Vec<view::GuardPort> = Vec::new();
-        for (id, interface, guard) in ports {
+        for (id, interface, guard) in self.guarded() {
             shown.push(view::GuardPort {
                 interface,
                 dhcp_trusted: guard.dhcp_trust,
@@ -190,12 +202,10 @@ impl Core {
     }
 
     fn nd_ports(&mut self, neighbours: &[(Neighbour, State, u64)]) -> Vec<view::NdPort> {
-        let bridges = self.ctx.plane.state().ports.iter().filter(|(_, port)| port.kind == PortKind::Netdev);
-        let ports: Vec<_> = bridges.map(|(id, port)| (*id, port.name.clone(), port.stages.guard)).collect();
         let mut counts: BTreeMap<PortId, u32> = BTreeMap::new();
         neighbours.iter().for_each(|(neighbour, ..)| *counts.entry(neighbour.owner.port).or_default() += 1);
         let mut shown: Vec<view::NdPort> = Vec::new();
-        for (id, interface, guard) in ports {
+        for (id, interface, guard) in self.guarded() {
             shown.push(view::NdPort {
                 interface,
                 trusted: guard.nd_trust,
@@ -285,6 +295,9 @@ mod tests {
             ("eth10".to_owned(), (false, None), (false, Some(15), 1), "ip", (false, true)),
         ];
         assert_eq!(core.guard().ports.into_iter().map(row).collect::<Vec<_>>(), want);
+        let inspected: Vec<String> =
+            core.nd_inspection().interfaces.into_iter().map(|port| port.interface).collect();
+        assert_eq!(inspected, ["eth1", "eth2", "eth10"]);
     }
 
     #[test]

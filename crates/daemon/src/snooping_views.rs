@@ -31,7 +31,10 @@ impl backend::Multicast for Core {
                     routers: machines.routers(*vlan, family),
                     querier: machines.querier(*vlan, family),
                     counters: machines.counters(*vlan, family).unwrap_or_default(),
-                    flooded: machines.flooded(*vlan, family),
+                    flooded: match machines.flooded(*vlan, family) {
+                        Flood::Nothing if engine.snooping.has_refused(*vlan, family) => Flood::Unregistered,
+                        flooded => flooded,
+                    },
                 };
                 (*vlan, known)
             });
@@ -148,6 +151,7 @@ mod tests {
     use crate::testing::{Bench, config};
     use lanyard_cli::backend::{Configuration, Multicast as _};
     use lanyard_cli::view::SnoopingVlan;
+    use lanyard_plane::PlaneError;
     use lanyard_wire::ip::ones_complement_sum;
 
     /// A switch with three ports in VLAN 1.
@@ -258,6 +262,18 @@ mod tests {
             core.clear_snooping(cleared);
             assert_eq!(groups(&mut core), want);
             assert_eq!(core.snooping(Family::V4).memberships, memberships, "without static members");
+        }
+    }
+
+    #[test]
+    fn a_vlan_whose_entry_the_plane_refuses_is_shown_as_flooding_unregistered_groups() {
+        let (bench, mut core) = switch("");
+        let full = PlaneError::TableFull { table: "mdb", size: 1 };
+        for (refused, group, want) in [(None, 1, "none"), (Some(full), 2, "unregistered")] {
+            *bench.plane.refuses_groups.lock() = refused;
+            let report = vec![0x16, 0, 0, 0, 239, 1, 1, group];
+            receive(&bench, &mut core, "eth1", [239, 1, 1, group], report);
+            assert_eq!(first(&mut core).flooding, want);
         }
     }
 

@@ -124,6 +124,7 @@ impl Authenticator {
             return;
         };
         let host_mode = config.host_mode;
+        let first = methods::order(config).first().copied().unwrap_or(Method::Dot1x);
         for kept in kept {
             let exists = kept.vlan.is_none_or(|vlan| self.config.vlans.contains_key(&vlan));
             let several = host_mode == HostMode::MultiAuth || self.grants_at(port) == 0;
@@ -135,9 +136,7 @@ impl Authenticator {
             let ends = Some((now + RESTORED_FIRST_MS + others * RESTORED_NEXT_MS, true));
             let (kind, vlan, user) = (kept.kind, kept.vlan, kept.user.clone());
             session.grant = Some(Grant { kind, vlan, user, since_ms: kept.since_ms, ends });
-            if let GrantKind::Method(method) = kind {
-                session.method = method;
-            }
+            session.method = if let GrantKind::Method(method) = kind { method } else { first };
             session.speaks_eap = matches!(kind, GrantKind::Method(Method::Dot1x) | GrantKind::Fail);
             session.enter(State::Authenticated, None);
             self.next_session = self.next_session.max(kept.id.wrapping_add(1));

@@ -3,7 +3,7 @@
 
 use super::{Authenticator, Key};
 use crate::client::Query;
-use crate::config::{Fail, HostMode, Reauthenticate};
+use crate::config::{Fail, HostMode, PortConfig, Reauthenticate};
 use crate::eapol;
 use crate::events::{Action, Event};
 use crate::radius::{Answer, Attributes, Code, attribute, known_vlan};
@@ -38,6 +38,17 @@ struct Terms {
     timeout_s: Option<(u32, bool)>,
 }
 
+/// The methods of a port, in the order in which they are tried.
+pub(super) fn order(config: &PortConfig) -> Vec<Method> {
+    let mut order = vec![];
+    order.extend(config.eap.then_some(Method::Dot1x));
+    order.extend(config.mab.then_some(Method::Mab));
+    if config.mab_first {
+        order.reverse();
+    }
+    order
+}
+
 impl Authenticator {
     /// Tries the methods of the port, from the first one.
     pub(super) fn begin(&mut self, now: u64, key: Key) {
@@ -50,12 +61,7 @@ impl Authenticator {
     /// Tries the first method that has not been tried.
     fn next_method(&mut self, now: u64, key: Key, failed: Failed) {
         let Some(config) = self.settings(key) else { return };
-        let mut order = vec![];
-        order.extend(config.eap.then_some(Method::Dot1x));
-        order.extend(config.mab.then_some(Method::Mab));
-        if config.mab_first {
-            order.reverse();
-        }
+        let order = order(config);
         let Some(session) = self.session_mut(key) else { return };
         let next = order.into_iter().find(|method| !session.tried.contains(method));
         let Some(method) = next else { return self.exhausted(now, key, failed) };

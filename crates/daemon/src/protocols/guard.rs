@@ -15,7 +15,7 @@ use lanyard_guard::{
 };
 use lanyard_pipeline::tables::bindings::family;
 use lanyard_switch::snooping::Classifier;
-use lanyard_types::{PortId, TrapGroup, TrapReason, VlanId};
+use lanyard_types::{Family, PortId, TrapGroup, TrapReason, VlanId};
 use lanyard_wire::{Frame, pop};
 use std::collections::BTreeMap;
 
@@ -86,9 +86,14 @@ impl Guard {
     pub(crate) const fn inspector_mut(&mut self) -> &mut Inspector {
         &mut self.inspector
     }
-    /// The bindings of IPv4 and of IPv6 that the plane has refused since the daemon was started.
+    /// The bindings of IPv4 and of IPv6 that the plane has refused since the daemon was started or the counts were
+    /// cleared.
     pub(crate) const fn refused(&self) -> [u64; 2] {
         self.refused
+    }
+    /// Sets the count of refused bindings of a family to 0.
+    pub(crate) fn clear_refused(&mut self, family: Family) {
+        self.refused[family as usize] = 0;
     }
 
     /// Continues with the state `found` that an earlier run has left, and saves the leases with these writers: `restart` for a

@@ -274,18 +274,18 @@ impl Snooping {
         }
     }
 
+    /// True while the plane refuses an entry of a VLAN, which then floods unregistered groups.
+    pub(crate) fn has_refused(&self, vlan: VlanId, family: Family) -> bool {
+        self.refused.keys().any(|(refused, group, _)| (*refused, Family::of(*group)) == (vlan, family))
+    }
+
     /// Writes to the plane which frames the changed VLANs flood.
     fn settle(&mut self, io: &mut Io<'_>) {
         for (vlan, family) in std::mem::take(&mut self.unsettled) {
-            let refused = || {
-                self.refused
-                    .keys()
-                    .any(|(refused, group, _)| (*refused, Family::of(*group)) == (vlan, family))
-            };
             let flooded = match self.flooded.get(&(vlan, family)).copied().unwrap_or_default() {
                 Flood::All => Flooded::All,
                 Flood::Unregistered => Flooded::Unregistered,
-                Flood::Nothing if refused() => Flooded::Unregistered,
+                Flood::Nothing if self.has_refused(vlan, family) => Flooded::Unregistered,
                 Flood::Nothing => Flooded::Nothing,
             };
             // Only a plane without an MDB refuses this, and it floods everything.
