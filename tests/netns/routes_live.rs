@@ -3,10 +3,11 @@
 //!
 //! Read first: RFC 1812, sections 4.3 and 5.3; RFC 8200; RFC 3704; docs/routing.md, "How the plane routes".
 
-use crate::harness::{Bed, Frame, Host, Plane, bed, scenarios, wait_for};
+use crate::harness::{Bed, Frame, Host, Plane, bed, scenarios, wait_for, wait_until};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::process::Command;
+use std::time::Duration;
 
 scenarios! {
     /// Ping and TCP of both families, between VLANs and within one, primary and secondary subnets.
@@ -137,14 +138,20 @@ fn is_ours(frame: &Frame) -> bool {
 
 /// The numbers of the hosts at which a frame arrives, once it has been processed.
 fn arrives_at(bed: &Bed, from: usize, frame: &Frame) -> Vec<usize> {
+    // The host's kernel may send a frame of its own, which the counter contains as well: how long ours is then waited for.
+    const LATER: Duration = Duration::from_millis(500);
     bed.hosts.iter().for_each(Host::drain);
     let port = format!("p{from}");
     let before = bed.counters()[&port].rx;
     bed.host(from).send(frame);
     wait_for("the frame to be taken in", || (bed.counters()[&port].rx > before).then_some(()));
-    let arrivals = bed.arrivals();
-    let at = |(n, frames): (usize, &Vec<Frame>)| frames.iter().any(is_ours).then_some(n + 1);
-    arrivals.iter().enumerate().filter_map(at).collect()
+    let hosts = || {
+        let arrivals = bed.arrivals();
+        let at = |(n, frames): (usize, &Vec<Frame>)| frames.iter().any(is_ours).then_some(n + 1);
+        let at: Vec<usize> = arrivals.iter().enumerate().filter_map(at).collect();
+        (!at.is_empty()).then_some(at)
+    };
+    wait_until(LATER, hosts).unwrap_or_default()
 }
 
 /// The pairs of addresses: the sending host, its address, the destination address, and the host that has it.
