@@ -66,8 +66,10 @@ impl AsicPlane {
             }
             return Err(error);
         }
-        // Only now: a table that has grown and was filled could not get its size back.
-        self.manager.fill();
+        if next.sizes != was.sizes && !self.by_software() {
+            // Only now: a table that has grown and was filled could not get its size back.
+            self.manager.fill();
+        }
         let feedback = if next.feedback { Feedback::On } else { Feedback::Off };
         policies::apply(&mut self.manager, policy, &kinds);
         self.routing.set_feedback(&mut self.manager, feedback);
