@@ -234,8 +234,11 @@ fn filled(page: &str) -> String {
     out
 }
 
-/// Appends one paragraph or list item. Words inside backquotes stay together.
+/// Appends one paragraph or list item. Words inside backquotes stay together, for which a library would need a separator of ours.
 fn fill(block: &[&str], out: &mut String) {
+    if block.is_empty() {
+        return;
+    }
     let text = block.join(" ");
     let indent = if text.starts_with("- ") { "  " } else { "" };
     let mut words: Vec<String> = Vec::new();
@@ -261,9 +264,7 @@ fn fill(block: &[&str], out: &mut String) {
         out.push_str(word);
         width += length;
     }
-    if !block.is_empty() {
-        out.push('\n');
-    }
+    out.push('\n');
 }
 
 /// Appends a table of the ways in which a line through `node` can end.

@@ -11,11 +11,7 @@ use std::net::UdpSocket;
 fn switch(lines: &str) -> (Bench, Core, UdpSocket) {
     let bench = Bench::new();
     let mut core = bench.core();
-    for name in ["eth1", "eth2"] {
-        bench.kernel.add(name);
-        let event = bench.kernel.change(name, |link| (link.admin_up, link.carrier) = (true, true));
-        core.netdev_events(vec![event]);
-    }
+    bench.plug(&mut core, &["eth1", "eth2"]);
     let server = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let port = server.local_addr().expect("bound").port();
     core.commit(config(&text(port, lines))).expect("taken");

@@ -134,11 +134,7 @@ mod tests {
     fn switch(lines: &str) -> (Bench, Core) {
         let bench = Bench::new();
         let mut core = bench.core();
-        for name in ["eth1", "eth2", "eth10"] {
-            bench.kernel.add(name);
-            let event = bench.kernel.change(name, |link| (link.admin_up, link.carrier) = (true, true));
-            core.netdev_events(vec![event]);
-        }
+        bench.plug(&mut core, &["eth1", "eth2", "eth10"]);
         configure(&mut core, lines);
         (bench, core)
     }

@@ -17,11 +17,7 @@ const REQUEST: u8 = 3;
 const ACK: u8 = 5;
 
 fn up(bench: &Bench, core: &mut Core) {
-    for name in ["eth1", "eth2", "eth3"] {
-        bench.kernel.add(name);
-        let event = bench.kernel.change(name, |link| (link.admin_up, link.carrier) = (true, true));
-        core.netdev_events(vec![event]);
-    }
+    bench.plug(core, &["eth1", "eth2", "eth3"]);
 }
 
 /// A switch with three ports in VLAN 1, of which eth3 is trusted.

@@ -145,11 +145,7 @@ mod tests {
     fn switch(ports: &[&str], text: &str) -> (Bench, Core) {
         let bench = Bench::new();
         let mut core = bench.core();
-        for name in ports {
-            bench.kernel.add(name);
-            let event = bench.kernel.change(name, |link| (link.admin_up, link.carrier) = (true, true));
-            core.netdev_events(vec![event]);
-        }
+        bench.plug(&mut core, ports);
         core.take(config(text)).expect("good");
         (bench, core)
     }

@@ -17,11 +17,7 @@ const LEAVE: u8 = 0x17;
 fn switch(lines: &str) -> (Bench, Core) {
     let bench = Bench::new();
     let mut core = bench.core();
-    for name in ["eth1", "eth2", "eth3"] {
-        bench.kernel.add(name);
-        let event = bench.kernel.change(name, |link| (link.admin_up, link.carrier) = (true, true));
-        core.netdev_events(vec![event]);
-    }
+    bench.plug(&mut core, &["eth1", "eth2", "eth3"]);
     core.commit(config(&format!("{PORTS}\n{lines}"))).expect("taken");
     (bench, core)
 }

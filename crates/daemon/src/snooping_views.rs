@@ -160,9 +160,7 @@ mod tests {
         let mut core = bench.core();
         let mut text = String::new();
         for name in ["eth1", "eth2", "eth3"] {
-            bench.kernel.add(name);
-            let event = bench.kernel.change(name, |link| (link.admin_up, link.carrier) = (true, true));
-            core.netdev_events(vec![event]);
+            bench.plug(&mut core, &[name]);
             text += &format!("interface {name}\n switchport\n");
         }
         core.commit(config(&(text + lines))).expect("taken");

@@ -37,11 +37,7 @@ mod tests {
     fn switch(text: &str) -> (Bench, Core) {
         let bench = Bench::new();
         let mut core = bench.core();
-        for name in ["eth1", "eth2", "eth3"] {
-            bench.kernel.add(name);
-            let event = bench.kernel.change(name, |link| (link.admin_up, link.carrier) = (true, true));
-            core.netdev_events(vec![event]);
-        }
+        bench.plug(&mut core, &["eth1", "eth2", "eth3"]);
         core.commit(config(text)).expect("taken");
         (bench, core)
     }

@@ -155,6 +155,14 @@ impl Bench {
     pub(crate) fn core(&self) -> Core {
         Core::new(self.parts())
     }
+    /// Adds netdevs whose links are up, and reports their links to the switch.
+    pub(crate) fn plug(&self, core: &mut Core, names: &[&str]) {
+        for name in names {
+            self.kernel.add(name);
+            let event = self.kernel.change(name, |link| (link.admin_up, link.carrier) = (true, true));
+            core.netdev_events(vec![event]);
+        }
+    }
 }
 
 /// Parses a configuration in the command line's language.

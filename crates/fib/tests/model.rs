@@ -234,7 +234,8 @@ fn ipv4_answers_the_old_or_the_new() {
     churn::<Ipv4Addr>(0..6, 400, &[]);
 }
 
-/// As the test above, with so many other next hops that entries are wide at first and become wider during the test.
+/// As the test above. Other routes have enough next hops that the table starts with wide entries and must widen them again
+/// during the test.
 #[test]
 fn ipv4_answers_the_old_or_the_new_with_many_next_hops() {
     let others = |count| -> Vec<Ipv4Net> {

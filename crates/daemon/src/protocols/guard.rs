@@ -29,7 +29,7 @@ const CHANGED: u8 = 40;
 
 /// The least time between two writes of the file in the state directory, in milliseconds.
 const LASTING_EVERY_MS: u64 = 60_000;
-/// For each group of so many leases and neighbours, the file in the run directory waits one millisecond between two writes.
+/// The pause between two writes of the file in the run directory is one millisecond for each of this many leases and neighbours.
 const LEASES_A_MS: usize = 16;
 
 /// The writers of the files of leases, and what they need.

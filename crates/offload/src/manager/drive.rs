@@ -6,7 +6,7 @@ use crate::strategy::{Decision, Write};
 use lanyard_asic::sdk::message::{Answer, Code, Request};
 use lanyard_asic::sdk::operation::Operation;
 
-/// The most times that the chip is asked for its figures before a decision.
+/// How often a strategy may request the chip's figures before it has to decide about a write.
 const PATIENCE: u32 = 64;
 
 impl Manager<dyn Hardware> {
