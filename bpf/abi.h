@@ -156,13 +156,15 @@ enum ly_watchdog_kind {
 	LY_WATCHDOG_ROUTING = 3,
 	LY_WATCHDOGS = 4
 };
-enum ly_watchdog_phase { LY_WATCHDOG_WAITS = 0, LY_WATCHDOG_BLOCKS = 1, LY_WATCHDOG_EXPIRED = 2 };
+/* EXPIRING: the watchdog has begun to remove state, and has not finished. */
+enum ly_watchdog_phase { LY_WATCHDOG_WAITS = 0, LY_WATCHDOG_EXPIRING = 1, LY_WATCHDOG_EXPIRED = 2 };
 
 struct ly_watchdog {
 	__u64 due_ns;     /* when it expires, on CLOCK_BOOTTIME; 0: stopped */
 	__u64 expired_ns; /* when it last expired, on CLOCK_BOOTTIME */
 	__u64 phase;      /* enum ly_watchdog_phase; the control plane sets it back to LY_WATCHDOG_WAITS */
-	__u64 blocked;    /* the (port, VLAN) pairs that it blocked, or ports whose lease it ended, the last time */
+	__u64 affected;   /* the last time it expired: (port, VLAN) pairs it blocked, ports whose lease it ended, or
+	                   * interfaces whose routing it stopped */
 };
 _Static_assert(sizeof(struct ly_watchdog) == 32, "ly_watchdog");
 
@@ -474,16 +476,18 @@ struct ly_lost {
 	__u64 fdb_events;
 };
 
-/* The context of the syscall programs fdb_set, fdb_delete, fdb_scan, fdb_migrate, clock_read, watchdog_set. */
+/* The contexts of the syscall programs. They are no part of LY_ABI: a daemon that adopts maps calls only programs of its own
+ * build. */
+
+/* fdb_set, fdb_delete, fdb_scan, fdb_migrate */
 enum ly_scan { LY_SCAN_FLUSH = 1, LY_SCAN_SWEEP = 2 };
 
 struct ly_fdb_call {
 	__u64 key;   /* set, delete: the entry. flush: 0, or VLAN << 48 and raw address, either of which may be 0 */
-	__u64 value; /* set: the entry's value; updated_s is filled in. clock_read: nanoseconds.
-	              * watchdog_set: nanoseconds until the watchdog `port` expires; 0 stops it */
+	__u64 value; /* set: the entry's value; updated_s is filled in */
 	__u32 scan;  /* enum ly_scan */
 	__u32 ageing_s; /* sweep: the age in seconds from which dynamic entries are removed, or LY_NO_AGE */
-	__u16 port;     /* flush: only this port; 0: any. watchdog_set: enum ly_watchdog_kind */
+	__u16 port;     /* flush: only this port; 0: any */
 	__u16 pad;
 	__s32 result;   /* 0, or -ENOENT, -EAGAIN, -ENOSPC */
 	__u64 removed;  /* flush, sweep: removed entries; migrate: 1 while entries still wait for room, else 0 */
@@ -491,6 +495,20 @@ struct ly_fdb_call {
 	__u32 now_s;    /* always: the programs' clock */
 };
 _Static_assert(sizeof(struct ly_fdb_call) == 48, "ly_fdb_call");
+
+/* clock_read */
+struct ly_clock_call {
+	__u64 now_ns; /* the programs' clock */
+};
+_Static_assert(sizeof(struct ly_clock_call) == 8, "ly_clock_call");
+
+/* watchdog_set */
+struct ly_watchdog_call {
+	__u64 after_ns; /* nanoseconds until the watchdog expires; 0 stops it */
+	__u32 kind;     /* enum ly_watchdog_kind */
+	__s32 result;   /* 0, or the kernel's error, negative */
+};
+_Static_assert(sizeof(struct ly_watchdog_call) == 16, "ly_watchdog_call");
 
 /* journal[0]: the input and the results of a dry run (BPF_PROG_TEST_RUN of the programs loaded with `dry` set). LY_DRY_* are the
  * changes that the run makes to the tables. */

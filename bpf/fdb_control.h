@@ -144,9 +144,9 @@ int fdb_scan(struct ly_fdb_call *call)
 
 /* Returns the time of the clock by which entries are dated. */
 SEC("syscall")
-int clock_read(struct ly_fdb_call *call)
+int clock_read(struct ly_clock_call *call)
 {
-	call->value = ticks_ns();
+	call->now_ns = ticks_ns();
 	return 0;
 }
 

@@ -31,7 +31,7 @@
 #define WATCHDOG_TAKES (LY_PV_LEARN | LY_PV_FORWARD | LY_PV_STP_LEARNING)
 
 struct watchdog_walk {
-	__u64 blocked;
+	__u64 affected;
 	__u32 port;
 };
 
@@ -60,7 +60,7 @@ static long watchdog_vlans(__u32 at, struct watchdog_walk *walk)
 		if (!(watched >> (8 * byte + 7) & 1))
 			continue;
 		watchdog_close(walk->port, first + byte);
-		walk->blocked++;
+		walk->affected++;
 	}
 	return 0;
 }
@@ -83,7 +83,7 @@ static long watchdog_lease(__u32 port, struct watchdog_walk *walk)
 	__u32 flags = *(volatile __u32 *)&row->flags;
 	if (!(flags & (LY_PORT_LEASED | LY_PORT_LEASED_TAGS)))
 		return 0;
-	walk->blocked++;
+	walk->affected++;
 	if (flags & LY_PORT_LEASED_TAGS)
 		__sync_fetch_and_or(&row->flags, LY_PORT_XDP_ENDED);
 	if (!(flags & LY_PORT_LEASED))
@@ -99,7 +99,7 @@ static long watchdog_lease(__u32 port, struct watchdog_walk *walk)
  * the control plane sees the phase. */
 static __always_inline bool watchdog_due(struct ly_watchdog *dog, __u64 now)
 {
-	__sync_lock_test_and_set(&dog->phase, LY_WATCHDOG_BLOCKS);
+	__sync_lock_test_and_set(&dog->phase, LY_WATCHDOG_EXPIRING);
 	__u64 due = *(volatile __u64 *)&dog->due_ns;
 	if (due && now >= due)
 		return true;
@@ -107,9 +107,9 @@ static __always_inline bool watchdog_due(struct ly_watchdog *dog, __u64 now)
 	return false;
 }
 
-static __always_inline void watchdog_done(struct ly_watchdog *dog, __u64 now, __u64 blocked)
+static __always_inline void watchdog_done(struct ly_watchdog *dog, __u64 now, __u64 affected)
 {
-	dog->blocked = blocked;
+	dog->affected = affected;
 	dog->expired_ns = now;
 	__sync_lock_test_and_set(&dog->phase, LY_WATCHDOG_EXPIRED);
 }
@@ -124,7 +124,7 @@ static __always_inline int watchdog_expire(__u32 kind, __u32 rows, long (*end)(_
 
 	if (watchdog_due(dog, now)) {
 		bpf_loop(rows, end, &walk, 0);
-		watchdog_done(dog, now, walk.blocked);
+		watchdog_done(dog, now, walk.affected);
 	}
 	return 0;
 }
@@ -166,7 +166,7 @@ static long watchdog_rif(__u32 rif, struct watchdog_walk *walk)
 	if (!(flags & LY_RIF_CONFIRMED) || !(flags & (LY_RIF_IPV4 | LY_RIF_IPV6)))
 		return 0;
 	__sync_fetch_and_and((__u32 *)&row->up, ~WATCHDOG_FAMILIES);
-	walk->blocked++;
+	walk->affected++;
 	return 0;
 }
 
@@ -178,16 +178,16 @@ static int watchdog_expire_routing(void *map, __u32 *key, struct ly_watchdog_tim
 
 /* Starts a watchdog again, or stops it. */
 SEC("syscall")
-int watchdog_set(struct ly_fdb_call *call)
+int watchdog_set(struct ly_watchdog_call *call)
 {
-	__u32 kind = call->port & (LY_WATCHDOGS - 1);
+	__u32 kind = call->kind & (LY_WATCHDOGS - 1);
 	struct ly_watchdog *dog = ROW(watchdog, kind);
 	struct ly_watchdog_timer *row = LOOKUP(watchdog_timer, kind);
 
 	if (!row)
 		return 0;
 	call->result = 0;
-	if (!call->value) {
+	if (!call->after_ns) {
 		__sync_lock_test_and_set(&dog->due_ns, 0);
 		bpf_timer_cancel(&row->timer); /* a timer that was never created is not running either */
 		return 0;
@@ -204,8 +204,8 @@ int watchdog_set(struct ly_fdb_call *call)
 	else if (error == 0)
 		error = bpf_timer_set_callback(&row->timer, watchdog_expire_trees);
 	if (error == 0) {
-		__sync_lock_test_and_set(&dog->due_ns, bpf_ktime_get_boot_ns() + call->value);
-		error = bpf_timer_start(&row->timer, call->value, 0);
+		__sync_lock_test_and_set(&dog->due_ns, bpf_ktime_get_boot_ns() + call->after_ns);
+		error = bpf_timer_start(&row->timer, call->after_ns, 0);
 	}
 	call->result = error;
 	return 0;

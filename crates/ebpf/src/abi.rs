@@ -148,7 +148,7 @@ constants! {
     WATCHDOG_ROUTING: u16 = 3;
     WATCHDOGS: usize = 4;
     WATCHDOG_WAITS: u64 = 0;
-    WATCHDOG_BLOCKS: u64 = 1;
+    WATCHDOG_EXPIRING: u64 = 1;
     WATCHDOG_EXPIRED: u64 = 2;
     RIFS: usize = 4096;
     RIF_LIVE: u8 = 0x01;
@@ -296,7 +296,7 @@ structures! {
         pub due_ns: u64,
         pub expired_ns: u64,
         pub phase: u64,
-        pub blocked: u64,
+        pub affected: u64,
     }
 
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -438,6 +438,18 @@ structures! {
         pub now_s: u32,
     }
 
+    #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_clock_call = ClockCall {
+        pub now_ns: u64,
+    }
+
+    #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_watchdog_call = WatchdogCall {
+        pub after_ns: u64,
+        pub kind: u32,
+        pub result: i32,
+    }
+
     #[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
     ly_journal = Journal {
         pub now_ns: u64,
@@ -532,7 +544,7 @@ const _: () = {
     assert!(size_of::<TrapGroupRow>() == 64 && offset_of!(TrapGroupRow, lost) == 40);
     assert!(size_of::<FdbEvent>() == 24 && offset_of!(FdbEvent, event) == 18);
     assert!(size_of::<TrapHeader>() == 16 && offset_of!(TrapHeader, reason) == 12);
-    assert!(size_of::<FdbCall>() == 48);
+    assert!(size_of::<FdbCall>() == 48 && size_of::<ClockCall>() == 8 && size_of::<WatchdogCall>() == 16);
     assert!(offset_of!(FdbCall, port) == 24 && offset_of!(FdbCall, result) == 28);
     assert!(offset_of!(FdbCall, removed) == 32 && offset_of!(FdbCall, now_s) == 44);
     assert!(size_of::<Channel>() == 128 + 2 * CHANNEL_BUCKETS && CHANNELS == ChannelId::MAX.index() + 1);

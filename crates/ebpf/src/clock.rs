@@ -5,7 +5,7 @@
 //! offset is determined once per process, by a program that reads jiffies. Invariant: this clock is
 //! never behind the programs', and at most two ticks ahead of it.
 
-use crate::abi::FdbCall;
+use crate::abi::ClockCall;
 use crate::error::{Doing, Result};
 use crate::tables::run_call;
 use nix::time::{ClockId, clock_getres, clock_gettime};
@@ -35,9 +35,9 @@ pub(crate) fn set(clock_read: impl AsFd) -> Result<()> {
         return Ok(());
     }
     let before = monotonic_ns();
-    let mut call = FdbCall::default();
+    let mut call = ClockCall::default();
     run_call(clock_read, &mut call).doing(|| "reading the programs' clock".into())?;
-    let _ = AHEAD_NS.set(call.value.wrapping_add(tick_ns()).wrapping_sub(before));
+    let _ = AHEAD_NS.set(call.now_ns.wrapping_add(tick_ns()).wrapping_sub(before));
     Ok(())
 }
 

@@ -69,7 +69,7 @@ impl Pairs {
         loop {
             match self.phase().load(SeqCst) {
                 abi::WATCHDOG_WAITS => return false,
-                abi::WATCHDOG_BLOCKS => thread::yield_now(),
+                abi::WATCHDOG_EXPIRING => thread::yield_now(),
                 _ => return true,
             }
         }

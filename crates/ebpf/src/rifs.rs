@@ -52,7 +52,7 @@ impl EbpfPlane {
     pub(crate) fn confirm_routing(&mut self, hold: Duration) -> Result<u64> {
         watchdog::set(&self.programs.watchdog_set, abi::WATCHDOG_ROUTING, Some(hold))?;
         let phase = watchdog::routing_phase(&self.tables);
-        let ended = self.tables.watchdog.get(abi::WATCHDOG_ROUTING.into()).blocked;
+        let ended = self.tables.watchdog.get(abi::WATCHDOG_ROUTING.into()).affected;
         if phase.compare_exchange(abi::WATCHDOG_EXPIRED, abi::WATCHDOG_WAITS, SeqCst, SeqCst).is_err() {
             // It has not expired; or it is just expiring, and the next call finds that.
             return Ok(0);

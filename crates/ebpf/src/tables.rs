@@ -3,8 +3,8 @@
 //! Invariant: a [`Tables`] holds every map of [`names`], with the sizes that the headers in `bpf/` define.
 
 use crate::abi::{
-    self, AdjacencyRow, FDB_WAYS, FdbBucket, FdbCall, FdbTimes, Global, IfSlot, Line, Port, PortStats,
-    PortVlans, Rif, SnoopVlan, TrapGroupRow, Usage, VlanPorts, VlanStats, Watchdog,
+    self, AdjacencyRow, FDB_WAYS, FdbBucket, FdbTimes, Global, IfSlot, Line, Port, PortStats, PortVlans, Rif,
+    SnoopVlan, TrapGroupRow, Usage, VlanPorts, VlanStats, Watchdog,
 };
 use crate::acl_layout as acl;
 use crate::error::{Doing, Result, system};
@@ -433,16 +433,16 @@ impl Tables {
     }
 }
 
-/// Runs a syscall program with `call`, which it may change.
-pub(crate) fn run_call(program: impl AsFd, call: &mut FdbCall) -> io::Result<()> {
+/// Runs a syscall program with the context `call`, which it may change. `T` is the context that bpf/abi.h names for the program.
+pub(crate) fn run_call<T: FromBytes + IntoBytes>(program: impl AsFd, call: &mut T) -> io::Result<()> {
     let mut opts = libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
         ctx_in: (&raw mut *call).cast(),
-        ctx_size_in: size_of::<FdbCall>() as u32,
+        ctx_size_in: size_of::<T>() as u32,
         ..Default::default()
     };
-    // SAFETY: the context is a live FdbCall, of the size that the program expects; the kernel copies it in
-    // and back.
+    // SAFETY: the context is a live T, whose size is passed and which may have any bytes; the kernel copies it in and back,
+    // and refuses a context that is shorter than what the program accesses.
     let answer = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_fd().as_raw_fd(), &raw mut opts) };
     crate::error::check(answer).map(drop)
 }

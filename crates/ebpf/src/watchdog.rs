@@ -6,7 +6,7 @@
 //! state lets a watched port forward. Afterwards the states contain the watched ports as discarding. [`crate::pairs`]
 //! contains the other half.
 
-use crate::abi::{self, FdbCall, Port, Rif, Watchdog};
+use crate::abi::{self, Port, Rif, Watchdog, WatchdogCall};
 use crate::error::{Result, system};
 use crate::events::Events;
 use crate::pairs::Pairs;
@@ -38,10 +38,10 @@ pub(crate) fn set(program: impl AsFd, kind: u16, after: Option<Duration>) -> Res
             None => format!("stopping the {name} watchdog"),
         }
     };
-    let nanoseconds = after.map_or(0, |after| u64::try_from(after.as_nanos()).unwrap_or(u64::MAX).max(1));
+    let after_ns = after.map_or(0, |after| u64::try_from(after.as_nanos()).unwrap_or(u64::MAX).max(1));
     let mut tries = 0;
     loop {
-        let mut call = FdbCall { value: nanoseconds, port: kind, ..FdbCall::default() };
+        let mut call = WatchdogCall { after_ns, kind: kind.into(), ..WatchdogCall::default() };
         run_call(&program, &mut call).map_err(|cause| system(doing(), cause))?;
         tries += 1;
         match -call.result {

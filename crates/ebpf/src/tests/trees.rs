@@ -206,7 +206,7 @@ fn leases_end_that_are_not_confirmed() {
         ends(&plane);
         let ended = ([false, true, false], 0b100, [false, true, false]);
         assert_eq!((takes(&plane), floods(&plane), left(&plane)), ended);
-        assert_eq!(plane.tables.watchdog.get(abi::WATCHDOG_LEASES.into()).blocked, 3);
+        assert_eq!(plane.tables.watchdog.get(abi::WATCHDOG_LEASES.into()).affected, 3);
         assert!(!plane.watchdog_expired(), "the watchdog of spanning tree is another one");
         // Applying a state meanwhile starts no lease.
         let mut next = state.clone();
