@@ -3,7 +3,7 @@
 //! Every other option is refused. The server offers ECHO and SUPPRESS-GO-AHEAD, which gives the client a terminal that sends
 //! each key, and asks for the size of the window.
 //!
-//! Invariant: the state is of fixed size, and the answers to a client are bounded by [`MAX_REFUSALS`] for the whole connection:
+//! Invariant: the state is of fixed size, and the answers to a client are bounded by [`MAX_ANSWERS`] for the whole connection:
 //! a client that negotiates without end gets no more answers, and its data is still decoded.
 
 const IAC: u8 = 255;
@@ -25,7 +25,7 @@ const WINDOW_SIZE: u8 = 31;
 /// The longest subnegotiation that is read, in bytes; the rest of a longer one is dropped.
 const MAX_SUBNEGOTIATION: usize = 16;
 /// The maximum number of answers on a connection: refusals of options, DO SUPPRESS-GO-AHEAD, and replies to AYT.
-const MAX_REFUSALS: u32 = 64;
+const MAX_ANSWERS: u32 = 64;
 
 /// The server's first bytes.
 pub const GREETING: &[u8] = &[IAC, WILL, ECHO, IAC, WILL, SUPPRESS_GO_AHEAD, IAC, DO, WINDOW_SIZE];
@@ -58,12 +58,12 @@ pub struct Input {
 pub struct Telnet {
     state: State,
     subnegotiation: Vec<u8>,
-    refusals: u32,
+    answers: u32,
 }
 
 impl Default for Telnet {
     fn default() -> Self {
-        Self { state: State::Data, subnegotiation: Vec::new(), refusals: 0 }
+        Self { state: State::Data, subnegotiation: Vec::new(), answers: 0 }
     }
 }
 
@@ -95,7 +95,7 @@ impl Telnet {
                     IP | BREAK => input.data.push(3),
                     ERASE_CHARACTER => input.data.push(8),
                     ERASE_LINE => input.data.push(21),
-                    AYT => self.refuse(b"\r\n[yes]\r\n", input),
+                    AYT => self.answer(b"\r\n[yes]\r\n", input),
                     _ => {}
                 }
                 State::Data
@@ -127,15 +127,15 @@ impl Telnet {
     fn negotiate(&mut self, command: u8, option: u8, input: &mut Input) {
         match (command, option) {
             (WILL | WONT, WINDOW_SIZE) | (DO | DONT, ECHO | SUPPRESS_GO_AHEAD) => {}
-            (WILL, SUPPRESS_GO_AHEAD) => self.refuse(&[IAC, DO, SUPPRESS_GO_AHEAD], input),
-            (WILL, _) => self.refuse(&[IAC, DONT, option], input),
-            (DO, _) => self.refuse(&[IAC, WONT, option], input),
+            (WILL, SUPPRESS_GO_AHEAD) => self.answer(&[IAC, DO, SUPPRESS_GO_AHEAD], input),
+            (WILL, _) => self.answer(&[IAC, DONT, option], input),
+            (DO, _) => self.answer(&[IAC, WONT, option], input),
             _ => {}
         }
     }
-    fn refuse(&mut self, answer: &[u8], input: &mut Input) {
-        if self.refusals < MAX_REFUSALS {
-            self.refusals += 1;
+    fn answer(&mut self, answer: &[u8], input: &mut Input) {
+        if self.answers < MAX_ANSWERS {
+            self.answers += 1;
             input.answer.extend(answer);
         }
     }
@@ -204,7 +204,7 @@ mod tests {
     fn bounded() {
         let mut telnet = Telnet::default();
         let answered: usize = (0..10_000).map(|_| telnet.feed(&[IAC, WILL, 24]).answer.len()).sum();
-        assert_eq!(answered, 3 * MAX_REFUSALS as usize);
+        assert_eq!(answered, 3 * MAX_ANSWERS as usize);
         telnet.feed(&[IAC, SB]);
         for _ in 0..1000 {
             assert_eq!(telnet.feed(&[7; 1000]), Input::default());

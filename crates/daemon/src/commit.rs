@@ -23,7 +23,7 @@ use crate::netdevs::{Change, fixed, learn_modes, learn_speeds, of_speed, pair_mi
 use crate::protocols::keeper::{aggregation_path, snapshot_path};
 use crate::protocols::work::Report;
 use crate::queues::QueuesRefused;
-use crate::routing::Turn;
+use crate::routing::TurnOutcome;
 use crate::snooping;
 use crate::spanning;
 use crate::ssh_server;
@@ -297,7 +297,7 @@ impl Core {
             .collect();
         let deadline = Instant::now() + PLACED_WITHIN;
         while !new.is_empty() {
-            let mut turn = Turn::default();
+            let mut turn = TurnOutcome::default();
             self.following.handle(&mut self.ctx, &mut turn);
             self.routers_changed |= turn.routers_changed;
             let place = |(vrf, prefix): &(Option<String>, IpNet)| {

@@ -36,7 +36,7 @@ use crate::protocols::Protocols;
 use crate::queues::Queues;
 use crate::relay::Relaying;
 use crate::resources::{self, Resources};
-use crate::routing::{Following, Turn};
+use crate::routing::{Following, TurnOutcome};
 use crate::sflow::{Sampled, Sflow};
 use crate::snooping::Snooping;
 use crate::storm_control::StormControl;
@@ -421,7 +421,7 @@ impl Core {
     /// Reads a bounded number of the kernel's routing events and programs the plane. Returns true
     /// when there were any.
     pub(crate) fn routing_turn(&mut self) -> bool {
-        let mut turn = Turn::default();
+        let mut turn = TurnOutcome::default();
         self.following.handle(&mut self.ctx, &mut turn);
         self.fpm.answer(self.following.fpm_answers(&*self.ctx.plane));
         if turn.routers_changed {

@@ -254,7 +254,7 @@ const fn nd_dropped_text(reason: NdDrop) -> &'static str {
         NdDrop::Duplicate => "Address in use behind a trusted port",
         NdDrop::Limit => "Address limit of the port reached",
         NdDrop::Full => "Binding table full",
-        NdDrop::NoPort => "VLAN or binding removed",
+        NdDrop::Removed => "VLAN or binding removed",
     }
 }
 

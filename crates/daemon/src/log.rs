@@ -6,7 +6,7 @@
 
 use crate::clock::wall_clock;
 use crate::files::FileError;
-use crate::log_files::{Change, LogFiles, Turn};
+use crate::log_files::{Change, LogFiles, WriteLock};
 use crate::log_rate::Limit;
 use crate::os::{self, Output};
 use crate::stderr::Stderr;
@@ -43,7 +43,7 @@ pub struct Log {
     limit: Limit,
     console_limit: Limit,
     files: Option<LogFiles>,
-    turn: Turn,
+    files_lock: WriteLock,
     /// True once the messages from before the first configuration have been written to the files.
     had_files: bool,
     /// When the files are checked for errors; `None` while no message has been added since the last check.
@@ -77,7 +77,7 @@ impl Log {
             limit: Limit::default(),
             console_limit: Limit::default(),
             files: None,
-            turn: Turn::default(),
+            files_lock: WriteLock::default(),
             had_files: false,
             look_ms: None,
         }
@@ -97,7 +97,7 @@ impl Log {
         self.limit.configure(now_ms, settings.log_rate);
         self.console_limit.configure(now_ms, settings.log_console_rate);
         if self.files.as_ref().map(LogFiles::limits) != settings.log_persistent {
-            let start = |limits| LogFiles::start(directory(), limits, &self.turn);
+            let start = |limits| LogFiles::start(directory(), limits, &self.files_lock);
             self.files = settings.log_persistent.map(start);
         }
         if let Some(files) = self.files.as_mut().filter(|_| !self.had_files) {

@@ -33,7 +33,7 @@ const CURRENT: &str = "current.log";
 const SUFFIX: &str = "log";
 
 /// A lock that permits writing the files: one thread holds it at a time, and the thread before may still wait for the disk.
-pub(crate) type Turn = Arc<Mutex<()>>;
+pub(crate) type WriteLock = Arc<Mutex<()>>;
 
 /// The log's files.
 #[derive(Debug)]
@@ -74,15 +74,15 @@ pub(crate) enum Change {
 }
 
 impl LogFiles {
-    /// Starts the thread that writes into `directory`, which need not exist yet. The thread begins when it gets the lock `turn`.
-    pub(crate) fn start(directory: PathBuf, limits: LogPersistent, turn: &Turn) -> Self {
+    /// Starts the thread that writes into `directory`, which need not exist yet. The thread begins when it gets `lock`.
+    pub(crate) fn start(directory: PathBuf, limits: LogPersistent, lock: &WriteLock) -> Self {
         let (queue, lines) = sync_channel(QUEUE);
         let (end, ended) = sync_channel::<()>(0);
         let shared = Arc::new(Mutex::new(Progress::default()));
         let mut writer = Writer::new(directory.clone(), limits, shared.clone());
-        let turn = turn.clone();
+        let lock = lock.clone();
         let run = move || {
-            let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+            let _held = lock.lock().unwrap_or_else(PoisonError::into_inner);
             writer.find();
             writer.work(&lines);
             drop(end);

@@ -4,7 +4,7 @@ use std::time::Instant;
 const LIMITS: LogPersistent = LogPersistent { size: 16_384, file_size: 4096 };
 
 fn start(directory: PathBuf, limits: LogPersistent) -> LogFiles {
-    LogFiles::start(directory, limits, &Turn::default())
+    LogFiles::start(directory, limits, &WriteLock::default())
 }
 
 fn lines(files: &LogFiles) -> Vec<String> {

@@ -55,8 +55,8 @@ pub enum OpenError {
         cause: PlaneError,
     },
     /// Another plane of this instance is forwarding already.
-    #[error("{}", twice(.refused, .live, .instance))]
-    Twice {
+    #[error("{}", other_plane_live(.refused, .live, .instance))]
+    OtherPlaneLive {
         /// The plane that is refused.
         refused: &'static str,
         /// The plane that is forwarding.
@@ -65,7 +65,7 @@ pub enum OpenError {
         instance: String,
     },
     /// The eBPF plane of the instance is forwarding, and cannot be opened.
-    #[error("plane ebpf is not available: {cause}; {}", twice("soft", "eBPF", .instance))]
+    #[error("plane ebpf is not available: {cause}; {}", other_plane_live("soft", "eBPF", .instance))]
     Live {
         /// The instance.
         instance: String,
@@ -101,19 +101,20 @@ pub fn open(choice: Choice, chip: Option<&Chip>, instance: &str, paths: &Paths) 
     let soft = || SoftPlane::new().map(|plane| Box::new(plane) as Box<dyn Plane>);
     let opened = |plane| Opened { plane, reason: None, was_live };
     let unavailable = |plane| move |cause| OpenError::Unavailable { plane, cause };
-    let twice = |refused, live| Err(OpenError::Twice { refused, live, instance: instance.to_owned() });
+    let refused =
+        |refused, live| Err(OpenError::OtherPlaneLive { refused, live, instance: instance.to_owned() });
     let known = known_chip(paths);
     if let Some(chip) = chip.or(known.as_ref()) {
         return match choice {
-            Choice::Asic if was_live => twice("asic", "eBPF"),
+            Choice::Asic if was_live => refused("asic", "eBPF"),
             Choice::Asic | Choice::Auto => asic(chip, instance, paths),
-            Choice::Ebpf => twice("ebpf", "asic"),
-            Choice::Soft => twice("soft", "asic"),
+            Choice::Ebpf => refused("ebpf", "asic"),
+            Choice::Soft => refused("soft", "asic"),
         };
     }
     match choice {
         Choice::Ebpf => ebpf().map(opened).map_err(unavailable("ebpf")),
-        Choice::Soft if was_live => twice("soft", "eBPF"),
+        Choice::Soft if was_live => refused("soft", "eBPF"),
         Choice::Soft => soft().map(opened).map_err(unavailable("soft")),
         Choice::Asic => Err(OpenError::NoPlatform),
         Choice::Auto => match accepted::open(&options, paths) {
@@ -182,7 +183,7 @@ pub(crate) fn ebpf_options(instance: &str, paths: &Paths) -> lanyard_ebpf::Optio
 }
 
 /// The message that a plane is refused because another one of the instance is forwarding, with the remedy.
-fn twice(refused: &str, live: &str, instance: &str) -> String {
+fn other_plane_live(refused: &str, live: &str, instance: &str) -> String {
     let flag = live.to_lowercase();
     format!(
         "plane {refused} is refused, because the {live} plane of instance {instance} is forwarding and every frame would be \
@@ -220,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_second_plane_is_refused_with_the_way_out() {
-        let text = twice("soft", "eBPF", "sw1");
+        let text = other_plane_live("soft", "eBPF", "sw1");
         for part in ["instance sw1 is forwarding", "--plane ebpf", "lanyard detach --instance sw1"] {
             assert!(text.contains(part), "{part}: {text}");
         }

@@ -117,7 +117,7 @@ const fn shown(offload: Offload) -> view::Offload {
 
 /// The result of a turn.
 #[derive(Debug, Default)]
-pub(crate) struct Turn {
+pub(crate) struct TurnOutcome {
     /// True if something was read or programmed, so there may be more.
     pub(crate) any: bool,
     /// True if the state on which router interfaces depend has changed, so the plane state may change too.
@@ -143,14 +143,14 @@ const MAX_VRFS: u8 = VrfId::MAX.get();
 impl Module for Following {
     /// The descriptor is readable. [`Following::turn`] reads a bounded part and returns what the
     /// caller has to do.
-    type Event<'a> = &'a mut Turn;
+    type Event<'a> = &'a mut TurnOutcome;
     fn configure(&mut self, ctx: &mut Context) {
         let config = ctx.switch.config().clone();
         self.follow_tables(ctx, &config);
     }
-    fn handle(&mut self, ctx: &mut Context, turn: &mut Turn) -> usize {
-        *turn = self.turn(ctx);
-        usize::from(turn.any)
+    fn handle(&mut self, ctx: &mut Context, outcome: &mut TurnOutcome) -> usize {
+        *outcome = self.turn(ctx);
+        usize::from(outcome.any)
     }
     /// When the next turn is due, after [`Module::tick`].
     fn next_ms(&self, _ctx: &Context) -> Option<u64> {
@@ -269,10 +269,10 @@ impl Following {
 
     /// Reads a bounded number of the kernel's messages and programs the plane. The caller then does
     /// what the result says and calls [`Following::end_turn`].
-    fn turn(&mut self, ctx: &mut Context) -> Turn {
+    fn turn(&mut self, ctx: &mut Context) -> TurnOutcome {
         if self.follows.is_empty() {
             self.busy = false;
-            return Turn::default();
+            return TurnOutcome::default();
         }
         let now_ms = ctx.clock.now_ms();
         let (mut received, mut listed) = (0, false);
@@ -296,7 +296,11 @@ impl Following {
         if routers_changed {
             ctx.switch.set_routers(routers);
         }
-        Turn { any: received > 0 || listed || programmed, routers_changed, more: received >= TURN || listed }
+        TurnOutcome {
+            any: received > 0 || listed || programmed,
+            routers_changed,
+            more: received >= TURN || listed,
+        }
     }
     /// Logs which packets the kernel routes from now on, and which the plane routes again.
     pub(crate) fn log_forwarders(&mut self, ctx: &mut Context) {
@@ -310,10 +314,10 @@ impl Following {
         self.forwarders = now;
     }
     /// Ends a turn: confirms the plane's routing, and makes the plane use the new tables, once these are complete.
-    pub(crate) fn end_turn(&mut self, ctx: &mut Context, turn: &Turn) {
+    pub(crate) fn end_turn(&mut self, ctx: &mut Context, outcome: &TurnOutcome) {
         self.confirm(ctx);
         self.sync_once(ctx);
-        self.busy |= turn.more;
+        self.busy |= outcome.more;
     }
     /// Confirms the plane's routing, unless the plane still routes packets that a hook of the kernel would see (it has refused the
     /// change that leaves them to the kernel).

@@ -107,7 +107,7 @@ impl Inspector {
             !self.takes(*vlan, entry.owner.port) || self.config.statics.contains_key(&(*vlan, *address))
         });
         let gone: Vec<Key> = gone.map(|(key, _)| *key).collect();
-        gone.into_iter().for_each(|key| _ = self.remove(key, NdDrop::NoPort));
+        gone.into_iter().for_each(|key| _ = self.remove(key, NdDrop::Removed));
         let lost = self.entries.iter().filter(|((vlan, _), entry)| {
             entry.claimant.is_some_and(|claimant| !self.takes(*vlan, claimant.port))
         });
@@ -167,7 +167,7 @@ impl Inspector {
     pub fn clear(&mut self, wanted: impl Fn(&Neighbour) -> bool) {
         let chosen = self.entries.iter().filter(|(key, entry)| wanted(&neighbour(**key, entry.owner)));
         let chosen: Vec<Key> = chosen.map(|(key, _)| *key).collect();
-        chosen.into_iter().for_each(|key| _ = self.remove(key, NdDrop::NoPort));
+        chosen.into_iter().for_each(|key| _ = self.remove(key, NdDrop::Removed));
         self.tell();
     }
     /// Sets the statistics to zero.
@@ -240,7 +240,7 @@ impl Inspector {
     ) -> Result<Fate, NdDrop> {
         let member = self.config.vlans.get(&vlan).is_some_and(|ports| ports.contains(port));
         if !member {
-            return Err(NdDrop::NoPort);
+            return Err(NdDrop::Removed);
         }
         if self.trusts(port) {
             if message.kind == Kind::Advertisement {
@@ -410,7 +410,7 @@ impl Inspector {
             State::Valid => self.test(now, key, State::TestingTrusted, None, false),
             State::TestingClaim if self.hand_over(now, key).is_ok() => {}
             State::TestingTrusted | State::TestingClaim | State::TestingBoth => {
-                self.remove(key, NdDrop::NoPort);
+                self.remove(key, NdDrop::Removed);
                 self.note(Change::Deleted, key, owner);
             }
         }
@@ -423,7 +423,7 @@ impl Inspector {
         if new.port != old.port {
             self.limit(new.port)?;
         }
-        self.remove(key, NdDrop::NoPort);
+        self.remove(key, NdDrop::Removed);
         self.insert(key, new, State::Valid, now + LIFETIME_MS);
         // The new owner may have claimed the address by duplicate address detection that has not ended yet.
         self.change(key, |entry| entry.detects_until_ms = now + DETECTION_MS);

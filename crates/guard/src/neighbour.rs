@@ -86,7 +86,7 @@ pub enum NdDrop {
     /// The switch has as many bindings as it can hold.
     Full = 6,
     /// The VLAN is no longer inspected, the port is not in it, or the claim was removed.
-    NoPort = 7,
+    Removed = 7,
 }
 
 impl NdDrop {
@@ -99,7 +99,7 @@ impl NdDrop {
         Self::Duplicate,
         Self::Limit,
         Self::Full,
-        Self::NoPort,
+        Self::Removed,
     ];
 
     /// The name in JSON.
@@ -113,7 +113,8 @@ impl NdDrop {
             Self::Duplicate => "duplicate",
             Self::Limit => "address_limit",
             Self::Full => "table_full",
-            Self::NoPort => "no_output_port",
+            // The key in JSON stays as released: later versions only add keys (docs/cli/json.md).
+            Self::Removed => "no_output_port",
         }
     }
 }

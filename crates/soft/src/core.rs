@@ -46,7 +46,7 @@ struct Traps {
 impl Events {
     /// Separates trapped frames from the other events: from now on they wait for [`Events::fetch_traps`]. `bell` is rung when
     /// the first one arrives.
-    pub fn part_traps(&mut self, bell: Arc<EventFd>) {
+    pub fn separate_traps(&mut self, bell: Arc<EventFd>) {
         self.traps = Some(Traps { waiting: VecDeque::new(), bell });
     }
     pub fn push(&mut self, event: PlaneEvent) {
@@ -89,7 +89,7 @@ impl Events {
             FdbEvent::Deleted(entry) => PlaneEvent::FdbDeleted(entry),
         });
     }
-    /// Returns at most `most` of the trapped frames that wait, oldest first; none before [`Events::part_traps`].
+    /// Returns at most `most` of the trapped frames that wait, oldest first; none before [`Events::separate_traps`].
     pub fn fetch_traps(&mut self, most: usize) -> Vec<Trapped> {
         let Some(traps) = &mut self.traps else { return Vec::new() };
         let taken = traps.waiting.drain(..most.min(traps.waiting.len())).collect();

@@ -261,7 +261,7 @@ impl Plane for SoftPlane {
     fn protocols(&mut self) -> Result<Box<dyn ProtocolPlane>, PlaneError> {
         let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
         let bell = Arc::new(bell.map_err(|errno| system("making an eventfd")(errno.into()))?);
-        self.shared.control().events.part_traps(bell.clone());
+        self.shared.control().events.separate_traps(bell.clone());
         self.claimed = true;
         let trees = TreeStates {
             stp: std::mem::take(&mut self.state.stp),

@@ -80,10 +80,10 @@ pub fn made_mac(
     }
 }
 
-/// The MTU in bytes of an interface that the switch creates, unless one is configured: the parent's for a subinterface, the
+/// The MTU in bytes of an interface that the switch creates and for which none is configured: the parent's for a subinterface, the
 /// smallest of the members' for a port-channel, otherwise 1500.
 #[must_use]
-pub fn parent_mtu(name: &InterfaceName, config: &Config, facts: &Facts) -> u32 {
+pub fn default_mtu(name: &InterfaceName, config: &Config, facts: &Facts) -> u32 {
     if let Some(internal) = config.internal_vlan(name) {
         return crate::aggregation::mtu(config, facts, internal.channel);
     }

@@ -253,7 +253,7 @@ fn pairs(old: Option<&Config>, next: &Config, facts: &Facts, identity: &Identity
         let pair = Pair {
             name: key.to_string(),
             mac,
-            mtu: interface.mtu.unwrap_or_else(|| layer3::parent_mtu(key, next, facts)),
+            mtu: interface.mtu.unwrap_or_else(|| layer3::default_mtu(key, next, facts)),
             alias: mark.clone(),
         };
         let (host_name, inner_name) = (&pair.name, pipeline_end_of(&pair.name));

@@ -63,7 +63,7 @@ pub struct Reconfigure {
 #[derive(Debug, Default)]
 pub struct Todo {
     /// True if the set of edge ports has changed.
-    pub bridges: bool,
+    pub edges_changed: bool,
     /// New states of ports in trees.
     pub states: Vec<(InstanceId, PortId, StpState)>,
     /// Addresses to flush.
@@ -80,7 +80,7 @@ impl Todo {
     /// True when there is nothing to do.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        !self.bridges
+        !self.edges_changed
             && self.states.is_empty()
             && self.flushes.is_empty()
             && self.ports.is_empty()
@@ -348,7 +348,7 @@ impl Spanning {
                 lanyard_stp::Action::ErrDisable { port, cause } => todo.ports.push((port, Some(cause))),
                 lanyard_stp::Action::ErrRecover { port, .. } => todo.ports.push((port, None)),
                 lanyard_stp::Action::Event(event) => {
-                    todo.bridges |= matches!(event, Event::Edge { .. });
+                    todo.edges_changed |= matches!(event, Event::Edge { .. });
                     todo.events.push(event);
                 }
             }

@@ -257,7 +257,7 @@ impl Protocol for Trees {
         }
         for _ in 0..MAX_ROUNDS {
             let todo = self.todo(io);
-            let states = todo.bridges || !todo.states.is_empty() || self.dirty || self.safety.behind;
+            let states = todo.edges_changed || !todo.states.is_empty() || self.dirty || self.safety.behind;
             if todo.is_empty() && !states {
                 break;
             }

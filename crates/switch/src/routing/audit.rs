@@ -41,13 +41,14 @@ pub(super) struct Audit {
 #[derive(Debug)]
 pub(super) struct Listing<K> {
     running: bool,
-    programmed: HashSet<K>,
+    /// The keys that events have reported since the listing began: the listed entry may be older.
+    reported: HashSet<K>,
     seen: HashSet<K>,
 }
 
 impl<K> Default for Listing<K> {
     fn default() -> Self {
-        Self { running: false, programmed: HashSet::new(), seen: HashSet::new() }
+        Self { running: false, reported: HashSet::new(), seen: HashSet::new() }
     }
 }
 
@@ -55,7 +56,7 @@ impl<K: Eq + Hash + Copy> Listing<K> {
     /// Notes that an event has reported `key`.
     pub fn event(&mut self, key: K) {
         if self.running {
-            self.programmed.insert(key);
+            self.reported.insert(key);
         }
     }
     fn begin(&mut self) {
@@ -64,12 +65,12 @@ impl<K: Eq + Hash + Copy> Listing<K> {
     /// Notes that the listing contains `key`. Returns false if an event overrides it.
     fn list(&mut self, key: K) -> bool {
         self.seen.insert(key);
-        !self.programmed.contains(&key)
+        !self.reported.contains(&key)
     }
     /// Ends the listing. Returns which of `known` are gone.
     fn end(&mut self, known: impl Iterator<Item = K>) -> Vec<K> {
         let listing = std::mem::take(self);
-        known.filter(|key| !listing.seen.contains(key) && !listing.programmed.contains(key)).collect()
+        known.filter(|key| !listing.seen.contains(key) && !listing.reported.contains(key)).collect()
     }
 }
 
