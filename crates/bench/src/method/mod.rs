@@ -150,8 +150,8 @@ type Learned = Option<(Instant, Vec<(usize, u32, u32)>)>;
 /// How long a device is assumed to remember addresses: a tenth of the usual ageing time.
 const REMEMBERS: Duration = Duration::from_secs(30);
 
-/// The turn of one device.
-pub struct Turn<'a> {
+/// The device under test (DUT; RFC 2544) that has its turn.
+pub struct Dut<'a> {
     /// Its index in the run.
     pub index: usize,
     /// Its name.
@@ -208,7 +208,7 @@ impl Integrity {
     }
 }
 
-impl Turn<'_> {
+impl Dut<'_> {
     /// Sends one frame from every host of the flows, in both directions, so that nothing has to be flooded
     /// (RFC 2544, 23; RFC 2889, 5.1.3). Does nothing if the hosts sent a short time ago.
     ///
@@ -392,12 +392,12 @@ impl<'a> Run<'a> {
     pub fn turn<T>(
         &mut self,
         index: usize,
-        act: impl FnOnce(&mut Turn, &mut Results) -> Result<T>,
+        act: impl FnOnce(&mut Dut, &mut Results) -> Result<T>,
     ) -> Result<Option<T>> {
         check_interrupted()?;
         let Some(slot) = self.slots.get_mut(index) else { return Ok(None) };
         let Some(subject) = &mut slot.subject else { return Ok(None) };
-        let mut turn = Turn {
+        let mut dut = Dut {
             index,
             name: &slot.name,
             subject: subject.as_mut(),
@@ -405,7 +405,7 @@ impl<'a> Run<'a> {
             integrity: &mut slot.integrity,
             learned: &mut slot.learned,
         };
-        let why = match act(&mut turn, &mut self.results) {
+        let why = match act(&mut dut, &mut self.results) {
             Ok(value) => return Ok(Some(value)),
             Err(why) => why,
         };
@@ -426,7 +426,7 @@ impl<'a> Run<'a> {
     /// On ctrl-C, or when the last device breaks.
     pub fn each<T>(
         &mut self,
-        mut act: impl FnMut(&mut Turn, &mut Results) -> Result<T>,
+        mut act: impl FnMut(&mut Dut, &mut Results) -> Result<T>,
     ) -> Result<Vec<Option<T>>> {
         (0..self.devices()).map(|index| self.turn(index, &mut act)).collect()
     }
@@ -438,10 +438,10 @@ impl<'a> Run<'a> {
     pub fn search(
         &mut self,
         what: &str,
-        mut begin: impl FnMut(&mut Turn) -> Result<Option<Search>>,
-        mut trial: impl FnMut(&mut Turn, Option<f64>) -> Result<Seen>,
+        mut begin: impl FnMut(&mut Dut) -> Result<Option<Search>>,
+        mut trial: impl FnMut(&mut Dut, Option<f64>) -> Result<Seen>,
     ) -> Result<Vec<Option<Found>>> {
-        let begun = self.each(|turn, _| begin(turn))?;
+        let begun = self.each(|dut, _| begin(dut))?;
         let mut searches: Vec<Option<Search>> = begun.into_iter().map(Option::flatten).collect();
         let mut found = vec![None; searches.len()];
         while searches.iter().any(Option::is_some) {
@@ -461,11 +461,11 @@ impl<'a> Run<'a> {
                     load.map_or_else(|| "max".to_owned(), short)
                 ));
                 let after_loss = search.after_loss();
-                let seen = self.turn(index, |turn, _| {
+                let seen = self.turn(index, |dut, _| {
                     if after_loss {
-                        turn.rest()?;
+                        dut.rest()?;
                     }
-                    trial(turn, load)
+                    trial(dut, load)
                 })?;
                 match seen {
                     Some(seen) => search.record(seen),
@@ -551,9 +551,9 @@ pub fn record_found<'r>(
 
 /// The limits of a search for a rate in frames per second of each sending port.
 #[must_use]
-pub fn rate_limits(turn: &mut Turn, flows: &Flows, frame_bytes: usize, precision: Precision) -> Limits {
+pub fn rate_limits(dut: &mut Dut, flows: &Flows, frame_bytes: usize, precision: Precision) -> Limits {
     Limits {
-        max: turn.subject.tester().line_rate_pps(frame_bytes),
+        max: dut.subject.tester().line_rate_pps(frame_bytes),
         resolution: precision.resolution,
         tolerance: precision.tolerance,
         votes: precision.votes,

@@ -8,7 +8,7 @@
 
 use super::flow::{Flows, Load, Pattern, Template};
 use super::search::{End, Search};
-use super::{Figure, Precision, Run, Turn, rate_limits, record};
+use super::{Dut, Figure, Precision, Run, rate_limits, record};
 use crate::report::{Axis, Better, Key, Row, Target, Unit};
 use anyhow::Result;
 use lanyard_tester::traffic::Stream;
@@ -42,9 +42,9 @@ impl Plan {
         self.sizes.len() * (1 + self.rounds * self.steps.len())
     }
 
-    fn flows(&self, turn: &mut Turn, size: usize) -> Flows {
-        let ports = turn.subject.tester().ports();
-        let routers = (0..ports).map(|port| turn.subject.router_mac(port)).collect();
+    fn flows(&self, dut: &mut Dut, size: usize) -> Flows {
+        let ports = dut.subject.tester().ports();
+        let routers = (0..ports).map(|port| dut.subject.router_mac(port)).collect();
         let stream = Stream { size, stamp: true, ..Stream::new() };
         Flows::of(Pattern::Pairs, ports, &Template { stream, hosts: self.hosts, routers })
     }
@@ -61,9 +61,9 @@ pub fn measure(run: &mut Run, plan: &Plan) -> Result<()> {
         for _ in 0..plan.rounds {
             for step in &plan.steps {
                 run.say(format!("{size} B at {:.0} %", step * 100.0));
-                run.each(|turn, results| {
-                    let Some(load) = saturation[turn.index] else { return Ok(()) };
-                    one(turn, results, plan, *size, load, *step)
+                run.each(|dut, results| {
+                    let Some(load) = saturation[dut.index] else { return Ok(()) };
+                    one(dut, results, plan, *size, load, *step)
                 })?;
                 run.step()?;
             }
@@ -77,14 +77,14 @@ pub fn measure(run: &mut Run, plan: &Plan) -> Result<()> {
 fn saturation(run: &mut Run, plan: &Plan, size: usize) -> Result<Vec<Option<f64>>> {
     let found = run.search(
         &format!("saturation, {size} B"),
-        |turn| {
-            let flows = plan.flows(turn, size);
-            Ok(Some(Search::new(rate_limits(turn, &flows, size, plan.precision))))
+        |dut| {
+            let flows = plan.flows(dut, size);
+            Ok(Some(Search::new(rate_limits(dut, &flows, size, plan.precision))))
         },
-        |turn, load| {
-            let flows = plan.flows(turn, size);
-            turn.learn(&flows)?;
-            Ok(flows.seen(&turn.trial(&flows, load.into())?))
+        |dut, load| {
+            let flows = plan.flows(dut, size);
+            dut.learn(&flows)?;
+            Ok(flows.seen(&dut.trial(&flows, load.into())?))
         },
     )?;
     let mut loads = Vec::new();
@@ -110,23 +110,23 @@ fn saturation(run: &mut Run, plan: &Plan, size: usize) -> Result<Vec<Option<f64>
 
 /// One trial of a step, and its figures.
 fn one(
-    turn: &mut Turn,
+    dut: &mut Dut,
     results: &mut crate::report::Results,
     plan: &Plan,
     size: usize,
     saturation: f64,
     step: f64,
 ) -> Result<()> {
-    let mut flows = plan.flows(turn, size);
-    turn.learn(&flows)?;
+    let mut flows = plan.flows(dut, size);
+    dut.learn(&flows)?;
     let wanted = saturation * step;
-    let mut outcome = turn.trial(&flows, Load::Rate(wanted))?;
+    let mut outcome = dut.trial(&flows, Load::Rate(wanted))?;
     if step > 1.0 && flows.seen(&outcome).offered < wanted * OFFERED_ENOUGH {
         // Stamps and pacing cost the generator time. Without them it may reach a load that it could not reach
         // otherwise.
-        turn.rest()?;
+        dut.rest()?;
         flows.0.iter_mut().for_each(|flow| flow.stream.stamp = false);
-        let unpaced = turn.trial(&flows, Load::Everything)?;
+        let unpaced = dut.trial(&flows, Load::Everything)?;
         if flows.seen(&unpaced).offered > flows.seen(&outcome).offered {
             outcome = unpaced;
         }
@@ -152,7 +152,7 @@ fn one(
     ];
     for (figure, value) in figures {
         let Some(value) = value else { continue };
-        let series = record(results, &Figure { case: &case, ..figure }, turn.name, value);
+        let series = record(results, &Figure { case: &case, ..figure }, dut.name, value);
         if seen.offered < wanted * OFFERED_ENOUGH && figure.test == "forwarded" && series.caveats.is_empty() {
             series
                 .caveats
@@ -162,9 +162,9 @@ fn one(
     for cpu in &outcome.cpu {
         let case = format!("{case}, processor {}", cpu.cpu);
         let what = figure("processor time", Unit::Fraction, Better::Lower);
-        record(results, &Figure { case: &case, ..what }, turn.name, cpu.busy);
+        record(results, &Figure { case: &case, ..what }, dut.name, cpu.busy);
     }
-    if seen.loss > 0.0 { turn.rest() } else { Ok(()) }
+    if seen.loss > 0.0 { dut.rest() } else { Ok(()) }
 }
 
 fn percentile(outcome: &lanyard_tester::trial::Outcome, percent: f64) -> Option<f64> {

@@ -26,17 +26,17 @@ pub(super) fn burst(
     let mut rates: BTreeMap<usize, f64> = BTreeMap::new();
     let found = run.search(
         &format!("back-to-back, {size} B"),
-        |turn| {
-            if !carries(turn.index) {
+        |dut| {
+            if !carries(dut.index) {
                 return Ok(None);
             }
-            let flows = plan.flows(turn, size);
-            turn.learn(&flows)?;
-            let brief = turn.timing.window.min(Duration::from_millis(100));
-            let seen = flows.seen(&turn.trial_for(&flows, Load::Everything, brief)?);
-            turn.rest()?;
-            rates.insert(turn.index, seen.offered);
-            let longest = LONGEST.min(turn.timing.window * 2).as_secs_f64();
+            let flows = plan.flows(dut, size);
+            dut.learn(&flows)?;
+            let brief = dut.timing.window.min(Duration::from_millis(100));
+            let seen = flows.seen(&dut.trial_for(&flows, Load::Everything, brief)?);
+            dut.rest()?;
+            rates.insert(dut.index, seen.offered);
+            let longest = LONGEST.min(dut.timing.window * 2).as_secs_f64();
             let max = Some(frames_in(seen.offered, longest));
             Ok(Some(Search::new(Limits {
                 max,
@@ -47,12 +47,12 @@ pub(super) fn burst(
                 ..Limits::new(1.0)
             })))
         },
-        |turn, load| {
-            let flows = plan.flows(turn, size);
-            turn.learn(&flows)?;
+        |dut, load| {
+            let flows = plan.flows(dut, size);
+            dut.learn(&flows)?;
             let frames = load.unwrap_or(1.0) as u64;
-            let offer = turn.timed(Offer::burst(flows.streams(Load::Everything), frames));
-            let mut seen = flows.seen(&turn.offer(&offer)?);
+            let offer = dut.timed(Offer::burst(flows.streams(Load::Everything), frames));
+            let mut seen = flows.seen(&dut.offer(&offer)?);
             // The search is for frames, not for a rate.
             seen.offered = frames as f64;
             seen.delivered = frames as f64 * (1.0 - seen.loss);

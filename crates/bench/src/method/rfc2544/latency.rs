@@ -8,7 +8,7 @@
 
 use super::{Plan, Throughputs};
 use crate::method::flow::{Flows, Load};
-use crate::method::{Figure, Run, Turn, record};
+use crate::method::{Dut, Figure, Run, record};
 use crate::report::Unit;
 use crate::report::{Axis, Better, Key};
 use anyhow::{Context, Result};
@@ -23,24 +23,24 @@ const STATISTICS: [&str; 5] = ["least", "median", "mean", "99 %", "largest"];
 
 pub(super) fn latency(run: &mut Run, plan: &Plan, size: usize, throughputs: &Throughputs) -> Result<()> {
     run.say(format!("latency, {size} B"));
-    run.each(|turn, results| {
-        let Some(rate) = throughputs.get(&(turn.index, size)).copied().filter(|rate| *rate > 0.0) else {
+    run.each(|dut, results| {
+        let Some(rate) = throughputs.get(&(dut.index, size)).copied().filter(|rate| *rate > 0.0) else {
             return Ok(());
         };
         let load = Load::Rate(rate * plan.latency_load);
-        let mut flows = plan.flows(turn, size);
+        let mut flows = plan.flows(dut, size);
         for flow in &mut flows.0 {
             flow.stream = Stream { stamp: true, ..flow.stream };
         }
         let mut all = Histogram::default();
         let mut sums = [0.0; STATISTICS.len()];
         for _ in 0..plan.latency_trials.max(1) {
-            let histogram = trial(turn, &flows, load)?;
+            let histogram = trial(dut, &flows, load)?;
             let figures = figures(&histogram).context("no frame with a time stamp arrived")?;
             sums.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += figure);
             all.merge(&histogram);
         }
-        let (own, line) = (turn.subject.tester().about().own_latency_ns, line_time(turn, size));
+        let (own, line) = (dut.subject.tester().about().own_latency_ns, line_time(dut, size));
         let cases: &[(&str, f64)] = match line {
             Some(time) => &[("store and forward", 2.0 * time), ("cut-through", time)],
             None => &[("", 0.0)],
@@ -58,13 +58,13 @@ pub(super) fn latency(run: &mut Run, plan: &Plan, size: usize, throughputs: &Thr
                     at: Some((Axis::FrameBytes, size as f64)),
                 };
                 let mean_ns = sum / f64::from(plan.latency_trials.max(1));
-                record(results, &what, turn.name, ((mean_ns - less) / 1e3).max(0.0));
+                record(results, &what, dut.name, ((mean_ns - less) / 1e3).max(0.0));
             }
         }
         match own {
             Some(own) => results.note(format!(
                 "latency of {}: the tester's own over a wire, {:.2} us (median), is subtracted; distributions are not corrected",
-                turn.name,
+                dut.name,
                 own as f64 / 1e3
             )),
             None => results.note("latency: the tester was not calibrated; its own time is in the figures"),
@@ -76,7 +76,7 @@ pub(super) fn latency(run: &mut Run, plan: &Plan, size: usize, throughputs: &Thr
                  one"
             }
         });
-        let key = Key::new("latency", "", turn.name).at(Axis::FrameBytes, size as f64);
+        let key = Key::new("latency", "", dut.name).at(Axis::FrameBytes, size as f64);
         results.add_samples(key, Unit::Microseconds, all.buckets().map(|(low, width, n)| {
             ((low as f64 + width as f64 / 2.0) / 1e3, n)
         }));
@@ -85,9 +85,9 @@ pub(super) fn latency(run: &mut Run, plan: &Plan, size: usize, throughputs: &Thr
     Ok(())
 }
 
-fn trial(turn: &mut Turn, flows: &Flows, load: Load) -> Result<Histogram> {
-    turn.learn(flows)?;
-    Ok(turn.trial_for(flows, load, turn.timing.latency)?.latency())
+fn trial(dut: &mut Dut, flows: &Flows, load: Load) -> Result<Histogram> {
+    dut.learn(flows)?;
+    Ok(dut.trial_for(flows, load, dut.timing.latency)?.latency())
 }
 
 /// The values of [`STATISTICS`] in ns; `None` without frames.
@@ -102,7 +102,7 @@ fn figures(histogram: &Histogram) -> Option<[f64; STATISTICS.len()]> {
 }
 
 /// How long a frame takes on the line in ns, without preamble and gap.
-fn line_time(turn: &mut Turn, size: usize) -> Option<f64> {
-    let rate = turn.subject.tester().line_rate_pps(size)?;
+fn line_time(dut: &mut Dut, size: usize) -> Option<f64> {
+    let rate = dut.subject.tester().line_rate_pps(size)?;
     Some(1e9 / rate * size as f64 / (size as f64 + OVERHEAD))
 }

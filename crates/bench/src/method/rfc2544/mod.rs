@@ -12,7 +12,7 @@ mod recovery;
 mod tests;
 
 use super::flow::{Flows, Load, Pattern, Template};
-use super::{Precision, Run, Turn};
+use super::{Dut, Precision, Run};
 use anyhow::Result;
 use lanyard_tester::traffic::Stream;
 use lanyard_tester::trial::Offer;
@@ -84,9 +84,9 @@ impl Plan {
     }
 
     /// The flows of a device at a frame size.
-    fn flows(&self, turn: &mut Turn, size: usize) -> Flows {
-        let ports = turn.subject.tester().ports();
-        let routers = (0..ports).map(|port| turn.subject.router_mac(port)).collect();
+    fn flows(&self, dut: &mut Dut, size: usize) -> Flows {
+        let ports = dut.subject.tester().ports();
+        let routers = (0..ports).map(|port| dut.subject.router_mac(port)).collect();
         let stream = Stream { size, verify: self.verify, ..Stream::new() };
         Flows::of(self.pattern, ports, &Template { stream, hosts: self.hosts, routers })
     }
@@ -148,12 +148,12 @@ fn needs_throughput(plan: &Plan) -> bool {
 fn unable(run: &mut Run, plan: &Plan) -> Result<Vec<(usize, usize)>> {
     let mut unable = Vec::new();
     for size in plan.sizes.iter().filter(|size| **size > SIZE_ORDINARY) {
-        let refused = run.each(|turn, _| {
-            let flows = plan.flows(turn, *size);
-            let small = plan.flows(turn, 64);
-            turn.learn(&small)?;
-            let few = turn.timed(Offer::burst(flows.streams(Load::Rate(1000.0)), 20));
-            match turn.offer(&few) {
+        let refused = run.each(|dut, _| {
+            let flows = plan.flows(dut, *size);
+            let small = plan.flows(dut, 64);
+            dut.learn(&small)?;
+            let few = dut.timed(Offer::burst(flows.streams(Load::Rate(1000.0)), 20));
+            match dut.offer(&few) {
                 Ok(outcome) => Ok((flows.seen(&outcome).loss >= 1.0).then(|| "none arrives".to_owned())),
                 Err(why) => {
                     lanyard_tester::os::check_interrupted()?;

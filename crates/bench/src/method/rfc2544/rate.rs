@@ -3,7 +3,7 @@
 use super::{Plan, Throughputs};
 use crate::method::flow::Load;
 use crate::method::search::{Search, Seen};
-use crate::method::{Figure, Run, Turn, rate_limits, record, record_found};
+use crate::method::{Dut, Figure, Run, rate_limits, record, record_found};
 use crate::report::Unit;
 use crate::report::{Axis, Better};
 use anyhow::Result;
@@ -28,15 +28,15 @@ pub(super) fn throughput(
     };
     let found = run.search(
         &format!("throughput, {size} B"),
-        |turn| {
-            if !carries(turn.index) {
+        |dut| {
+            if !carries(dut.index) {
                 return Ok(None);
             }
-            let flows = plan.flows(turn, size);
-            let limits = rate_limits(turn, &flows, size, plan.precision);
+            let flows = plan.flows(dut, size);
+            let limits = rate_limits(dut, &flows, size, plan.precision);
             Ok(Some(Search::new(limits)))
         },
-        |turn, load| seen(turn, plan, size, load.into()),
+        |dut, load| seen(dut, plan, size, load.into()),
     )?;
     let mut throughputs = Throughputs::new();
     for (index, answer) in found.into_iter().enumerate() {
@@ -44,7 +44,7 @@ pub(super) fn throughput(
         throughputs.insert((index, size), answer.load);
         if plan.has(super::Test::Throughput) {
             let name = run.name(index).to_owned();
-            let senders = run.turn(index, |turn, _| Ok(plan.flows(turn, size).senders()))?.unwrap_or(1);
+            let senders = run.turn(index, |dut, _| Ok(plan.flows(dut, size).senders()))?.unwrap_or(1);
             record_found(&mut run.results, &what, &name, answer, senders as f64);
         }
     }
@@ -52,10 +52,10 @@ pub(super) fn throughput(
 }
 
 /// One trial at a load: the hosts are made known first, then the load is offered.
-fn seen(turn: &mut Turn, plan: &Plan, size: usize, load: Load) -> Result<Seen> {
-    let flows = plan.flows(turn, size);
-    turn.learn(&flows)?;
-    let outcome = turn.trial(&flows, load)?;
+fn seen(dut: &mut Dut, plan: &Plan, size: usize, load: Load) -> Result<Seen> {
+    let flows = plan.flows(dut, size);
+    dut.learn(&flows)?;
+    let outcome = dut.trial(&flows, load)?;
     Ok(flows.seen(&outcome))
 }
 
@@ -82,21 +82,19 @@ pub(super) fn loss(
             at: Some((Axis::Load, load)),
         };
         run.say(format!("frame loss rate, {size} B: {:.0} %", load * 100.0));
-        run.each(|turn, results| {
+        run.each(|dut, results| {
             // Later rounds use the loads of the first round, so that every figure has as many
             // rounds.
-            let key = crate::report::Key {
-                at: what.at,
-                ..crate::report::Key::new(what.test, what.case, turn.name)
-            };
+            let key =
+                crate::report::Key { at: what.at, ..crate::report::Key::new(what.test, what.case, dut.name) };
             let wanted =
-                if first_round { done[turn.index] < ZERO_LOSS_TRIALS } else { results.get(&key).is_some() };
-            if !wanted || !carries(turn.index) {
+                if first_round { done[dut.index] < ZERO_LOSS_TRIALS } else { results.get(&key).is_some() };
+            if !wanted || !carries(dut.index) {
                 return Ok(());
             }
-            let seen = seen(turn, plan, size, Load::Rate(most * load))?;
-            done[turn.index] = if seen.loss == 0.0 { done[turn.index] + 1 } else { 0 };
-            let series = record(results, &what, turn.name, seen.loss);
+            let seen = seen(dut, plan, size, Load::Rate(most * load))?;
+            done[dut.index] = if seen.loss == 0.0 { done[dut.index] + 1 } else { 0 };
+            let series = record(results, &what, dut.name, seen.loss);
             if seen.offered < most * load * 0.98 {
                 let caveat = format!("the tester offered {:.0} % instead", seen.offered / most * 100.0);
                 if !series.caveats.contains(&caveat) && series.caveats.is_empty() {
@@ -104,7 +102,7 @@ pub(super) fn loss(
                 }
             }
             if seen.loss > 0.0 {
-                turn.rest()?;
+                dut.rest()?;
             }
             Ok(())
         })?;
@@ -120,18 +118,18 @@ fn greatest_rate(run: &mut Run, plan: &Plan, size: usize, carries: &impl Fn(usiz
     if let Some(known) = run.results.parameters.get(&name).and_then(|text| text.parse().ok()) {
         return Ok(known);
     }
-    let offered = run.each(|turn, _| {
-        if !carries(turn.index) {
+    let offered = run.each(|dut, _| {
+        if !carries(dut.index) {
             return Ok(0.0);
         }
-        if let Some(line) = turn.subject.tester().line_rate_pps(size) {
+        if let Some(line) = dut.subject.tester().line_rate_pps(size) {
             return Ok(line);
         }
-        let flows = plan.flows(turn, size);
-        turn.learn(&flows)?;
-        let brief = (turn.timing.window / 4).max(std::time::Duration::from_millis(100));
-        let outcome = turn.trial_for(&flows, Load::Everything, brief.min(turn.timing.window))?;
-        turn.rest()?;
+        let flows = plan.flows(dut, size);
+        dut.learn(&flows)?;
+        let brief = (dut.timing.window / 4).max(std::time::Duration::from_millis(100));
+        let outcome = dut.trial_for(&flows, Load::Everything, brief.min(dut.timing.window))?;
+        dut.rest()?;
         Ok(flows.seen(&outcome).offered)
     })?;
     let most = offered.into_iter().flatten().fold(super::super::flow::RATE_MIN, f64::max).round();

@@ -26,30 +26,30 @@ pub(super) fn recovery(run: &mut Run, plan: &Plan, size: usize, throughputs: &Th
         better: Better::Lower,
         at: Some((Axis::FrameBytes, size as f64)),
     };
-    run.each(|turn, results| {
-        let Some(throughput) = throughputs.get(&(turn.index, size)).filter(|rate| **rate > 0.0) else {
+    run.each(|dut, results| {
+        let Some(throughput) = throughputs.get(&(dut.index, size)).filter(|rate| **rate > 0.0) else {
             return Ok(());
         };
-        let line = turn.subject.tester().line_rate_pps(size).unwrap_or(f64::INFINITY);
-        let flows = plan.flows(turn, size);
-        turn.learn(&flows)?;
-        let after = turn.timing.overload;
-        let mut offer = turn.timed(Offer::new(flows.streams(Load::Rate((throughput * OVERLOAD).min(line))), after * 2));
+        let line = dut.subject.tester().line_rate_pps(size).unwrap_or(f64::INFINITY);
+        let flows = plan.flows(dut, size);
+        dut.learn(&flows)?;
+        let after = dut.timing.overload;
+        let mut offer = dut.timed(Offer::new(flows.streams(Load::Rate((throughput * OVERLOAD).min(line))), after * 2));
         offer.change = Some(RateChange { after, factor: RELIEF });
-        let outcome = turn.offer(&offer)?;
+        let outcome = dut.offer(&offer)?;
         let last = outcome.streams.iter().filter_map(|stream| stream.last_loss_at).max();
         match last {
             Some(last) => {
                 let felt = last.saturating_sub(after).as_secs_f64() * 1e3;
-                record(results, &what, turn.name, felt);
+                record(results, &what, dut.name, felt);
             }
             None => results.note(format!(
                 "{}: no system recovery to measure at {size} B: 110 % of its throughput, as far as the tester offered \
                  it, lost nothing",
-                turn.name
+                dut.name
             )),
         }
-        turn.rest()
+        dut.rest()
     })?;
     Ok(())
 }
@@ -64,33 +64,33 @@ pub(super) fn reset(run: &mut Run, plan: &Plan, size: usize, throughputs: &Throu
         better: Better::Lower,
         at: Some((Axis::FrameBytes, size as f64)),
     };
-    run.each(|turn, results| {
-        let Some(rate) = throughputs.get(&(turn.index, size)).copied().filter(|rate| *rate > 0.0) else {
+    run.each(|dut, results| {
+        let Some(rate) = throughputs.get(&(dut.index, size)).copied().filter(|rate| *rate > 0.0) else {
             return Ok(());
         };
-        let flows = plan.flows(turn, size);
-        turn.learn(&flows)?;
-        let before = turn.timing.window;
+        let flows = plan.flows(dut, size);
+        dut.learn(&flows)?;
+        let before = dut.timing.window;
         // Repeat the trial without a reset: frames lost here have another cause than the reset.
-        let offer = turn.timed(Offer::new(flows.streams(Load::Rate(rate)), before + turn.timing.reset));
-        let undisturbed = flows.seen(&turn.trial(&flows, Load::Rate(rate))?);
-        let Some(outcome) = turn.subject.trial_with_reset(&offer, before)? else {
-            results.note(format!("{}: no reset: give a command with --reset CMD", turn.name));
+        let offer = dut.timed(Offer::new(flows.streams(Load::Rate(rate)), before + dut.timing.reset));
+        let undisturbed = flows.seen(&dut.trial(&flows, Load::Rate(rate))?);
+        let Some(outcome) = dut.subject.trial_with_reset(&offer, before)? else {
+            results.note(format!("{}: no reset: give a command with --reset CMD", dut.name));
             return Ok(());
         };
-        turn.forgotten();
+        dut.forgotten();
         let outcome = whole(outcome)?;
         let seen = flows.seen(&outcome);
         let seconds = outcome.streams.iter().map(|s| s.tx_time.as_secs_f64()).fold(0.0, f64::max);
-        let series = record(results, &what, turn.name, seen.loss * seconds * 1e3);
-        if seen.loss * seconds >= turn.timing.reset.as_secs_f64() * 0.98 {
+        let series = record(results, &what, dut.name, seen.loss * seconds * 1e3);
+        if seen.loss * seconds >= dut.timing.reset.as_secs_f64() * 0.98 {
             series.caveats.push("at least this: it was not back when the trial ended".to_owned());
         }
         if undisturbed.loss > 0.0 {
             let lost = undisturbed.loss * seconds * 1e3;
             series.caveats.push(format!("the same load lost {lost:.2} ms worth of frames without a reset"));
         }
-        turn.rest()
+        dut.rest()
     })?;
     Ok(())
 }

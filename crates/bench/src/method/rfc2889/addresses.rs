@@ -7,7 +7,7 @@
 use super::{Plan, rate};
 use crate::method::flow::hosts_of;
 use crate::method::search::{End, Limits, Search, Seen};
-use crate::method::{Figure, Run, Turn, record_found};
+use crate::method::{Dut, Figure, Run, record_found};
 use crate::report::Better;
 use crate::report::Unit;
 use anyhow::Result;
@@ -38,9 +38,9 @@ pub(super) fn capacity(run: &mut Run, plan: &Plan) -> Result<Vec<Option<f64>>> {
                 ..limits
             })))
         },
-        |turn, load| {
+        |dut, load| {
             let addresses = load.unwrap_or(1.0) as u32;
-            let (_, known) = learn(turn, plan, addresses, Some(plan.learning_pps))?;
+            let (_, known) = learn(dut, plan, addresses, Some(plan.learning_pps))?;
             let loss = f64::from(addresses - known.min(addresses)) / f64::from(addresses);
             Ok(Seen::new(f64::from(addresses), f64::from(known), loss))
         },
@@ -73,8 +73,8 @@ pub(super) fn learning_rate(run: &mut Run, plan: &Plan, capacities: &[Option<f64
     };
     let found = run.search(
         "address learning rate",
-        |turn| {
-            let max = turn.subject.tester().line_rate_pps(64);
+        |dut| {
+            let max = dut.subject.tester().line_rate_pps(64);
             let precision = plan.precision;
             Ok(Some(Search::new(Limits {
                 max,
@@ -83,9 +83,9 @@ pub(super) fn learning_rate(run: &mut Run, plan: &Plan, capacities: &[Option<f64
                 ..Limits::new(crate::method::flow::RATE_MIN)
             })))
         },
-        |turn, load| {
-            let addresses = addresses(turn.index);
-            let (offered, known) = learn(turn, plan, addresses, load.map(|rate| rate as u32))?;
+        |dut, load| {
+            let addresses = addresses(dut.index);
+            let (offered, known) = learn(dut, plan, addresses, load.map(|rate| rate as u32))?;
             let part = f64::from(known.min(addresses)) / f64::from(addresses);
             Ok(Seen::new(offered, offered * part, 1.0 - part))
         },
@@ -106,10 +106,10 @@ pub(super) fn learning_rate(run: &mut Run, plan: &Plan, capacities: &[Option<f64
 
 /// Makes a device that knows no address learn `count` addresses at a rate, then sends a frame to each. Returns the rate
 /// at which the addresses were really offered, and how many of them the device knew.
-fn learn(turn: &mut Turn, plan: &Plan, count: u32, rate_pps: Option<u32>) -> Result<(f64, u32)> {
-    turn.forgotten();
-    if !turn.subject.forget()? {
-        turn.subject.pause(plan.ageing)?;
+fn learn(dut: &mut Dut, plan: &Plan, count: u32, rate_pps: Option<u32>) -> Result<(f64, u32)> {
+    dut.forgotten();
+    if !dut.subject.forget()? {
+        dut.subject.pause(plan.ageing)?;
     }
     let tester = hosts_of(TEST_PORT, 1);
     let addresses = Hosts { first: FIRST, count };
@@ -121,12 +121,12 @@ fn learn(turn: &mut Turn, plan: &Plan, count: u32, rate_pps: Option<u32>) -> Res
         offer
     };
     // The test port's own host sends first, so that frames to it are not flooded.
-    let hello = turn.timed(frames(TEST_PORT, stream(0, tester, Hosts::one(addresses.first), Some(1000)), 1));
-    turn.offer(&hello)?;
-    let speak = turn.timed(frames(LEARNING_PORT, stream(1, addresses, tester, rate_pps), count));
-    let spoken = turn.offer(&speak)?;
-    let ask = turn.timed(frames(TEST_PORT, stream(2, tester, addresses, Some(plan.learning_pps)), count));
-    let asked = turn.offer(&ask)?;
+    let hello = dut.timed(frames(TEST_PORT, stream(0, tester, Hosts::one(addresses.first), Some(1000)), 1));
+    dut.offer(&hello)?;
+    let speak = dut.timed(frames(LEARNING_PORT, stream(1, addresses, tester, rate_pps), count));
+    let spoken = dut.offer(&speak)?;
+    let ask = dut.timed(frames(TEST_PORT, stream(2, tester, addresses, Some(plan.learning_pps)), count));
+    let asked = dut.offer(&ask)?;
     let at = |port: usize| {
         asked.streams.first().and_then(|stream| stream.received_at.get(port)).copied().unwrap_or(0)
     };

@@ -24,41 +24,41 @@ pub(super) fn meshed(run: &mut Run, plan: &Plan, size: usize, pattern: Pattern) 
     };
     let found = run.search(
         &format!("{title}, {size} B"),
-        |turn| {
-            let flows = plan.flows(turn, pattern, size);
-            let mut limits = rate_limits(turn, &flows, size, plan.precision);
+        |dut| {
+            let flows = plan.flows(dut, pattern, size);
+            let mut limits = rate_limits(dut, &flows, size, plan.precision);
             // All inputs share the one output.
             if pattern == Pattern::ManyToOne {
                 limits.max = limits.max.map(|max| max / flows.senders() as f64);
             }
             Ok(Some(Search::new(limits)))
         },
-        |turn, load| {
-            let flows = plan.flows(turn, pattern, size);
-            turn.learn(&flows)?;
-            Ok(flows.seen(&turn.trial(&flows, load.into())?))
+        |dut, load| {
+            let flows = plan.flows(dut, pattern, size);
+            dut.learn(&flows)?;
+            Ok(flows.seen(&dut.trial(&flows, load.into())?))
         },
     )?;
     let test = format!("{title} throughput");
     for (index, answer) in found.into_iter().enumerate() {
         let Some(answer) = answer else { continue };
         let name = run.name(index).to_owned();
-        let senders = run.turn(index, |turn, _| Ok(plan.flows(turn, pattern, size).senders()))?;
+        let senders = run.turn(index, |dut, _| Ok(plan.flows(dut, pattern, size).senders()))?;
         let factor = senders.unwrap_or(1) as f64;
         record_found(&mut run.results, &rate(&test, clause, size), &name, answer, factor);
     }
     run.say(format!("{title}, {size} B: maximum load"));
     let test = format!("{title} forwarding rate at maximum load");
     let lost = format!("{title} frame loss at maximum load");
-    run.each(|turn, results| {
-        let flows = plan.flows(turn, pattern, size);
-        turn.learn(&flows)?;
-        let seen = flows.seen(&turn.trial(&flows, Load::Everything)?);
+    run.each(|dut, results| {
+        let flows = plan.flows(dut, pattern, size);
+        dut.learn(&flows)?;
+        let seen = flows.seen(&dut.trial(&flows, Load::Everything)?);
         let all = seen.delivered * flows.senders() as f64;
-        record(results, &rate(&test, clause, size), turn.name, all);
+        record(results, &rate(&test, clause, size), dut.name, all);
         let what = Figure { unit: Unit::Fraction, better: Better::Lower, ..rate(&lost, clause, size) };
-        record(results, &what, turn.name, seen.loss);
-        turn.rest()
+        record(results, &what, dut.name, seen.loss);
+        dut.rest()
     })?;
     Ok(())
 }
@@ -80,21 +80,21 @@ pub(super) fn maximum(run: &mut Run, plan: &Plan, size: usize) -> Result<()> {
         let part = step as f64 / steps as f64;
         let mut seen = vec![Vec::new(); run.devices()];
         for _ in 0..TRIALS {
-            run.each(|turn, _| {
+            run.each(|dut, _| {
                 let load = match step {
                     _ if step == steps => Load::Everything,
-                    _ => Load::Rate(most[turn.index] * part),
+                    _ => Load::Rate(most[dut.index] * part),
                 };
                 // One input and one output, as the clause has it.
-                let flows = Flows::of(Pattern::Pairs, 2, &plan.template(turn, size));
+                let flows = Flows::of(Pattern::Pairs, 2, &plan.template(dut, size));
                 // A load below the rate that was already forwarded cannot give a greater rate.
-                if step < steps && most[turn.index] * part < best[turn.index].1 || step == 0 {
+                if step < steps && most[dut.index] * part < best[dut.index].1 || step == 0 {
                     return Ok(());
                 }
-                turn.learn(&flows)?;
-                let trial = flows.seen(&turn.trial(&flows, load)?);
-                seen[turn.index].push((trial.offered, trial.delivered));
-                if trial.loss > 0.0 { turn.rest() } else { Ok(()) }
+                dut.learn(&flows)?;
+                let trial = flows.seen(&dut.trial(&flows, load)?);
+                seen[dut.index].push((trial.offered, trial.delivered));
+                if trial.loss > 0.0 { dut.rest() } else { Ok(()) }
             })?;
         }
         for index in 0..run.devices() {
@@ -133,8 +133,8 @@ pub(super) fn maximum(run: &mut Run, plan: &Plan, size: usize) -> Result<()> {
 pub(super) fn congestion(run: &mut Run, size: usize) -> Result<()> {
     const CLAUSE: &str = "RFC 2889, 5.5";
     run.say(format!("congestion control, {size} B"));
-    run.each(|turn, results| {
-        let Some(line) = turn.subject.tester().line_rate_pps(size) else {
+    run.each(|dut, results| {
+        let Some(line) = dut.subject.tester().line_rate_pps(size) else {
             results.note(
                 "5.5, congestion control: not measured: without a line rate (veth) no output port can be congested, only \
                  the processor that serves them all",
@@ -148,8 +148,8 @@ pub(super) fn congestion(run: &mut Run, size: usize) -> Result<()> {
             share,
         };
         let flows = Flows(vec![flow(0, 0, 2, 0.5), flow(1, 0, 3, 0.5), flow(2, 1, 3, 1.0)]);
-        turn.learn(&flows)?;
-        let outcome = turn.trial(&flows, Load::Rate(line))?;
+        dut.learn(&flows)?;
+        let outcome = dut.trial(&flows, Load::Rate(line))?;
         let loss = |ids: &[usize]| {
             let streams = || ids.iter().filter_map(|id| outcome.streams.get(*id).zip(flows.0.get(*id)));
             let sent: u64 = streams().map(|(s, _)| s.sent).sum();
@@ -165,13 +165,13 @@ pub(super) fn congestion(run: &mut Run, size: usize) -> Result<()> {
             at: Some((Axis::FrameBytes, size as f64)),
         };
         let (free, congested) = (loss(&[0]), loss(&[1, 2]));
-        record(results, &what("uncongested port"), turn.name, free);
-        record(results, &what("congested port"), turn.name, congested);
-        let says = |yes: bool, what: &str| format!("{}: {}{what} at {size} B", turn.name, if yes { "" } else { "no " });
+        record(results, &what("uncongested port"), dut.name, free);
+        record(results, &what("congested port"), dut.name, congested);
+        let says = |yes: bool, what: &str| format!("{}: {}{what} at {size} B", dut.name, if yes { "" } else { "no " });
         // Up to one frame in a thousand may still have been under way when the trial ended.
         results.note(says(free > 0.001, "head-of-line blocking"));
         results.note(says(congested <= 0.001, "back pressure"));
-        turn.rest()
+        dut.rest()
     })?;
     Ok(())
 }

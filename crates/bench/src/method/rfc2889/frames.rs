@@ -33,14 +33,14 @@ pub(super) fn errored(run: &mut Run, first_round: bool) -> Result<()> {
     }
     run.say("errored frames");
     for (kind, size) in KINDS {
-        run.each(|turn, results| {
-            let ports = turn.subject.tester().ports();
+        run.each(|dut, results| {
+            let ports = dut.subject.tester().ports();
             let template =
                 |size| Template { stream: Stream { size, ..Stream::new() }, hosts: 1, routers: Vec::new() };
-            turn.learn(&Flows::of(Pattern::Pairs, ports.min(2), &template(64)))?;
+            dut.learn(&Flows::of(Pattern::Pairs, ports.min(2), &template(64)))?;
             let flows = Flows::of(Pattern::Pairs, ports.min(2), &template(size));
-            let offer = turn.timed(Offer::burst(flows.streams(Load::Rate(RATE)), FRAMES));
-            match turn.offer(&offer) {
+            let offer = dut.timed(Offer::burst(flows.streams(Load::Rate(RATE)), FRAMES));
+            match dut.offer(&offer) {
                 Ok(outcome) => {
                     let seen = flows.seen(&outcome);
                     let what = Figure {
@@ -50,11 +50,11 @@ pub(super) fn errored(run: &mut Run, first_round: bool) -> Result<()> {
                         at: None,
                         ..rate("errored frames filtered", CLAUSE, size)
                     };
-                    record(results, &what, turn.name, seen.loss);
+                    record(results, &what, dut.name, seen.loss);
                 }
                 Err(why) => {
                     check_interrupted()?;
-                    results.note(format!("5.9, {kind}: not measured on {}: {why:#}", turn.name));
+                    results.note(format!("5.9, {kind}: not measured on {}: {why:#}", dut.name));
                 }
             }
             Ok(())
@@ -72,13 +72,13 @@ pub(super) fn broadcast(run: &mut Run, plan: &Plan, size: usize) -> Result<()> {
     };
     let found = run.search(
         &format!("broadcast, {size} B"),
-        |turn| {
-            let flows = flows(turn.subject.tester().ports());
-            Ok(Some(Search::new(rate_limits(turn, &flows, size, plan.precision))))
+        |dut| {
+            let flows = flows(dut.subject.tester().ports());
+            Ok(Some(Search::new(rate_limits(dut, &flows, size, plan.precision))))
         },
-        |turn, load| {
-            let flows = flows(turn.subject.tester().ports());
-            Ok(flows.seen(&turn.trial(&flows, load.into())?))
+        |dut, load| {
+            let flows = flows(dut.subject.tester().ports());
+            Ok(flows.seen(&dut.trial(&flows, load.into())?))
         },
     )?;
     for (index, answer) in found.into_iter().enumerate() {
@@ -88,10 +88,10 @@ pub(super) fn broadcast(run: &mut Run, plan: &Plan, size: usize) -> Result<()> {
         if answer.load <= 0.0 {
             continue;
         }
-        run.turn(index, |turn, results| {
-            let mut flows = flows(turn.subject.tester().ports());
+        run.turn(index, |dut, results| {
+            let mut flows = flows(dut.subject.tester().ports());
             flows.0.iter_mut().for_each(|flow| flow.stream.stamp = true);
-            let outcome = turn.trial_for(&flows, Load::Rate(answer.load), turn.timing.latency)?;
+            let outcome = dut.trial_for(&flows, Load::Rate(answer.load), dut.timing.latency)?;
             let latency = outcome.latency();
             for (test, value) in [
                 ("broadcast latency, median", latency.percentile(50.0)),
@@ -103,7 +103,7 @@ pub(super) fn broadcast(run: &mut Run, plan: &Plan, size: usize) -> Result<()> {
                         better: Better::Lower,
                         ..rate(test, CLAUSE, size)
                     };
-                    record(results, &what, turn.name, ns as f64 / 1e3);
+                    record(results, &what, dut.name, ns as f64 / 1e3);
                 }
             }
             Ok(())

@@ -11,7 +11,7 @@ mod frames;
 mod tests;
 
 use super::flow::{Flows, Pattern, Template};
-use super::{Figure, Precision, Run, Turn};
+use super::{Dut, Figure, Precision, Run};
 use crate::report::Unit;
 use crate::report::{Axis, Better};
 use anyhow::Result;
@@ -109,15 +109,15 @@ impl Plan {
         self.rounds * (by_size * self.sizes.len() + self.tests.len() - by_size)
     }
 
-    fn template(&self, turn: &mut Turn, size: usize) -> Template {
-        let ports = turn.subject.tester().ports();
-        let routers = (0..ports).map(|port| turn.subject.router_mac(port)).collect();
+    fn template(&self, dut: &mut Dut, size: usize) -> Template {
+        let ports = dut.subject.tester().ports();
+        let routers = (0..ports).map(|port| dut.subject.router_mac(port)).collect();
         Template { stream: Stream { size, ..Stream::new() }, hosts: self.hosts, routers }
     }
 
-    fn flows(&self, turn: &mut Turn, pattern: Pattern, size: usize) -> Flows {
-        let ports = turn.subject.tester().ports();
-        Flows::of(pattern, ports, &self.template(turn, size))
+    fn flows(&self, dut: &mut Dut, pattern: Pattern, size: usize) -> Flows {
+        let ports = dut.subject.tester().ports();
+        Flows::of(pattern, ports, &self.template(dut, size))
     }
 }
 
@@ -126,7 +126,7 @@ impl Plan {
 /// # Errors
 /// On ctrl-C, or when no device is left; the results until then are in the run.
 pub fn measure(run: &mut Run, plan: &Plan) -> Result<()> {
-    let ports = run.each(|turn, _| Ok(turn.subject.tester().ports()))?;
+    let ports = run.each(|dut, _| Ok(dut.subject.tester().ports()))?;
     let ports = ports.into_iter().flatten().min().unwrap_or(0);
     let (tests, too_many): (Vec<Test>, Vec<Test>) = plan.tests.iter().partition(|test| test.ports() <= ports);
     for test in too_many {
