@@ -3,7 +3,7 @@
 //! The names of object groups and time ranges have been resolved before this point. [`first_match`] is the plain
 //! interpretation of a list, rule by rule; the classifier must agree with it.
 
-use crate::key::{Family, HALVES, Key, PROTOCOL, TRANSPORT};
+use crate::key::{FrameFamily, HALVES, Key, PROTOCOL, TRANSPORT};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -124,7 +124,7 @@ pub struct PlaneList {
     /// same name and family.
     pub name: String,
     /// The frames that it judges.
-    pub family: Family,
+    pub family: FrameFamily,
     /// The lists that the rules come from: one, or those of a VLAN map. For a policy map: its classes.
     pub names: Vec<String>,
     /// The rules, the first one first; at most [`crate::MAX_RULES`].
@@ -194,7 +194,7 @@ mod tests {
         };
         let list = |rules| PlaneList {
             name: "it".into(),
-            family: Family::Ipv4,
+            family: FrameFamily::Ipv4,
             names: vec!["a".into()],
             rules,
             otherwise_permit: false,

@@ -52,10 +52,10 @@ pub const ICMPV6: u8 = 58;
 /// Protocols whose header begins with two ports, besides TCP: UDP, DCCP, SCTP, UDP-Lite.
 const PORTS: [u8; 4] = [UDP, 33, 132, 136];
 
-/// The frames that a list applies to.
+/// The family of a frame. An access list applies to the frames of one family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[repr(u8)]
-pub enum Family {
+pub enum FrameFamily {
     /// Frames with EtherType 0x0800.
     Ipv4 = 0,
     /// Frames with EtherType 0x86dd.
@@ -64,7 +64,7 @@ pub enum Family {
     Mac = 2,
 }
 
-impl Family {
+impl FrameFamily {
     /// Every family.
     pub const ALL: [Self; 3] = [Self::Ipv4, Self::Ipv6, Self::Mac];
 
@@ -126,10 +126,10 @@ impl Key {
         let mut key = Self::default();
         key.half[ETHERTYPE] = header.ethertype;
         key.half[VLAN] = header.vlan & 0xfff | u16::from(header.cos) << 13;
-        match Family::of(header.ethertype) {
-            Family::Ipv4 => key.ipv4(packet)?,
-            Family::Ipv6 => key.ipv6(packet)?,
-            Family::Mac => {
+        match FrameFamily::of(header.ethertype) {
+            FrameFamily::Ipv4 => key.ipv4(packet)?,
+            FrameFamily::Ipv6 => key.ipv6(packet)?,
+            FrameFamily::Mac => {
                 for n in 0..3 {
                     key.half[DST + n] = half(&header.dst.0, 2 * n).unwrap_or(0);
                     key.half[SRC + n] = half(&header.src.0, 2 * n).unwrap_or(0);

@@ -32,7 +32,7 @@ pub mod time;
 
 pub use classifier::{Classifier, Found};
 pub use condition::{Condition, FlatRule, PlaneList, Verdict};
-pub use key::{Family, Key};
+pub use key::{FrameFamily, Key};
 pub use list::{AccessList, Entry, Kind, Lists};
 pub use rule::{Action, Rule};
 

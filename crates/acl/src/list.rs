@@ -4,7 +4,7 @@
 
 use crate::condition::{Condition, FlatRule, PlaneList, Verdict};
 use crate::groups::Groups;
-use crate::key::{Family, ICMPV6, L4_SRC, PROTOCOL};
+use crate::key::{FrameFamily, ICMPV6, L4_SRC, PROTOCOL};
 use crate::rule::Rule;
 use crate::time::TimeRange;
 use std::collections::{BTreeMap, HashMap};
@@ -31,11 +31,11 @@ pub enum Kind {
 impl Kind {
     /// The frames that a list of this kind judges.
     #[must_use]
-    pub const fn family(self) -> Family {
+    pub const fn family(self) -> FrameFamily {
         match self {
-            Self::Standard | Self::Extended => Family::Ipv4,
-            Self::Ipv6 => Family::Ipv6,
-            Self::Mac => Family::Mac,
+            Self::Standard | Self::Extended => FrameFamily::Ipv4,
+            Self::Ipv6 => FrameFamily::Ipv6,
+            Self::Mac => FrameFamily::Mac,
         }
     }
     /// The line that begins the list's section of the configuration, without its name.
@@ -189,7 +189,7 @@ impl AccessList {
 /// An entry of a VLAN map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MapEntry {
-    /// The lists of `match ip|ipv6|mac address`, by [`Family::index`]. A frame that one of them permits is matched.
+    /// The lists of `match ip|ipv6|mac address`, by [`FrameFamily::index`]. A frame that one of them permits is matched.
     pub lists: [Vec<String>; 3],
     /// `action`: true forwards.
     pub forward: bool,
@@ -264,7 +264,7 @@ impl Lists {
     pub fn vlan_map_list(
         &self,
         map: &str,
-        family: Family,
+        family: FrameFamily,
         active: &dyn Fn(&str) -> bool,
     ) -> Option<PlaneList> {
         let entries = self.maps.get(map)?;
@@ -403,7 +403,7 @@ mod tests {
         lists.access.insert("ten".into(), list(Kind::Standard, &["permit 10.0.0.0 0.0.0.255"]));
         let entry = |name: &str, forward| MapEntry { lists: [vec![name.into()], vec![], vec![]], forward };
         lists.maps.insert("m".into(), [(10, entry("web", false)), (20, entry("ten", true))].into());
-        let all = lists.vlan_map_list("m", Family::Ipv4, &|_| true).expect("it has IPv4 lists");
+        let all = lists.vlan_map_list("m", FrameFamily::Ipv4, &|_| true).expect("it has IPv4 lists");
         let judge = |src: [u8; 4], port: u8| {
             let [a, b, c, d] = src;
             let packet = [0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, a, b, c, d, 10, 1, 1, 1, 9, 9, 0, port];
@@ -417,7 +417,7 @@ mod tests {
         assert!(judge([10, 0, 0, 9], 80), "the list of the first entry denies it, so the second decides");
         assert!(judge([10, 0, 0, 1], 81));
         assert!(!judge([10, 0, 9, 1], 81), "no entry matches");
-        assert_eq!(lists.vlan_map_list("m", Family::Ipv6, &|_| true), None);
+        assert_eq!(lists.vlan_map_list("m", FrameFamily::Ipv6, &|_| true), None);
     }
 
     #[test]

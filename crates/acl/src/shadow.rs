@@ -4,7 +4,7 @@
 //! Invariant: a rule that is reported never decides about any frame.
 
 use crate::condition::{Condition, FlatRule, Verdict};
-use crate::key::{Family, PROTOCOL, TRANSPORT};
+use crate::key::{FrameFamily, PROTOCOL, TRANSPORT};
 
 /// The most ranges of a condition that are compared; a rule with more of them counts as not shadowed.
 const MAX_RANGES: usize = 64;
@@ -13,7 +13,7 @@ const MAX_RANGES: usize = 64;
 /// compared in which `changed` returns true for at least one.
 #[must_use]
 pub fn shadowed(
-    family: Family,
+    family: FrameFamily,
     rules: &[FlatRule],
     changed: &dyn Fn(&FlatRule) -> bool,
 ) -> Vec<(usize, usize)> {
@@ -29,7 +29,7 @@ pub fn shadowed(
 
 /// True if `early` decides about every frame that `late` matches.
 #[must_use]
-pub fn covers(family: Family, early: &FlatRule, late: &FlatRule) -> bool {
+pub fn covers(family: FrameFamily, early: &FlatRule, late: &FlatRule) -> bool {
     if matches!(early.verdict, Verdict::Skip(_)) {
         return false;
     }
@@ -39,7 +39,7 @@ pub fn covers(family: Family, early: &FlatRule, late: &FlatRule) -> bool {
         return false;
     }
     // Only behind the extension headers of IPv6 can the protocol be unknown.
-    let may_lack = TRANSPORT | if family == Family::Ipv6 { 1 << PROTOCOL } else { 0 };
+    let may_lack = TRANSPORT | if family == FrameFamily::Ipv6 { 1 << PROTOCOL } else { 0 };
     let fields = early.conditions.iter();
     let same_unknown = early.matches_unknown() || !late.matches_unknown();
     fields.into_iter().all(|(half, condition)| {

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{APPLIANCE, bridge, platform, port, station};
-use lanyard_acl::{Condition, Family, FlatRule, PlaneList, Verdict};
+use lanyard_acl::{Condition, FlatRule, FrameFamily, PlaneList, Verdict};
 use lanyard_asic::chip::device::{Device, wants};
 use lanyard_asic::chip::{Chip, Effects};
 use lanyard_asic::object::Object;
@@ -39,7 +39,7 @@ fn rule(verdict: Verdict, conditions: Vec<(u8, Condition)>) -> FlatRule {
         conditions,
     }
 }
-fn list(family: Family, rules: Vec<FlatRule>) -> PlaneList {
+fn list(family: FrameFamily, rules: Vec<FlatRule>) -> PlaneList {
     PlaneList {
         name: "access list web".into(),
         family,
@@ -72,7 +72,7 @@ fn used(chip: &Chip) -> u32 {
 /// Sets port 1 with the access list `number` for the IPv4 frames that it receives.
 fn bound(number: u16) -> Operation {
     let mut state = PortState::access("swp1", 0, common::vlan(10));
-    state.acl_in[Family::Ipv4.index()] = Some(id(number));
+    state.acl_in[FrameFamily::Ipv4.index()] = Some(id(number));
     Operation::Port(port(1), Some(Box::new(state)))
 }
 /// A UDP packet from port 1000 to port `to`, from station 1 to station 2.
@@ -93,16 +93,16 @@ fn sent(chip: &mut Chip, frame: &[u8]) -> (FrameVerdict, usize) {
 #[test]
 fn ranges_expand_and_ipv6_is_wide() {
     let size = |list: &PlaneList| ListSize::of(id(1), list).entries;
-    assert_eq!(size(&list(Family::Ipv4, Vec::new())), 1, "what no rule matches");
+    assert_eq!(size(&list(FrameFamily::Ipv4, Vec::new())), 1, "what no rule matches");
     let deny =
         rule(Verdict::Deny, vec![ports(SOURCE_PORT, 1, 65_534), ports(DESTINATION_PORT, 1024, 65_535)]);
-    assert_eq!(size(&list(Family::Ipv4, vec![deny])), 30 * 6 + 1);
+    assert_eq!(size(&list(FrameFamily::Ipv4, vec![deny])), 30 * 6 + 1);
     let permit = rule(Verdict::Permit, vec![ports(DESTINATION_PORT, 80, 80)]);
-    assert_eq!(size(&list(Family::Ipv4, vec![permit.clone()])), 3, "later fragments have no ports");
+    assert_eq!(size(&list(FrameFamily::Ipv4, vec![permit.clone()])), 3, "later fragments have no ports");
     let mut chip = chip();
-    assert_eq!(commit(&mut chip, &[set(1, list(Family::Ipv4, vec![permit.clone()]))]), Ok(3));
+    assert_eq!(commit(&mut chip, &[set(1, list(FrameFamily::Ipv4, vec![permit.clone()]))]), Ok(3));
     assert_eq!(used(&chip), 3);
-    commit(&mut chip, &[set(2, list(Family::Ipv6, vec![permit]))]).expect("room");
+    commit(&mut chip, &[set(2, list(FrameFamily::Ipv6, vec![permit]))]).expect("room");
     assert_eq!(used(&chip), 3 + 3 * 4, "an IPv6 entry takes four slots of the appliance");
     commit(&mut chip, &[Operation::List(id(1), None), Operation::List(id(2), None)]).expect("removed");
     assert_eq!(used(&chip), 0);
@@ -111,7 +111,7 @@ fn ranges_expand_and_ipv6_is_wide() {
 #[test]
 fn rules_judge_frames_and_are_counted() {
     let mut chip = chip();
-    let web = list(Family::Ipv4, vec![rule(Verdict::Deny, vec![ports(DESTINATION_PORT, 80, 80)])]);
+    let web = list(FrameFamily::Ipv4, vec![rule(Verdict::Deny, vec![ports(DESTINATION_PORT, 80, 80)])]);
     commit(&mut chip, &[set(5, web.clone()), bound(5)]).expect("room");
     assert_eq!(sent(&mut chip, &udp(80)), (FrameVerdict::Dropped(DropReason::AclPortIn), 0));
     assert_eq!(sent(&mut chip, &udp(53)), (FrameVerdict::Forwarded, 2));
@@ -139,14 +139,14 @@ fn rules_judge_frames_and_are_counted() {
 #[test]
 fn a_list_that_does_not_fit_leaves_no_trace() {
     let mut chip = chip();
-    let small = list(Family::Ipv4, vec![rule(Verdict::Deny, vec![ports(DESTINATION_PORT, 80, 80)])]);
+    let small = list(FrameFamily::Ipv4, vec![rule(Verdict::Deny, vec![ports(DESTINATION_PORT, 80, 80)])]);
     commit(&mut chip, &[set(5, small.clone()), bound(5)]).expect("room");
     let before = (chip.entries(), used(&chip));
     let worst =
         || rule(Verdict::Deny, vec![ports(SOURCE_PORT, 1, 65_534), ports(DESTINATION_PORT, 1, 65_534)]);
     // Two rules of 900 entries each do not fit 1,024 slots: as a new list, and as a new value of an existing one.
     for number in [6, 5] {
-        let large = set(number, list(Family::Ipv4, vec![worst(), worst()]));
+        let large = set(number, list(FrameFamily::Ipv4, vec![worst(), worst()]));
         let steps = [set(7, small.clone()), large];
         let Err(refused) = commit(&mut chip, &steps) else { unreachable!("1,801 entries") };
         assert_eq!(
@@ -161,10 +161,10 @@ fn a_list_that_does_not_fit_leaves_no_trace() {
         assert_eq!((chip.entries(), used(&chip)), before);
         assert_eq!(sent(&mut chip, &udp(80)).1, 0, "the old list judges");
     }
-    commit(&mut chip, &[set(6, list(Family::Ipv4, vec![worst()]))]).expect("900 fit");
+    commit(&mut chip, &[set(6, list(FrameFamily::Ipv4, vec![worst()]))]).expect("900 fit");
     // A list whose number of entries exceeds every counter is refused like any other that is too large.
     let many: Vec<(u8, Condition)> = (0..24).map(|half| ports(half, 1, 65_534)).collect();
-    let Err(refused) = commit(&mut chip, &[set(8, list(Family::Ipv4, vec![rule(Verdict::Deny, many)]))])
+    let Err(refused) = commit(&mut chip, &[set(8, list(FrameFamily::Ipv4, vec![rule(Verdict::Deny, many)]))])
     else {
         unreachable!("30 to the power of 24")
     };
@@ -173,7 +173,7 @@ fn a_list_that_does_not_fit_leaves_no_trace() {
 
 #[test]
 fn lists_and_their_counts_survive_their_bytes() {
-    let some = set(9, list(Family::Mac, vec![rule(Verdict::Permit, vec![ports(20, 0x88cc, 0x88cc)])]));
+    let some = set(9, list(FrameFamily::Mac, vec![rule(Verdict::Permit, vec![ports(20, 0x88cc, 0x88cc)])]));
     assert_eq!(some.kind(), OperationKind::List);
     for request in [Request::Commit(vec![some, Operation::List(id(9), None)]), Request::Matches(id(9), true)]
     {
@@ -195,7 +195,7 @@ fn frames_for_a_diverted_list_wait_for_the_judgement_of_the_driver() {
     let worst = |half| rule(Verdict::Deny, vec![ports(half, 1, 65_534)]);
     let web = rule(Verdict::Deny, vec![ports(DESTINATION_PORT, 80, 80)]);
     let rules = vec![web, worst(SOURCE_PORT)];
-    let long = list(Family::Ipv4, [rules.clone(), vec![worst(20); 40]].concat());
+    let long = list(FrameFamily::Ipv4, [rules.clone(), vec![worst(20); 40]].concat());
     assert!(commit(&mut chip, &[set(5, long.clone()), bound(5)]).is_err(), "1,200 entries");
     commit(&mut chip, &[Operation::Divert(id(5), true), set(5, long.clone()), bound(5)]).expect("no entries");
     assert_eq!(used(&chip), 0);
@@ -223,7 +223,7 @@ fn frames_for_a_diverted_list_wait_for_the_judgement_of_the_driver() {
     short[14] = 0x44;
     assert_eq!(sent(&mut chip, &short), (FrameVerdict::Dropped(DropReason::AclPortIn), 0));
     // A shorter list permits the frame, and the chip continues its processing: it is flooded, and its source is learned.
-    let shorter = list(Family::Ipv4, rules[..1].to_vec());
+    let shorter = list(FrameFamily::Ipv4, rules[..1].to_vec());
     commit(&mut chip, &[set(5, shorter.clone())]).expect("diverted still");
     lists.set(id(5), Some(Arc::new(shorter))).expect("a list");
     let (arrived, mut effects) = (udp(53), Effects::default());
@@ -265,7 +265,7 @@ fn diverted_frames_without_a_judging_driver_are_dropped() {
     let mut device = Device::new(&platform(APPLIANCE), 1, 1);
     let now = Timestamp::from_secs(1);
     let session = device.open();
-    let web = list(Family::Ipv4, vec![rule(Verdict::Deny, vec![ports(DESTINATION_PORT, 80, 80)])]);
+    let web = list(FrameFamily::Ipv4, vec![rule(Verdict::Deny, vec![ports(DESTINATION_PORT, 80, 80)])]);
     let setup = [bridge(3), vec![Operation::Divert(id(5), true), set(5, web), bound(5)]].concat();
     device.request(now, session, 1, Request::Hello(VERSION, "test".into()));
     device.request(now, session, 2, Request::Commit(setup));

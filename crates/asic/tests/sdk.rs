@@ -86,7 +86,7 @@ fn access_list() -> PlaneList {
     let name = "access list web".to_owned();
     PlaneList {
         names: vec!["web".into()],
-        family: lanyard_acl::Family::Mac,
+        family: lanyard_acl::FrameFamily::Mac,
         rules: vec![rule],
         otherwise_permit: true,
         name,

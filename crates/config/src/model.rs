@@ -17,7 +17,7 @@ use crate::snooping::Snooping;
 use crate::spanning_tree::{ErrDisable, SpanningTree, SpanningTreePort};
 use crate::tacacs::Tacacs;
 use ipnet::{Ipv4Net, Ipv6Net};
-use lanyard_acl::{Family, Lists};
+use lanyard_acl::{FrameFamily, Lists};
 use lanyard_pipeline::state::{Delivery, FDB_LIMIT_DEFAULT, HookChoice, ReservedAction, Tpid};
 pub use lanyard_plane::{Breakout, ChipSettings, ControlPath, Fec, Strategy, TablePolicy, Thresholds};
 use lanyard_types::{MacAddr, PortSettings, Tunnelled, VlanId, VlanSet};
@@ -347,7 +347,7 @@ impl Default for Interface {
     }
 }
 
-/// The access lists of an interface, by the family of the frames (`Family::index`). A list that does not exist permits
+/// The access lists of an interface, by the family of the frames (`FrameFamily::index`). A list that does not exist permits
 /// everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AccessGroups {
@@ -360,11 +360,11 @@ pub struct AccessGroups {
 impl AccessGroups {
     /// The keywords of a family's line.
     #[must_use]
-    pub const fn command(family: Family) -> &'static str {
+    pub const fn command(family: FrameFamily) -> &'static str {
         match family {
-            Family::Ipv4 => "ip access-group",
-            Family::Ipv6 => "ipv6 traffic-filter",
-            Family::Mac => "mac access-group",
+            FrameFamily::Ipv4 => "ip access-group",
+            FrameFamily::Ipv6 => "ipv6 traffic-filter",
+            FrameFamily::Mac => "mac access-group",
         }
     }
     /// The names of all lists.

@@ -14,7 +14,7 @@ constants! {
     ACL_SMALL_WORDS: usize = SMALL_WORDS;
     ACL_LARGE_WORDS: usize = LARGE_WORDS;
     ACL_HALVES: usize = key::HALVES;
-    ACL_FAMILIES: usize = lanyard_acl::Family::ALL.len();
+    ACL_FAMILIES: usize = lanyard_acl::FrameFamily::ALL.len();
     ACL_RULES: usize = Head::Rules as usize;
     ACL_FIELDS: usize = Head::Fields as usize;
     ACL_STRIDE: usize = Head::Stride as usize;

@@ -8,7 +8,7 @@
 //! Invariant: a policer depends on nothing but its settings, the lengths of frames and the time at which they come.
 
 use crate::Timestamp;
-use lanyard_acl::key::Family;
+use lanyard_acl::key::FrameFamily;
 use lanyard_types::AclId;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -69,7 +69,7 @@ impl Direction {
 pub struct QosPolicy {
     /// The policy map.
     pub name: String,
-    /// The lists that classify frames, by their family (`lanyard_acl::Family::index`). The rule that matches a frame names its
+    /// The lists that classify frames, by their family (`lanyard_acl::FrameFamily::index`). The rule that matches a frame names its
     /// class: `FlatRule::list` is an index of `classes`. A frame that no rule matches is in the last class, and so is one without
     /// the header that its EtherType announces.
     pub lists: [Option<AclId>; 3],
@@ -283,10 +283,10 @@ pub struct ClassCounters {
 
 /// Writes the DSCP into the packet at offset `at` of a frame whose header is valid, and corrects the checksum of IPv4 (RFC 1624).
 /// False if the packet has this DSCP already, or the frame is too short.
-pub(crate) fn mark_dscp(frame: &mut [u8], at: usize, family: Family, dscp: u8) -> bool {
+pub(crate) fn mark_dscp(frame: &mut [u8], at: usize, family: FrameFamily, dscp: u8) -> bool {
     let Some(packet) = frame.get_mut(at..) else { return false };
     match family {
-        Family::Ipv4 => {
+        FrameFamily::Ipv4 => {
             let Some(header) = packet.get_mut(..20) else { return false };
             let tos = header[1] & 3 | dscp << 2;
             if tos == header[1] {
@@ -299,7 +299,7 @@ pub(crate) fn mark_dscp(frame: &mut [u8], at: usize, family: Family, dscp: u8) -
             header[10..12].copy_from_slice(&corrected(check, old, new).to_be_bytes());
             true
         }
-        Family::Ipv6 => {
+        FrameFamily::Ipv6 => {
             let Some(header) = packet.get_mut(..2) else { return false };
             let traffic_class = header[0] << 4 | header[1] >> 4;
             let class = traffic_class & 3 | dscp << 2;
@@ -310,7 +310,7 @@ pub(crate) fn mark_dscp(frame: &mut [u8], at: usize, family: Family, dscp: u8) -
             header[1] = header[1] & 0x0f | class << 4;
             true
         }
-        Family::Mac => false,
+        FrameFamily::Mac => false,
     }
 }
 
@@ -399,17 +399,17 @@ mod tests {
         };
         let check = !(sum(&frame[14..]) as u16);
         frame[24..26].copy_from_slice(&check.to_be_bytes());
-        assert!(mark_dscp(&mut frame, 14, Family::Ipv4, 46));
+        assert!(mark_dscp(&mut frame, 14, FrameFamily::Ipv4, 46));
         assert_eq!((frame[15], sum(&frame[14..])), (46 << 2 | 3, 0xffff));
-        assert!(!mark_dscp(&mut frame, 14, Family::Ipv4, 46), "it is so already");
+        assert!(!mark_dscp(&mut frame, 14, FrameFamily::Ipv4, 46), "it is so already");
         let mut frame = vec![0x6a, 0xbc, 0xde, 0xf0];
-        assert!(mark_dscp(&mut frame, 0, Family::Ipv6, 10));
+        assert!(mark_dscp(&mut frame, 0, FrameFamily::Ipv6, 10));
         assert_eq!(
             frame,
             [0x62, 0xbc, 0xde, 0xf0],
             "the traffic class is 0xab, of which ECN is 3, and the flow label stays"
         );
-        assert!(mark_dscp(&mut frame, 0, Family::Ipv6, 63));
+        assert!(mark_dscp(&mut frame, 0, FrameFamily::Ipv6, 63));
         assert_eq!(frame, [0x6f, 0xfc, 0xde, 0xf0]);
     }
 }

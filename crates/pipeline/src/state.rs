@@ -68,7 +68,7 @@ impl PlaneState {
     }
 }
 
-/// The access lists that judge frames at one place, by the family of the frames (`lanyard_acl::Family::index`). `None`
+/// The access lists that judge frames at one place, by the family of the frames (`lanyard_acl::FrameFamily::index`). `None`
 /// lets all frames of the family pass.
 pub type AclBindings = [Option<AclId>; 3];
 

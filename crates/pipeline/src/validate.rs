@@ -3,7 +3,7 @@
 use crate::qos::{Direction, MAX_CLASSES};
 use crate::route::{RifAttachment, VIRTUAL_MACS};
 use crate::state::{Aggregation, CHANNEL_BUCKETS, PlaneState, PortKind};
-use lanyard_acl::{Family, PlaneList};
+use lanyard_acl::{FrameFamily, PlaneList};
 use lanyard_types::PortId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -86,7 +86,7 @@ fn check_shares(state: &PlaneState) -> Result<(), String> {
 fn acls(state: &PlaneState) -> Result<(), String> {
     let ports = state.ports.values().flat_map(|port| [&port.acl_in, &port.acl_out]);
     let bound = ports.chain(state.vlans.values().map(|vlan| &vlan.acl));
-    for (family, id) in bound.flat_map(|lists| Family::ALL.into_iter().zip(lists)) {
+    for (family, id) in bound.flat_map(|lists| FrameFamily::ALL.into_iter().zip(lists)) {
         let Some(id) = id else { continue };
         if state.acls.get(id).is_none_or(|list| list.family != family) {
             return Err(format!("access list {id} does not exist, or is for other frames"));
@@ -105,7 +105,7 @@ fn check_policies(state: &PlaneState) -> Result<(), String> {
             if policy.classes.is_empty() || policy.classes.len() > MAX_CLASSES {
                 return refused("it has no class, or too many");
             }
-            for (family, id) in Family::ALL.into_iter().zip(policy.lists) {
+            for (family, id) in FrameFamily::ALL.into_iter().zip(policy.lists) {
                 let Some(id) = id else { continue };
                 let classes = policy.classes.len();
                 let fits = |list: &&std::sync::Arc<PlaneList>| {

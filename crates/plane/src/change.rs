@@ -356,7 +356,7 @@ mod tests {
             state.rifs.insert(RifId::new(n).expect("an interface"), rif);
             let list = PlaneList {
                 name: String::new(),
-                family: lanyard_acl::Family::Ipv4,
+                family: lanyard_acl::FrameFamily::Ipv4,
                 names: vec![format!("list {}", n + seed)],
                 rules: Vec::new(),
                 otherwise_permit: false,

@@ -9,7 +9,7 @@ use crate::acl_numbers::Numbered;
 use crate::compile::pipeline_end;
 use crate::facts::Facts;
 use crate::ports::PortIds;
-use lanyard_acl::Family;
+use lanyard_acl::FrameFamily;
 use lanyard_acl::time::Minute;
 use lanyard_config::{AccessGroups, Config, InterfaceName};
 use lanyard_pipeline::state::{AclBindings, PlaneState};
@@ -42,7 +42,7 @@ pub fn overlay(
         let Some(port) = port.and_then(|port| state.ports.get_mut(&port)) else { continue };
         let mut bind = |names: &[Option<String>; 3]| {
             let mut bindings = AclBindings::default();
-            for (family, name) in Family::ALL.into_iter().zip(names) {
+            for (family, name) in FrameFamily::ALL.into_iter().zip(names) {
                 let list = name.as_ref().and_then(|name| config.lists.plane_list(name, &active));
                 bindings[family.index()] =
                     list.filter(|list| list.family == family).and_then(|list| lists.number(list));
@@ -56,7 +56,7 @@ pub fn overlay(
     }
     for (vlan, map) in &config.vlan_maps {
         let Some(vlan) = state.vlans.get_mut(vlan) else { continue };
-        for family in Family::ALL {
+        for family in FrameFamily::ALL {
             let list = config.lists.vlan_map_list(map, family, &active);
             vlan.acl[family.index()] = list.and_then(|list| lists.number(list));
         }

@@ -12,7 +12,7 @@ use crate::facts::Facts;
 use crate::ports::PortIds;
 use crate::qos_classes::{self, TooManyRules};
 use crate::refused::Refused;
-use lanyard_acl::Family;
+use lanyard_acl::FrameFamily;
 use lanyard_config::{
     Bandwidth, CLASS_DEFAULT, ClassActions, ClassMap, Config, Criterion, Interface, InterfaceName, Match,
     Police, PoliceAction, PolicyMap, Priority, Qos, QosRate, QosTrust, QueueLimit, Role,
@@ -48,7 +48,7 @@ pub(crate) fn check(old: &Config, next: &Config) -> Result<(), Refused> {
         return Ok(());
     }
     for (name, policy) in &next.qos.policies {
-        for family in Family::ALL {
+        for family in FrameFamily::ALL {
             let made = qos_classes::list(&next.qos, &next.lists, policy, (name, family), &|_| true);
             made.map_err(|TooManyRules { class }| Refused::PolicyRules { policy: name.clone(), class })?;
         }
@@ -107,7 +107,7 @@ fn bindings(
         None => (name, policy),
     };
     let mut bound = AclBindings::default();
-    for family in Family::ALL {
+    for family in FrameFamily::ALL {
         let list = qos_classes::list(qos, &config.lists, policy, (name, family), active).ok().flatten();
         bound[family.index()] = list.and_then(|list| lists.number_of_equal(list));
     }

@@ -8,7 +8,7 @@
 //! Invariant: the first rule that permits names the first class of the policy map that matches the frame.
 
 use lanyard_acl::key::{ETHERTYPE, TOS, VLAN};
-use lanyard_acl::{Condition, Family, FlatRule, Lists, MAX_RULES, PlaneList, Verdict};
+use lanyard_acl::{Condition, FlatRule, FrameFamily, Lists, MAX_RULES, PlaneList, Verdict};
 use lanyard_config::{ClassMap, Criterion, Match, PolicyMap, Qos, QosProtocol};
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ pub(crate) fn list(
     qos: &Qos,
     lists: &Lists,
     policy: &PolicyMap,
-    (name, family): (&str, Family),
+    (name, family): (&str, FrameFamily),
     active: Active<'_>,
 ) -> Result<Option<PlaneList>, TooManyRules> {
     let mut builder = Builder { lists, family, active, rules: Vec::new() };
@@ -68,7 +68,7 @@ struct Parts {
 
 struct Builder<'a> {
     lists: &'a Lists,
-    family: Family,
+    family: FrameFamily,
     active: Active<'a>,
     rules: Vec<FlatRule>,
 }
@@ -177,9 +177,9 @@ impl Builder<'_> {
     }
     /// The conditions of a criterion other than an access list; `None` if no frame of this family fulfils it.
     fn simple(&self, of: &Match) -> Option<Conditions> {
-        let (ip, family) = (self.family != Family::Mac, self.family);
+        let (ip, family) = (self.family != FrameFamily::Mac, self.family);
         let tos = |values: &BTreeSet<u8>, shift: u32, ipv4: bool| {
-            let fits = ip && (!ipv4 || family == Family::Ipv4);
+            let fits = ip && (!ipv4 || family == FrameFamily::Ipv4);
             fits.then(|| vec![(TOS as u8, tos(values, shift))])
         };
         match of {
@@ -197,9 +197,9 @@ impl Builder<'_> {
                 });
                 Some(vec![(VLAN as u8, Condition::Ranges(merged(each)))])
             }
-            Match::Protocol(QosProtocol::Ip) => (family == Family::Ipv4).then(Vec::new),
-            Match::Protocol(QosProtocol::Ipv6) => (family == Family::Ipv6).then(Vec::new),
-            Match::Protocol(QosProtocol::Arp) => (family == Family::Mac)
+            Match::Protocol(QosProtocol::Ip) => (family == FrameFamily::Ipv4).then(Vec::new),
+            Match::Protocol(QosProtocol::Ipv6) => (family == FrameFamily::Ipv6).then(Vec::new),
+            Match::Protocol(QosProtocol::Arp) => (family == FrameFamily::Mac)
                 .then(|| vec![(ETHERTYPE as u8, Condition::Mask { value: 0x0806, mask: 0xffff })]),
         }
     }
@@ -296,9 +296,9 @@ mod tests {
     }
 
     /// The meaning of `match`, without rules.
-    fn fulfils(lists: &Lists, of: &Match, family: Family, key: &Key) -> bool {
+    fn fulfils(lists: &Lists, of: &Match, family: FrameFamily, key: &Key) -> bool {
         let tos = key.half[TOS] & 0xff;
-        let ip = |ipv4: bool| family == Family::Ipv4 || (family == Family::Ipv6 && !ipv4);
+        let ip = |ipv4: bool| family == FrameFamily::Ipv4 || (family == FrameFamily::Ipv6 && !ipv4);
         match of {
             Match::Any => true,
             Match::AccessGroup(name) => lists.plane_list(name, &|_| true).is_some_and(|list| {
@@ -312,22 +312,22 @@ mod tests {
             Match::Vlan(vlans) => {
                 VlanId::new(key.half[VLAN] & 0xfff).is_some_and(|vlan| vlans.contains(vlan))
             }
-            Match::Protocol(QosProtocol::Ip) => family == Family::Ipv4,
-            Match::Protocol(QosProtocol::Ipv6) => family == Family::Ipv6,
+            Match::Protocol(QosProtocol::Ip) => family == FrameFamily::Ipv4,
+            Match::Protocol(QosProtocol::Ipv6) => family == FrameFamily::Ipv6,
             Match::Protocol(QosProtocol::Arp) => key.half[ETHERTYPE] == 0x0806,
         }
     }
 
-    fn random_key(rng: &mut Rng, family: Family) -> Key {
+    fn random_key(rng: &mut Rng, family: FrameFamily) -> Key {
         let ethertype = match family {
-            Family::Ipv4 => 0x0800,
-            Family::Ipv6 => 0x86dd,
-            Family::Mac => rng.pick(&[0x0806, 0x88b5]).unwrap_or(0x0806),
+            FrameFamily::Ipv4 => 0x0800,
+            FrameFamily::Ipv6 => 0x86dd,
+            FrameFamily::Mac => rng.pick(&[0x0806, 0x88b5]).unwrap_or(0x0806),
         };
         let tos = rng.pick(&[0_u8, 40, 44, 184, 187, 160]).unwrap_or(0);
         let protocol = rng.pick(&[6_u8, 17]).unwrap_or(6);
         let mut packet = match family {
-            Family::Ipv4 => vec![
+            FrameFamily::Ipv4 => vec![
                 0x45,
                 tos,
                 0,
@@ -385,7 +385,7 @@ mod tests {
                     .insert(name.clone(), ClassMap { any: rng.percent(50), description: None, criteria });
                 policy.classes.push((name, Default::default()));
             }
-            for family in Family::ALL {
+            for family in FrameFamily::ALL {
                 let list = list(&qos, &lists, &policy, ("p", family), &|_| true).expect("few rules");
                 let compiled = list.as_ref().map(|list| compile::compile(list).expect("compiles"));
                 for _ in 0..40 {
@@ -428,7 +428,7 @@ mod tests {
         let class = ClassMap { any: false, description: None, criteria: vec![of("many"), of("hosts")] };
         qos.classes.insert("c".into(), class);
         let policy = PolicyMap { classes: vec![("c".into(), Default::default())], ..PolicyMap::default() };
-        let made = list(&qos, &lists, &policy, ("p", Family::Ipv4), &|_| true);
+        let made = list(&qos, &lists, &policy, ("p", FrameFamily::Ipv4), &|_| true);
         assert_eq!(made, Err(TooManyRules { class: "c".into() }));
     }
 }

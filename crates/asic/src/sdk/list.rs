@@ -8,7 +8,7 @@
 use super::MAX_MESSAGE;
 use super::bytes::{Malformed, Reader, Writer, malformed};
 use lanyard_acl::key::HALVES;
-use lanyard_acl::{Condition, Family, FlatRule, MAX_RULES, PlaneList, Verdict};
+use lanyard_acl::{Condition, FlatRule, FrameFamily, MAX_RULES, PlaneList, Verdict};
 
 /// The most bytes of a list, half of a message, so that a transaction can contain other operations with it.
 pub const MAX_LIST: usize = MAX_MESSAGE / 2;
@@ -77,7 +77,7 @@ pub(super) fn write(into: &mut Writer, list: &PlaneList) {
 pub(super) fn read(from: &mut Reader<'_>) -> Result<PlaneList, Malformed> {
     let name = text(from)?;
     let number = from.u8()?;
-    let Some(family) = Family::ALL.into_iter().find(|family| *family as u8 == number) else {
+    let Some(family) = FrameFamily::ALL.into_iter().find(|family| *family as u8 == number) else {
         return malformed(format!("{number} is no family of frames"));
     };
     let otherwise_permit = from.flag()?;
@@ -173,7 +173,7 @@ mod tests {
         let ports = Condition::Ranges(vec![(1, 5), (80, 80)]);
         PlaneList {
             name: "vlan map m".into(),
-            family: Family::Ipv4,
+            family: FrameFamily::Ipv4,
             names: vec!["web".into()],
             rules: vec![
                 rule(Verdict::Skip(2), vec![(0, Condition::Mask { value: 0x0a00, mask: 0xff00 })]),

@@ -6,7 +6,7 @@ use super::tcam::{Order, expand_range};
 use crate::object::Object;
 use ipnet::IpNet;
 use lanyard_acl::key::TRANSPORT;
-use lanyard_acl::{Condition, Family, FlatRule, PlaneList, Verdict};
+use lanyard_acl::{Condition, FlatRule, FrameFamily, PlaneList, Verdict};
 use lanyard_types::{AclId, GroupId, MacAddr, PortId, RifId, VlanId, VrfId};
 use std::fmt;
 use std::net::IpAddr;
@@ -61,7 +61,7 @@ impl ListSize {
     pub fn of(id: AclId, list: &PlaneList) -> Self {
         let entries = list.rules.iter().fold(1_u64, |all, rule| all.saturating_add(entries_of(rule)));
         let entries = u32::try_from(entries).unwrap_or(u32::MAX);
-        Self { id, ipv6: list.family == Family::Ipv6, entries }
+        Self { id, ipv6: list.family == FrameFamily::Ipv6, entries }
     }
     fn object(self) -> Object {
         if self.ipv6 { Object::AclIpv6 } else { Object::AclIpv4 }

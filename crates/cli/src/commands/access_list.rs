@@ -17,7 +17,7 @@ use crate::tree::{Node, arg, kw, number};
 use crate::view::{AccessListView, AccessLists, RuleView};
 use lanyard_acl::list::{MAX_SEQ, SEQ_STEP};
 use lanyard_acl::text::{self, Expected, Wrong};
-use lanyard_acl::{AccessList, Entry, Family, Kind as ListKind, MAX_RULES, Rule, shadow};
+use lanyard_acl::{AccessList, Entry, FrameFamily, Kind as ListKind, MAX_RULES, Rule, shadow};
 use lanyard_config::{AccessGroups, Config, Interface, InterfaceName, Role};
 use std::net::Ipv4Addr;
 
@@ -174,10 +174,10 @@ fn log_interval(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
 
 fn print_bindings(interface: &Interface) -> Vec<String> {
     let AccessGroups { inbound, outbound } = &interface.access_groups;
-    let line = |family: Family, name: &Option<String>, way| {
+    let line = |family: FrameFamily, name: &Option<String>, way| {
         name.as_ref().map(|name| format!("{} {name} {way}", AccessGroups::command(family)))
     };
-    let both = Family::ALL.into_iter().flat_map(|family| {
+    let both = FrameFamily::ALL.into_iter().flat_map(|family| {
         [line(family, &inbound[family.index()], "in"), line(family, &outbound[family.index()], "out")]
     });
     both.flatten().collect()
@@ -285,16 +285,18 @@ fn create<'a>(config: &'a mut Config, name: &str, kind: ListKind) -> Result<&'a 
 }
 
 /// A family other than `family` of which an interface or a VLAN map refers to a list `name`, which does not exist yet.
-fn other_use(config: &Config, name: &str, family: Family) -> Option<Family> {
+fn other_use(config: &Config, name: &str, family: FrameFamily) -> Option<FrameFamily> {
     let groups = config.interfaces.values().map(|interface| &interface.access_groups);
     let bound = groups.flat_map(|groups| [&groups.inbound, &groups.outbound]);
     let entries = config.lists.maps.values().flat_map(|map| map.values());
-    let uses = |other: Family| {
+    let uses = |other: FrameFamily| {
         let at = other.index();
         bound.clone().any(|of| of[at].as_deref() == Some(name))
             || entries.clone().any(|entry| entry.lists[at].iter().any(|list| list == name))
     };
-    [Family::Ipv4, Family::Ipv6, Family::Mac].into_iter().find(|other| *other != family && uses(*other))
+    [FrameFamily::Ipv4, FrameFamily::Ipv6, FrameFamily::Mac]
+        .into_iter()
+        .find(|other| *other != family && uses(*other))
 }
 
 fn numbered(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
@@ -410,7 +412,8 @@ fn resequence(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
 }
 
 /// The family of a list, by the first keyword of the line that binds it to an interface.
-const FAMILIES: &[(&str, Family)] = &[("ip", Family::Ipv4), ("ipv6", Family::Ipv6), ("mac", Family::Mac)];
+const FAMILIES: &[(&str, FrameFamily)] =
+    &[("ip", FrameFamily::Ipv4), ("ipv6", FrameFamily::Ipv6), ("mac", FrameFamily::Mac)];
 
 fn bind(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let name = need(args.text())?;
@@ -446,9 +449,9 @@ fn bind(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
 }
 
 /// Refuses an interface that cannot have a list of this family.
-fn may_bind(interface: &Interface, name: &InterfaceName, family: Family) -> Result<(), Refusal> {
+fn may_bind(interface: &Interface, name: &InterfaceName, family: FrameFamily) -> Result<(), Refusal> {
     match (name, interface.role) {
-        (InterfaceName::Vlan(_), _) if family == Family::Mac => {
+        (InterfaceName::Vlan(_), _) if family == FrameFamily::Mac => {
             Err("a VLAN interface has no MAC access list: bind it to the ports, or use a VLAN map".into())
         }
         (InterfaceName::Vlan(_), _) | (_, Role::Switchport | Role::Routed) => Ok(()),
@@ -466,13 +469,13 @@ fn show_all(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     show(exec, args, &|_| true)
 }
 fn show_ip(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
-    show(exec, args, &|family| family == Family::Ipv4)
+    show(exec, args, &|family| family == FrameFamily::Ipv4)
 }
 fn show_ipv6(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
-    show(exec, args, &|family| family == Family::Ipv6)
+    show(exec, args, &|family| family == FrameFamily::Ipv6)
 }
 
-fn show(exec: &mut Exec<'_>, args: &Args, wanted: &dyn Fn(Family) -> bool) -> Result<Outcome, Refusal> {
+fn show(exec: &mut Exec<'_>, args: &Args, wanted: &dyn Fn(FrameFamily) -> bool) -> Result<Outcome, Refusal> {
     let only = args.text();
     let config = exec.backend.running().lists.clone();
     let chosen = config

@@ -8,7 +8,7 @@ use crate::edit::Edit;
 use crate::mode::ConfigMode;
 use crate::setting::Line;
 use crate::tree::{Node, arg, kw, number};
-use lanyard_acl::Family;
+use lanyard_acl::FrameFamily;
 use lanyard_acl::groups::{NetworkMember, Service};
 use lanyard_acl::list::{MapEntry, map_action};
 use lanyard_acl::text::{MAX_NAME, expected_service, parse_service};
@@ -127,7 +127,8 @@ fn print_times(config: &Config) -> Vec<String> {
     config.lists.times.iter().flat_map(section).collect()
 }
 
-const FAMILIES: &[(&str, Family)] = &[("ip", Family::Ipv4), ("ipv6", Family::Ipv6), ("mac", Family::Mac)];
+const FAMILIES: &[(&str, FrameFamily)] =
+    &[("ip", FrameFamily::Ipv4), ("ipv6", FrameFamily::Ipv6), ("mac", FrameFamily::Mac)];
 
 fn print_maps(config: &Config) -> Vec<String> {
     let mut lines = Vec::new();

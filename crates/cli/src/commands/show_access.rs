@@ -25,7 +25,7 @@ pub const OBJECT_GROUP: Node = kw("object-group", "Object groups").exec(groups).
 /// Under `show`.
 pub const TIME_RANGE: Node = kw("time-range", "Time ranges").exec(times).then(&[NAME.exec(times)]);
 
-/// The name of each family in the JSON, and its word in the text, in the order of [`lanyard_acl::Family`].
+/// The name of each family in the JSON, and its word in the text, in the order of [`lanyard_acl::FrameFamily`].
 const FAMILIES: [(&str, &str); 3] = [("ipv4", "ip"), ("ipv6", "ipv6"), ("mac", "mac")];
 
 #[derive(Serialize)]

@@ -9,7 +9,7 @@
 
 use super::{Manager, Place, Policy, Refusal, audit};
 use crate::hardware::{Failure, Hardware};
-use lanyard_acl::{Family, PlaneList};
+use lanyard_acl::{FrameFamily, PlaneList};
 use lanyard_asic::object::Object;
 use lanyard_asic::sdk::message::Code;
 use lanyard_asic::sdk::operation::Operation;
@@ -145,6 +145,6 @@ impl Manager<dyn Hardware> {
 
     /// The policy of the table that holds a list.
     fn list_policy(&self, list: &PlaneList) -> Policy {
-        self.policies.of(if list.family == Family::Ipv6 { Object::AclIpv6 } else { Object::AclIpv4 })
+        self.policies.of(if list.family == FrameFamily::Ipv6 { Object::AclIpv6 } else { Object::AclIpv4 })
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! It precedes the stages that limit rates and learn: a frame that is denied takes no tokens, and its source address is not
 //! learned. A frame from the host's stack is judged by the outbound list of its VLAN interface. One list at each place judges a
-//! frame, by the frame's family: IPv4, IPv6, or all others (`lanyard_acl::Family`).
+//! frame, by the frame's family: IPv4, IPv6, or all others (`lanyard_acl::FrameFamily`).
 
 use super::Arrival;
 use super::parse::Parsed;
@@ -14,7 +14,7 @@ use crate::state::{AclBindings, PlaneState, PortKind, PortState};
 use crate::tables::Tables;
 use crate::tables::acls::{Answer, Hit, Question};
 use lanyard_acl::condition::{Condition, FlatRule, PlaneList, Verdict as RuleVerdict};
-use lanyard_acl::key::{self, Family, Header, Key, Malformed};
+use lanyard_acl::key::{self, FrameFamily, Header, Key, Malformed};
 use lanyard_types::{AclId, DropReason, MacAddr, Rng, VlanId};
 use std::sync::Arc;
 
@@ -60,14 +60,16 @@ impl<'a> Judged<'a> {
     /// The class of the frame in a policy: the index of one of its classes.
     pub(super) fn class(&mut self, tables: &Tables, policy: &QosPolicy) -> usize {
         let default = policy.classes.len().saturating_sub(1);
-        let Some(id) = policy.lists[Family::of(self.header.ethertype).index()] else { return default };
+        let Some(id) = policy.lists[FrameFamily::of(self.header.ethertype).index()] else { return default };
         let key = self.key.get_or_insert_with(|| Key::read(&self.header, self.packet));
         tables.acls.class(id, key).unwrap_or(default)
     }
     /// The family of the packet, if its header is valid.
-    pub(super) fn packet(&mut self) -> Option<Family> {
+    pub(super) fn packet(&mut self) -> Option<FrameFamily> {
         let key = self.key.get_or_insert_with(|| Key::read(&self.header, self.packet));
-        key.is_ok().then(|| Family::of(self.header.ethertype)).filter(|family| *family != Family::Mac)
+        key.is_ok()
+            .then(|| FrameFamily::of(self.header.ethertype))
+            .filter(|family| *family != FrameFamily::Mac)
     }
 
     /// Judges the frame by the lists bound at one place, and records the rule that decided; false if the frame is denied. A
@@ -79,7 +81,7 @@ impl<'a> Judged<'a> {
         scope: Scope,
         hits: &mut Vec<Hit>,
     ) -> bool {
-        let Some(id) = lists[Family::of(self.header.ethertype).index()] else { return true };
+        let Some(id) = lists[FrameFamily::of(self.header.ethertype).index()] else { return true };
         let key = self.key.get_or_insert_with(|| Key::read(&self.header, self.packet));
         if let Ok(key) = key
             && tables.acls.is_diverted(id)
@@ -132,14 +134,14 @@ pub(super) fn randomise(rng: &mut Rng, plane: &mut PlaneState) {
     if !rng.percent(33) {
         return;
     }
-    let ids: Vec<(Family, AclId)> =
-        (1..=9).filter_map(|n: u16| Some((Family::ALL[usize::from(n) % 3], AclId::new(n)?))).collect();
+    let ids: Vec<(FrameFamily, AclId)> =
+        (1..=9).filter_map(|n: u16| Some((FrameFamily::ALL[usize::from(n) % 3], AclId::new(n)?))).collect();
     for (family, id) in &ids {
         plane.acls.insert(*id, Arc::new(random_list(rng, *family)));
     }
     let bindings = |rng: &mut Rng| {
         let mut lists = AclBindings::default();
-        for family in Family::ALL {
+        for family in FrameFamily::ALL {
             let of: Vec<AclId> = ids.iter().filter(|(f, _)| *f == family).map(|(_, id)| *id).collect();
             lists[family.index()] = rng.pick(&of).filter(|_| rng.percent(60));
         }
@@ -162,7 +164,7 @@ pub(super) fn randomise(rng: &mut Rng, plane: &mut PlaneState) {
 
 /// A list of up to 300 rules, each of which compares some bits, or a range, of a few fields. The bits are always the same few, and
 /// long lists compare no bits, so that a field has few classes and the list fits.
-pub(super) fn random_list(rng: &mut Rng, family: Family) -> PlaneList {
+pub(super) fn random_list(rng: &mut Rng, family: FrameFamily) -> PlaneList {
     const IPV4: &[usize] = &[
         key::SRC,
         key::SRC + 1,
@@ -186,9 +188,9 @@ pub(super) fn random_list(rng: &mut Rng, family: Family) -> PlaneList {
     ];
     const MAC: &[usize] = &[key::SRC, key::SRC + 2, key::DST, key::DST + 2, key::ETHERTYPE, key::VLAN];
     let fields = match family {
-        Family::Ipv4 => IPV4,
-        Family::Ipv6 => IPV6,
-        Family::Mac => MAC,
+        FrameFamily::Ipv4 => IPV4,
+        FrameFamily::Ipv6 => IPV6,
+        FrameFamily::Mac => MAC,
     };
     let count = rng.pick(&[1, 2, 5, 20, 66, 300]).unwrap_or(1);
     let rule = |rng: &mut Rng, at: u16| {
@@ -246,7 +248,7 @@ mod tests {
     use crate::state::{AclBindings, PlaneState, PortKind, PortState, VlanState};
     use crate::trace::Verdict;
     use crate::{Output, Pipeline, Timestamp};
-    use lanyard_acl::{AccessList, Entry, Family, Kind, Lists, text};
+    use lanyard_acl::{AccessList, Entry, FrameFamily, Kind, Lists, text};
     use lanyard_types::{AclId, DropReason, MacAddr, PortId, VlanId};
     use lanyard_wire::Builder;
     use std::sync::Arc;
@@ -282,7 +284,7 @@ mod tests {
         state
     }
 
-    fn only(family: Family) -> AclBindings {
+    fn only(family: FrameFamily) -> AclBindings {
         let mut lists = AclBindings::default();
         lists[family.index()] = Some(id(1));
         lists
@@ -309,7 +311,7 @@ mod tests {
     #[test]
     fn a_port_access_list_filters_only_frames_received_at_its_port() {
         let mut state = state(Kind::Extended, &["deny ip host 10.0.0.1 any", "permit udp any any"]);
-        state.ports.get_mut(&port(1)).expect("port 1").acl_in = only(Family::Ipv4);
+        state.ports.get_mut(&port(1)).expect("port 1").acl_in = only(FrameFamily::Ipv4);
         let mut p = pipeline(&state);
         assert_eq!(send(&mut p, 1, &udp(mac(1), mac(2), 1)).0, Verdict::Dropped(DropReason::AclPortIn));
         assert!(p.fdb().get(VlanId::DEFAULT, mac(1)).is_none(), "a denied frame has taught the FDB");
@@ -327,8 +329,8 @@ mod tests {
     #[test]
     fn outbound_lists_thin_out_floods() {
         let mut state = state(Kind::Extended, &["permit udp host 10.0.0.1 any"]);
-        state.ports.get_mut(&port(2)).expect("port 2").acl_out = only(Family::Ipv4);
-        state.ports.get_mut(&port(4)).expect("port 4").acl_out = only(Family::Ipv4);
+        state.ports.get_mut(&port(2)).expect("port 2").acl_out = only(FrameFamily::Ipv4);
+        state.ports.get_mut(&port(4)).expect("port 4").acl_out = only(FrameFamily::Ipv4);
         let mut p = pipeline(&state);
         let broadcast = |last| udp(mac(1), MacAddr::BROADCAST, last);
         assert_eq!(send(&mut p, 1, &broadcast(1)), (Verdict::Forwarded, vec![2, 3, 4]));
@@ -344,11 +346,11 @@ mod tests {
     #[test]
     fn vlan_maps_and_the_host() {
         let mut state = state(Kind::Extended, &["deny ip host 10.0.0.1 any", "permit ip any any"]);
-        state.vlans.get_mut(&VlanId::DEFAULT).expect("VLAN 1").acl = only(Family::Ipv4);
+        state.vlans.get_mut(&VlanId::DEFAULT).expect("VLAN 1").acl = only(FrameFamily::Ipv4);
         let mut p = pipeline(&state);
         assert_eq!(send(&mut p, 3, &udp(mac(1), mac(2), 1)).0, Verdict::Dropped(DropReason::AclVlanIn));
         state.vlans.get_mut(&VlanId::DEFAULT).expect("VLAN 1").acl = AclBindings::default();
-        state.ports.get_mut(&port(4)).expect("port 4").acl_in = only(Family::Ipv4);
+        state.ports.get_mut(&port(4)).expect("port 4").acl_in = only(FrameFamily::Ipv4);
         let mut p = pipeline(&state);
         assert_eq!(send(&mut p, 4, &udp(mac(4), mac(2), 1)).0, Verdict::Dropped(DropReason::AclHostOut));
         assert_eq!(send(&mut p, 4, &udp(mac(4), mac(2), 2)).0, Verdict::Forwarded);

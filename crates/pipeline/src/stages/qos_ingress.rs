@@ -211,7 +211,7 @@ pub(super) fn randomise(rng: &mut Rng, plane: &mut PlaneState) {
     };
     let classes = 2 + rng.below(5) as u16;
     let mut lists = AclBindings::default();
-    for (at, family) in lanyard_acl::Family::ALL.into_iter().enumerate() {
+    for (at, family) in lanyard_acl::FrameFamily::ALL.into_iter().enumerate() {
         let Some(id) = AclId::new(first.get() + at as u16).filter(|_| rng.percent(70)) else { continue };
         let mut list = super::acl_ingress::random_list(rng, family);
         list.name = format!("policy map random {}", list.name);

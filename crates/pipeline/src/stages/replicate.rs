@@ -19,7 +19,7 @@ use crate::qos::mark_dscp;
 use crate::state::{PortState, Tpid};
 use crate::tables::Tables;
 use crate::trace::{Fact, Notes};
-use lanyard_acl::key::Family;
+use lanyard_acl::key::FrameFamily;
 use lanyard_types::{MacAddr, PortId, Stage, VlanId};
 use lanyard_wire::{HEADER_LEN, TAG_LEN, Tag, Truncated, pop, push, rewrite};
 
@@ -52,7 +52,7 @@ pub struct Plan {
     /// The marks of copies by output policies, by the port of the policy: a port-channel's, not its member's.
     pub marks: Marks,
     /// The family of the packet in which `marks` change the DSCP; `None` without marks, or if the packet's header is not valid.
-    pub packet: Option<Family>,
+    pub packet: Option<FrameFamily>,
     /// The copies for monitor sessions: the index of a copy above, and the copy of it.
     pub mirrored: Vec<(usize, mirror::Copy)>,
 }

@@ -5,7 +5,7 @@ pub mod protocols;
 
 use ipnet::IpNet;
 use lanyard_acl::key::L4_DST;
-use lanyard_acl::{Condition, Family, FlatRule, PlaneList, Verdict};
+use lanyard_acl::{Condition, FlatRule, FrameFamily, PlaneList, Verdict};
 use lanyard_asic::platform::Platform;
 use lanyard_asic::sdk::Operation;
 use lanyard_offload::simulated::Simulated;
@@ -102,7 +102,7 @@ pub fn list(number: u16, rules: Option<u32>) -> Operation {
     };
     let list = |rules| PlaneList {
         name: format!("access list {number}"),
-        family: Family::Ipv4,
+        family: FrameFamily::Ipv4,
         names: vec![number.to_string()],
         rules: (0..rules).map(rule).collect(),
         otherwise_permit: true,
@@ -112,7 +112,7 @@ pub fn list(number: u16, rules: Option<u32>) -> Operation {
 /// Sets port 1 with the access list `number` for the IPv4 packets that it receives.
 pub fn bound(number: u16) -> Operation {
     let mut state = PortState { kind: PortKind::Routed, ..PortState::new("swp1", 0) };
-    state.acl_in[Family::Ipv4.index()] = Some(acl(number));
+    state.acl_in[FrameFamily::Ipv4.index()] = Some(acl(number));
     Operation::Port(PortId::new(1).expect("a port"), Some(Box::new(state)))
 }
 /// A UDP packet that every access list of [`list`] denies.
