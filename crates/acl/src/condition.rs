@@ -117,12 +117,25 @@ impl FlatRule {
     pub(crate) const HALVES_THAT_MAY_BE_MISSING: u32 = TRANSPORT | 1 << PROTOCOL;
 }
 
+/// What the rules of a list decide about the frames that they match.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Purpose {
+    /// An access list or a VLAN map: a rule permits or drops a frame.
+    #[default]
+    Filter,
+    /// A policy map: a rule names the frame's class, and drops no frame.
+    Classify,
+}
+
 /// A list as a plane has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaneList {
     /// Its name in the configuration: `access list NAME`, `vlan map NAME` or `policy map NAME`. No two lists of a plane have the
     /// same name and family.
     pub name: String,
+    /// What its rules decide.
+    #[serde(default)]
+    pub purpose: Purpose,
     /// The frames that it judges.
     pub family: FrameFamily,
     /// The lists that the rules come from: one, or those of a VLAN map. For a policy map: its classes.
@@ -134,13 +147,10 @@ pub struct PlaneList {
 }
 
 impl PlaneList {
-    /// The prefix of the names of policy maps' lists.
-    pub const POLICY: &'static str = "policy map ";
-
     /// True for the list of a policy map, whose rules name classes and drop no frame.
     #[must_use]
     pub fn classifies(&self) -> bool {
-        self.name.starts_with(Self::POLICY)
+        self.purpose == Purpose::Classify
     }
     /// True if a frame passes for which a search has found the rule with the index `found`, or none.
     #[must_use]
@@ -194,6 +204,7 @@ mod tests {
         };
         let list = |rules| PlaneList {
             name: "it".into(),
+            purpose: Purpose::Filter,
             family: FrameFamily::Ipv4,
             names: vec!["a".into()],
             rules,

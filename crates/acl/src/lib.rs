@@ -31,7 +31,7 @@ pub mod text;
 pub mod time;
 
 pub use classifier::{Classifier, Found};
-pub use condition::{Condition, FlatRule, PlaneList, Verdict};
+pub use condition::{Condition, FlatRule, PlaneList, Purpose, Verdict};
 pub use key::{FrameFamily, Key};
 pub use list::{AccessList, Entry, Kind, Lists};
 pub use rule::{Action, Rule};

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a list is given to planes whole ([`Lists::plane_list`], [`Lists::vlan_map_list`]), with every name resolved.
 
-use crate::condition::{Condition, FlatRule, PlaneList, Verdict};
+use crate::condition::{Condition, FlatRule, PlaneList, Purpose, Verdict};
 use crate::groups::Groups;
 use crate::key::{FrameFamily, ICMPV6, L4_SRC, PROTOCOL};
 use crate::rule::Rule;
@@ -241,6 +241,7 @@ impl Lists {
         }
         Some(PlaneList {
             name: format!("access list {name}"),
+            purpose: Purpose::Filter,
             family: list.kind.family(),
             names: vec![name.to_owned()],
             rules,
@@ -270,6 +271,7 @@ impl Lists {
         let entries = self.maps.get(map)?;
         let mut all = PlaneList {
             name: format!("vlan map {map}"),
+            purpose: Purpose::Filter,
             family,
             names: vec![String::new()],
             rules: Vec::new(),

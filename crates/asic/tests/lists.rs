@@ -4,7 +4,7 @@
 mod common;
 
 use common::{APPLIANCE, bridge, platform, port, station};
-use lanyard_acl::{Condition, FlatRule, FrameFamily, PlaneList, Verdict};
+use lanyard_acl::{Condition, FlatRule, FrameFamily, PlaneList, Purpose, Verdict};
 use lanyard_asic::chip::device::{Device, wants};
 use lanyard_asic::chip::{Chip, Effects};
 use lanyard_asic::object::Object;
@@ -42,6 +42,7 @@ fn rule(verdict: Verdict, conditions: Vec<(u8, Condition)>) -> FlatRule {
 fn list(family: FrameFamily, rules: Vec<FlatRule>) -> PlaneList {
     PlaneList {
         name: "access list web".into(),
+        purpose: Purpose::Filter,
         family,
         names: vec!["web".into()],
         rules,

@@ -4,7 +4,7 @@ mod common;
 
 use common::{bridge, channel, group, port, ports, prefix, route, router, station, vlan};
 use lanyard_acl::key::Key;
-use lanyard_acl::{Condition, FlatRule, PlaneList, Verdict};
+use lanyard_acl::{Condition, FlatRule, PlaneList, Purpose, Verdict};
 use lanyard_asic::sdk::cpu::CpuHeader;
 use lanyard_asic::sdk::message::{
     Answer, Event, Frame, Incoming, LearnedEntry, Notice, Question, Request, Verdict as Judgement, announced,
@@ -86,6 +86,7 @@ fn access_list() -> PlaneList {
     let name = "access list web".to_owned();
     PlaneList {
         names: vec!["web".into()],
+        purpose: Purpose::Filter,
         family: lanyard_acl::FrameFamily::Mac,
         rules: vec![rule],
         otherwise_permit: true,

@@ -222,7 +222,7 @@ pub(crate) fn unsupported(what: String) -> PlaneError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lanyard_acl::{Condition, FlatRule, FrameFamily, PlaneList, Verdict};
+    use lanyard_acl::{Condition, FlatRule, FrameFamily, PlaneList, Purpose, Verdict};
     use lanyard_pipeline::route::{RifAttachment, RifState, Urpf};
     use lanyard_pipeline::state::{Aggregation, ChannelMembers, FdbTarget, StpState, VlanState};
     use lanyard_plane::changes;
@@ -263,6 +263,7 @@ mod tests {
         };
         PlaneList {
             name: "access list web".into(),
+            purpose: Purpose::Filter,
             family: FrameFamily::Ipv4,
             names: vec!["web".into()],
             rules: vec![rule],

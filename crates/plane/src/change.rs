@@ -356,6 +356,7 @@ mod tests {
             state.rifs.insert(RifId::new(n).expect("an interface"), rif);
             let list = PlaneList {
                 name: String::new(),
+                purpose: lanyard_acl::Purpose::Filter,
                 family: lanyard_acl::FrameFamily::Ipv4,
                 names: vec![format!("list {}", n + seed)],
                 rules: Vec::new(),

@@ -8,7 +8,7 @@
 //! Invariant: the first rule that permits names the first class of the policy map that matches the frame.
 
 use lanyard_acl::key::{ETHERTYPE, TOS, VLAN};
-use lanyard_acl::{Condition, FlatRule, FrameFamily, Lists, MAX_RULES, PlaneList, Verdict};
+use lanyard_acl::{Condition, FlatRule, FrameFamily, Lists, MAX_RULES, PlaneList, Purpose, Verdict};
 use lanyard_config::{ClassMap, Criterion, Match, PolicyMap, Qos, QosProtocol};
 use std::collections::BTreeSet;
 
@@ -40,7 +40,8 @@ pub(crate) fn list(
     }
     let rules = builder.rules;
     Ok((!rules.is_empty()).then(|| PlaneList {
-        name: format!("{}{name}", PlaneList::POLICY),
+        name: format!("policy map {name}"),
+        purpose: Purpose::Classify,
         family,
         names: policy.actions().map(|(class, _)| class.to_owned()).collect(),
         rules,

@@ -8,7 +8,7 @@
 use super::MAX_MESSAGE;
 use super::bytes::{Malformed, Reader, Writer, malformed};
 use lanyard_acl::key::HALVES;
-use lanyard_acl::{Condition, FlatRule, FrameFamily, MAX_RULES, PlaneList, Verdict};
+use lanyard_acl::{Condition, FlatRule, FrameFamily, MAX_RULES, PlaneList, Purpose, Verdict};
 
 /// The most bytes of a list, half of a message, so that a transaction can contain other operations with it.
 pub const MAX_LIST: usize = MAX_MESSAGE / 2;
@@ -88,7 +88,8 @@ pub(super) fn read(from: &mut Reader<'_>) -> Result<PlaneList, Malformed> {
     for at in 0..count {
         rules.push(rule(from, at, names.len())?);
     }
-    Ok(PlaneList { name, family, names, rules, otherwise_permit })
+    // A chip has no policy maps, so every list filters.
+    Ok(PlaneList { name, purpose: Purpose::Filter, family, names, rules, otherwise_permit })
 }
 
 fn text(from: &mut Reader<'_>) -> Result<String, Malformed> {
@@ -173,6 +174,7 @@ mod tests {
         let ports = Condition::Ranges(vec![(1, 5), (80, 80)]);
         PlaneList {
             name: "vlan map m".into(),
+            purpose: Purpose::Filter,
             family: FrameFamily::Ipv4,
             names: vec!["web".into()],
             rules: vec![

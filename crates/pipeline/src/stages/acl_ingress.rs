@@ -13,7 +13,7 @@ use crate::qos::QosPolicy;
 use crate::state::{AclBindings, PlaneState, PortKind, PortState};
 use crate::tables::Tables;
 use crate::tables::acls::{Answer, Hit, Question};
-use lanyard_acl::condition::{Condition, FlatRule, PlaneList, Verdict as RuleVerdict};
+use lanyard_acl::condition::{Condition, FlatRule, PlaneList, Purpose, Verdict as RuleVerdict};
 use lanyard_acl::key::{self, FrameFamily, Header, Key, Malformed};
 use lanyard_types::{AclId, DropReason, MacAddr, Rng, VlanId};
 use std::sync::Arc;
@@ -218,6 +218,7 @@ pub(super) fn random_list(rng: &mut Rng, family: FrameFamily) -> PlaneList {
     let rules = (0..count).map(|at| rule(rng, at)).collect();
     PlaneList {
         name: "random".into(),
+        purpose: Purpose::Filter,
         family,
         names: vec!["random".into()],
         rules,

@@ -21,7 +21,7 @@ use crate::qos::{
 };
 use crate::state::{AclBindings, PlaneState, PortKind, PortState};
 use crate::tables::Tables;
-use lanyard_acl::condition::PlaneList;
+use lanyard_acl::condition::{PlaneList, Purpose};
 use lanyard_types::{AclId, DropReason, PortId, Rng};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -215,6 +215,7 @@ pub(super) fn randomise(rng: &mut Rng, plane: &mut PlaneState) {
         let Some(id) = AclId::new(first.get() + at as u16).filter(|_| rng.percent(70)) else { continue };
         let mut list = super::acl_ingress::random_list(rng, family);
         list.name = format!("policy map random {}", list.name);
+        list.purpose = Purpose::Classify;
         list.otherwise_permit = true;
         classes_of(&mut list, classes, rng);
         plane.acls.insert(id, Arc::new(list));

@@ -5,7 +5,7 @@ pub mod protocols;
 
 use ipnet::IpNet;
 use lanyard_acl::key::L4_DST;
-use lanyard_acl::{Condition, FlatRule, FrameFamily, PlaneList, Verdict};
+use lanyard_acl::{Condition, FlatRule, FrameFamily, PlaneList, Purpose, Verdict};
 use lanyard_asic::platform::Platform;
 use lanyard_asic::sdk::Operation;
 use lanyard_offload::simulated::Simulated;
@@ -102,6 +102,7 @@ pub fn list(number: u16, rules: Option<u32>) -> Operation {
     };
     let list = |rules| PlaneList {
         name: format!("access list {number}"),
+        purpose: Purpose::Filter,
         family: FrameFamily::Ipv4,
         names: vec![number.to_string()],
         rules: (0..rules).map(rule).collect(),
