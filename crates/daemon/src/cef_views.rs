@@ -137,7 +137,7 @@ pub(crate) fn summary(
         prefixes: following.mirror.prefixes(id),
         groups: usage.groups,
         adjacencies: usage.adjacencies,
-        starved: usage.starved,
+        refused_groups: usage.refused_groups,
         failed: usage.failed,
         changes: following.changes,
         audits: received.audits,

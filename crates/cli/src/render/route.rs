@@ -191,8 +191,18 @@ pub fn cef_detail(view: &Cef) -> String {
 
 /// `show ip cef summary`.
 pub fn cef_summary(view: &CefSummary) -> String {
-    let CefSummary { prefixes, groups, adjacencies, starved, failed, changes, audits, overruns, ipv4, ipv6 } =
-        view;
+    let CefSummary {
+        prefixes,
+        groups,
+        adjacencies,
+        refused_groups,
+        failed,
+        changes,
+        audits,
+        overruns,
+        ipv4,
+        ipv6,
+    } = view;
     let mut out = String::new();
     for (family, forwarder) in [("IPv4", ipv4), ("IPv6", ipv6)] {
         let by = forwarder.text().unwrap_or_else(|| "nothing: routing is off".into());
@@ -201,7 +211,8 @@ pub fn cef_summary(view: &CefSummary) -> String {
     let _ = write!(
         out,
         "{prefixes} prefixes of both families, {failed} without room in the plane\n\
-         {groups} groups and {adjacencies} neighbours in the plane, {starved} prefixes without one\n\
+         {groups} groups and {adjacencies} neighbours in the plane\n\
+         {refused_groups} times since the start there was no room for a group\n\
          {changes} changes written to the plane\n\
          {audits} comparisons with the kernel's tables, {overruns} after events were lost\n"
     );

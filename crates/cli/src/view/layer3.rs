@@ -85,8 +85,10 @@ pub struct CefSummary {
     pub groups: u64,
     /// The number of adjacencies in the plane, for all tables.
     pub adjacencies: u64,
-    /// Prefixes left to the kernel because no group or adjacency was free, of all tables.
-    pub starved: u64,
+    /// How often, since the start, a prefix or a next-hop set got no group, because no group or adjacency was free or the plane
+    /// refused it; of all tables. Each attempt counts.
+    #[serde(rename = "starved")]
+    pub refused_groups: u64,
     /// Prefixes for which the plane had no room, of all tables.
     pub failed: u64,
     /// Changes of routes, groups and adjacencies that were written to the plane, of all tables.

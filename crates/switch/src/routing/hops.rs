@@ -143,8 +143,8 @@ pub(super) struct Hops {
     park_id: Option<AdjacencyId>,
     /// Sets that need more adjacencies than there are numbers.
     short: Vec<u32>,
-    /// The number of groups that could not be created because numbers or room were lacking.
-    pub starved: u64,
+    /// How often a group was not created because numbers were used up, or because the plane refused it.
+    pub refused_groups: u64,
 }
 
 impl Hops {
@@ -161,7 +161,7 @@ impl Hops {
             park: None,
             park_id: AdjacencyId::new(adjacencies),
             short: Vec::new(),
-            starved: 0,
+            refused_groups: 0,
         }
     }
     /// The number of groups and of adjacencies that the plane has.
@@ -379,7 +379,7 @@ impl Hops {
         let room = (self.adjacencies.most as usize).saturating_sub(self.adjacencies.slots.len());
         let number = if fresh.len() <= room { self.groups.give(slot) } else { None };
         let Some(group) = number.and_then(GroupId::new) else {
-            self.starved += 1;
+            self.refused_groups += 1;
             return false;
         };
         for member in fresh {
@@ -563,7 +563,7 @@ impl Hops {
             if let Some(set) = self.sets.get_mut(*slot) {
                 set.refused = true;
                 set.plane.clear();
-                self.starved += 1;
+                self.refused_groups += 1;
             }
         }
     }

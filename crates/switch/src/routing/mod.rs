@@ -103,8 +103,9 @@ pub struct Usage {
     pub groups: u64,
     /// Adjacencies that the plane has.
     pub adjacencies: u64,
-    /// How often a prefix or a set of next hops was left to the kernel because no group or adjacency was available.
-    pub starved: u64,
+    /// How often, since the start, a prefix or a set of next hops was left to the kernel because no group or adjacency was
+    /// available. Each attempt counts.
+    pub refused_groups: u64,
     /// Prefixes that the plane had no room for.
     pub failed: u64,
 }

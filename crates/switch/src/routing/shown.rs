@@ -100,7 +100,7 @@ impl Routing {
             prefixes: self.vrfs.values().map(|vrf| vrf.rib.len() as u64).sum(),
             groups: groups as u64,
             adjacencies: adjacencies as u64,
-            starved: self.hops.starved,
+            refused_groups: self.hops.refused_groups,
             failed: self.vrfs.values().map(|vrf| vrf.failed.len() as u64).sum(),
         }
     }
