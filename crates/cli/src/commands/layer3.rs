@@ -5,7 +5,7 @@
 //! proxy ARP and redirects on, directed broadcasts off, router advertisements on.
 
 use super::{forwarding, ip, need, vrf};
-use crate::args::{Args, Form, Kind, Value};
+use crate::args::{Args, Form, Kind};
 use crate::backend::Refusal;
 use crate::edit::Edit;
 use crate::field;
@@ -383,10 +383,7 @@ fn nd(edit: &mut Edit<'_>, mut set: impl FnMut(&mut Nd) -> Result<(), Refusal>) 
 }
 
 fn nd_interval(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let mut numbers = args
-        .values
-        .iter()
-        .filter_map(|v| if let Value::Number(n) = v { u16::try_from(*n).ok() } else { None });
+    let mut numbers = args.numbers().into_iter().filter_map(|n| u16::try_from(n).ok());
     let (max, min) = (numbers.next(), numbers.next());
     let interval_s = if args.form == Form::Set { Some((need(max)?, min)) } else { None };
     // RFC 4861, 6.2.1: MinRtrAdvInterval is at most three quarters of MaxRtrAdvInterval.
@@ -415,10 +412,7 @@ fn lifetime_fits(nd: &Nd) -> Result<(), Refusal> {
 
 /// The valid and the preferred lifetime of a line, in seconds; `None` if the line has none.
 fn lifetimes(args: &Args) -> Option<(u32, u32)> {
-    let mut numbers = args
-        .values
-        .iter()
-        .filter_map(|v| if let Value::Number(n) = v { u32::try_from(*n).ok() } else { None });
+    let mut numbers = args.numbers().into_iter().filter_map(|n| u32::try_from(n).ok());
     Some((numbers.next()?, numbers.next()?))
 }
 

@@ -3,7 +3,7 @@
 
 use super::need;
 use super::shared::unknown;
-use crate::args::{Args, Form, Kind, Value};
+use crate::args::{Args, Form, Kind};
 use crate::backend::Refusal;
 use crate::edit::Edit;
 use crate::exec::Exec;
@@ -197,13 +197,7 @@ fn size(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
 
 fn threshold(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let table = need(args.text())?;
-    let percents: Vec<u8> = args
-        .values
-        .iter()
-        .filter_map(
-            |value| if let Value::Number(percent) = value { u8::try_from(*percent).ok() } else { None },
-        )
-        .collect();
+    let percents: Vec<u8> = args.numbers().into_iter().filter_map(|n| u8::try_from(n).ok()).collect();
     let set = match (args.form, percents.as_slice()) {
         (Form::Set, [raise, clear]) if clear < raise => Thresholds { raise: *raise, clear: *clear },
         (Form::Set, [raise, clear]) => {

@@ -4,7 +4,7 @@
 //! destination, next hop and interface.
 
 use super::{ip, need, vrf};
-use crate::args::{Args, Form, Kind, Value};
+use crate::args::{Args, Form, Kind};
 use crate::backend::Refusal;
 use crate::edit::Edit;
 use crate::field;
@@ -148,10 +148,9 @@ fn arp(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The numbers of a line: the distance, and the numbers after `tag` and `track`; `None` for those that the line does not have.
-fn numbers(args: &Args) -> (Option<u8>, Option<u32>, Option<u16>) {
-    let all: Vec<u64> =
-        args.values.iter().filter_map(|v| if let Value::Number(n) = v { Some(*n) } else { None }).collect();
+/// The distance of a line, and the numbers after `tag` and `track`; `None` for those that the line does not have.
+fn distance_tag_track(args: &Args) -> (Option<u8>, Option<u32>, Option<u16>) {
+    let all = args.numbers();
     let labels: Vec<&str> =
         args.words.iter().copied().filter(|word| ["tag", "track"].contains(word)).collect();
     let (own, labelled) = all.split_at(all.len().saturating_sub(labels.len()));
@@ -178,7 +177,7 @@ fn put_route(edit: &mut Edit<'_>, args: &Args, discard: bool) -> Result<(), Refu
             format!("Inconsistent address and mask: {prefix} has bits set beyond its prefix length").into()
         );
     }
-    let (distance, tag, track) = numbers(args);
+    let (distance, tag, track) = distance_tag_track(args);
     let route = StaticRoute {
         vrf,
         via: behind.first().copied(),

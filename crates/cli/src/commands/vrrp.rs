@@ -1,7 +1,7 @@
 //! `vrrp N ...` under an interface: virtual routers, which keepalived runs for the switch (RFC 3768).
 
 use super::{ip, need};
-use crate::args::{Args, Form, Kind, Value};
+use crate::args::{Args, Form, Kind};
 use crate::backend::Refusal;
 use crate::edit::Edit;
 use crate::setting::Line;
@@ -101,9 +101,9 @@ fn print(group: u8, vrrp: &Vrrp) -> Vec<String> {
     lines
 }
 
-/// The numbers of a line; the first is the group.
-fn numbers(args: &Args) -> Vec<u64> {
-    args.values.iter().filter_map(|v| if let Value::Number(n) = v { Some(*n) } else { None }).collect()
+/// The number of a line behind that of its group.
+fn second_number<T: TryFrom<u64>>(args: &Args) -> Result<T, Refusal> {
+    need(args.numbers().get(1).and_then(|n| T::try_from(*n).ok()))
 }
 
 /// Edits the group of the line on every interface of the mode. A group without any setting is removed.
@@ -209,7 +209,7 @@ fn preempt(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
 }
 
 fn preempt_delay(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let delay_s = need(numbers(args).get(1).and_then(|n| u16::try_from(*n).ok()))?;
+    let delay_s: u16 = second_number(args)?;
     each(edit, args, |vrrp, _, _| {
         match args.form {
             Form::Set => (vrrp.preempt, vrrp.preempt_delay_s) = (true, delay_s),
@@ -222,7 +222,7 @@ fn preempt_delay(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
 
 fn priority(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let priority = match args.form {
-        Form::Set => need(numbers(args).get(1).and_then(|n| u8::try_from(*n).ok()))?,
+        Form::Set => second_number(args)?,
         _ => Vrrp::default().priority,
     };
     each(edit, args, |vrrp, _, _| {
@@ -240,7 +240,7 @@ fn shutdown(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
 
 fn advertise(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let seconds = match args.form {
-        Form::Set => need(numbers(args).get(1).and_then(|n| u8::try_from(*n).ok()))?,
+        Form::Set => second_number(args)?,
         _ => Vrrp::default().advertise_s,
     };
     each(edit, args, |vrrp, _, _| {
@@ -250,9 +250,8 @@ fn advertise(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
 }
 
 fn track(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let numbers = numbers(args);
-    let object = need(numbers.get(1).and_then(|n| u16::try_from(*n).ok()))?;
-    let decrement = numbers.get(2).and_then(|n| u8::try_from(*n).ok()).unwrap_or(DEFAULT_DECREMENT);
+    let object: u16 = second_number(args)?;
+    let decrement = args.numbers().get(2).and_then(|n| u8::try_from(*n).ok()).unwrap_or(DEFAULT_DECREMENT);
     each(edit, args, |vrrp, _, _| {
         if args.form == Form::Set {
             vrrp.tracks.insert(object, decrement);
