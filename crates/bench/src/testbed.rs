@@ -8,15 +8,13 @@ use crate::bed::{Bed, Traffic, poll_on, set_features};
 use crate::dut::{Commanded, Device, Executable, Kind, PortMode};
 use anyhow::{Context, Result, ensure};
 use lanyard_tester::os::{Netns, check_interrupted, cores, thread_time};
-use lanyard_tester::traffic::{CountAt, Hosts, Ip, Stream};
+use lanyard_tester::traffic::{CountAt, HOSTS_OF_A_PORT, Hosts, Ip, Stream};
 use lanyard_tester::trial::{About, Offer, Outcome, Tester};
 use lanyard_tester::{Answers, Options, PortTester, SendMethod, ports_of};
 use nix::unistd::Pid;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The most hosts of a port: those of a /16, without the router's address.
-pub const HOSTS_OF_A_PORT: u32 = 65_000;
 /// The rate in frames per second at which hosts are made known to a device that learns in a thread of its
 /// own.
 const LEARN_PPS: u32 = 20_000;
@@ -278,18 +276,12 @@ impl TestBed {
         outcome.map(Some)
     }
 
-    /// The first `count` hosts at a port.
-    #[must_use]
-    pub fn hosts(port: usize, count: u32) -> Hosts {
-        Hosts { first: ((port as u32 + 1) << 16) + 1, count: count.clamp(1, HOSTS_OF_A_PORT) }
-    }
-
     /// A stream from port `from` to port `to`, between the first `hosts` hosts of each, addressed to the host or to
     /// the router, depending on the device. Number, size, rate and the other fields remain to be set.
     #[must_use]
     pub fn stream(&self, from: usize, to: usize, hosts: u32) -> Stream {
         let next_hop = self.router_macs.get(from).copied();
-        Stream { src: Self::hosts(from, hosts), dst: Self::hosts(to, hosts), next_hop, ..Stream::new() }
+        Stream { src: Hosts::of_port(from, hosts), dst: Hosts::of_port(to, hosts), next_hop, ..Stream::new() }
     }
 
     /// Makes the first `hosts` hosts of every port known to the device. Each host sends a frame, repeatedly until all

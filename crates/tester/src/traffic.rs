@@ -21,6 +21,8 @@ pub const SIZE_MIN_V6: usize = 80;
 pub const SIZE_MAX: usize = 1518;
 /// The number of host numbers: three bytes of the address.
 pub const HOSTS_MAX: u32 = 1 << 24;
+/// The most hosts of a port: those of a /16, without the router's address.
+pub const HOSTS_OF_A_PORT: u32 = 65_000;
 
 /// A range of host numbers. Host N has the MAC address 02:4c:00:NN:NN:NN and the IPv4 address 10.NN.NN.NN, with N in three
 /// bytes.
@@ -37,6 +39,13 @@ impl Hosts {
     #[must_use]
     pub const fn one(number: u32) -> Self {
         Self { first: number, count: 1 }
+    }
+
+    /// The first `count` hosts at a port, at least one and at most [`HOSTS_OF_A_PORT`]. The high byte of their numbers is
+    /// `port + 1`, so the hosts of one port share an IPv4 /16 and an IPv6 /64.
+    #[must_use]
+    pub fn of_port(port: usize, count: u32) -> Self {
+        Self { first: ((port as u32 + 1) << 16) + 1, count: count.clamp(1, HOSTS_OF_A_PORT) }
     }
 }
 

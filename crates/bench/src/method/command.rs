@@ -7,12 +7,11 @@ use super::devices::{Chosen, DeviceArgs};
 use super::flow::Pattern;
 use super::{Precision, Run, Timing, overload, rfc2544, rfc2889};
 use crate::report::{Outputs, Results};
-use crate::testbed::HOSTS_OF_A_PORT;
 use anyhow::{Result, bail, ensure};
 use lanyard_tester::SIZE_JUMBO;
 use lanyard_tester::bpf;
 use lanyard_tester::os;
-use lanyard_tester::traffic::SIZE_MIN;
+use lanyard_tester::traffic::{HOSTS_OF_A_PORT, SIZE_MIN};
 use std::process::ExitCode;
 use std::time::Duration;
 

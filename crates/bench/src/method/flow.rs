@@ -69,17 +69,10 @@ pub enum Pattern {
 pub struct Template {
     /// The size, the stamps and the other fields. Addresses and rate are set per flow.
     pub stream: Stream,
-    /// Hosts behind each port, at most 65,535.
+    /// Hosts behind each port, at most [`lanyard_tester::traffic::HOSTS_OF_A_PORT`].
     pub hosts: u32,
     /// The device's MAC address at each port; `None` for a device that bridges.
     pub routers: Vec<Option<[u8; 6]>>,
-}
-
-/// The first `count` hosts behind a port. The high byte of their numbers is `port + 1`, so the hosts of one port share an IPv4
-/// /16 and an IPv6 /64.
-#[must_use]
-pub const fn hosts_of(port: usize, count: u32) -> Hosts {
-    Hosts { first: ((port as u32 + 1) << 16) | 1, count }
 }
 
 impl Flows {
@@ -91,8 +84,8 @@ impl Flows {
         for (id, (from, to)) in pairs.iter().enumerate() {
             let share = 1.0 / pairs.iter().filter(|pair| pair.0 == *from).count() as f64;
             let stream = Stream {
-                src: hosts_of(*from, template.hosts),
-                dst: hosts_of(*to, template.hosts),
+                src: Hosts::of_port(*from, template.hosts),
+                dst: Hosts::of_port(*to, template.hosts),
                 order: if template.hosts > 1 { Order::Random } else { Order::Sequential },
                 next_hop: template.routers.get(*from).copied().flatten(),
                 id: id as u16,
@@ -107,8 +100,8 @@ impl Flows {
     #[must_use]
     pub fn broadcast(ports: usize, template: &Template) -> Self {
         let stream = Stream {
-            src: hosts_of(0, template.hosts),
-            dst: hosts_of(1, 1),
+            src: Hosts::of_port(0, template.hosts),
+            dst: Hosts::of_port(1, 1),
             cast: Cast::Broadcast,
             id: 0,
             ..template.stream

@@ -5,7 +5,6 @@
 //! a device that knows no address.
 
 use super::{Plan, rate};
-use crate::method::flow::hosts_of;
 use crate::method::search::{End, Limits, Search, Seen};
 use crate::method::{Dut, Figure, Run, record_found};
 use crate::report::Better;
@@ -111,7 +110,7 @@ fn learn(dut: &mut Dut, plan: &Plan, count: u32, rate_pps: Option<u32>) -> Resul
     if !dut.subject.forget()? {
         dut.subject.pause(plan.ageing)?;
     }
-    let tester = hosts_of(TEST_PORT, 1);
+    let tester = Hosts::of_port(TEST_PORT, 1);
     let addresses = Hosts { first: FIRST, count };
     let stream = |id, src, dst, rate_pps| Stream { id, src, dst, rate_pps, ..Stream::new() };
     let frames = |port, stream: Stream, count: u32| {

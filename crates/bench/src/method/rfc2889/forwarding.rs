@@ -4,14 +4,14 @@
 //! Figures are sums over all ports: frames per second that the device forwards.
 
 use super::{Plan, rate};
-use crate::method::flow::{Flow, Flows, Load, Pattern, hosts_of};
+use crate::method::flow::{Flow, Flows, Load, Pattern};
 use crate::method::search::Search;
 use crate::method::{Figure, Run, rate_limits, record, record_found};
 use crate::report::Unit;
 use crate::report::statistics::Spread;
 use crate::report::{Axis, Better};
 use anyhow::Result;
-use lanyard_tester::traffic::Stream;
+use lanyard_tester::traffic::{Hosts, Stream};
 
 /// Measures the throughput of a pattern, then the forwarding rate and the loss at the greatest load that can
 /// be offered.
@@ -144,7 +144,7 @@ pub(super) fn congestion(run: &mut Run, size: usize) -> Result<()> {
         let flow = |id: u16, from: usize, to: usize, share: f64| Flow {
             from,
             to: vec![to],
-            stream: Stream { size, src: hosts_of(from, 1), dst: hosts_of(to, 1), id, ..Stream::new() },
+            stream: Stream { size, src: Hosts::of_port(from, 1), dst: Hosts::of_port(to, 1), id, ..Stream::new() },
             share,
         };
         let flows = Flows(vec![flow(0, 0, 2, 0.5), flow(1, 0, 3, 0.5), flow(2, 1, 3, 1.0)]);
