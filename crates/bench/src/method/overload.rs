@@ -1,10 +1,10 @@
 //! Loads up to twice a device's saturation, in steps: the rate that the device still forwards, its latency, and the
 //! load of its processors.
 //!
-//! Read first: RFC 2285, 3.5.2 to 3.5.4 (offered load, overloading); J. T. Yu, "Performance Evaluation of Linux Bridge"
-//! (2004), whose table has the same form. Invariant: saturation is found by the same search as a throughput, with the
-//! allowed loss stated in the report. It is searched once for all rounds, so every step means the same load in each
-//! round.
+//! Read first: RFC 2285, 3.5.2 to 3.5.4 (offered load, overloading) and 3.6 (forwarding rates); J. T. Yu, "Performance
+//! Evaluation of Linux Bridge" (2004), whose table has the same form. Invariant: saturation is found by the same search as
+//! a throughput, with the allowed loss stated in the report. It is searched once for all rounds, so every step means the
+//! same load in each round.
 
 use super::flow::{Flows, Load, Pattern, Template};
 use super::search::{End, Search};
@@ -17,6 +17,8 @@ use lanyard_tester::traffic::Stream;
 pub const STEPS: [f64; 12] = [0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0];
 /// If the tester offered less than this part of a load, the load was greater than the tester can offer.
 const OFFERED_ENOUGH: f64 = 0.97;
+/// The clause that defines latency; that of loss is RFC 1242, 3.6 (frame loss rate).
+const LATENCY: &str = "RFC 1242, 3.8";
 /// The part of its greatest rate that Lanyard must still forward at the greatest load.
 const KEPT: Target = Target::AtLeast(0.95);
 
@@ -133,22 +135,28 @@ fn one(
     }
     let seen = flows.seen(&outcome);
     let case = format!("{size} B");
-    let figure = |test: &'static str, unit, better| Figure {
+    let figure = |test: &'static str, clause: &'static str, unit, better| Figure {
         test,
         case: "",
-        clause: "RFC 2285, 3.5.3",
+        clause,
         unit,
         better,
         at: Some((Axis::Load, step)),
     };
     let senders = flows.senders() as f64;
     let figures = [
-        (figure("offered", Unit::FramesPerSecond, Better::Neither), Some(seen.offered * senders)),
-        (figure("forwarded", Unit::FramesPerSecond, Better::Higher), Some(seen.delivered * senders)),
-        (figure("lost", Unit::Fraction, Better::Lower), Some(seen.loss)),
-        (figure("latency, median", Unit::Microseconds, Better::Lower), percentile(&outcome, 50.0)),
-        (figure("latency, 99 %", Unit::Microseconds, Better::Lower), percentile(&outcome, 99.0)),
-        (figure("device's own time on its core", Unit::Fraction, Better::Lower), outcome.device_busy),
+        (
+            figure("offered", "RFC 2285, 3.5.2", Unit::FramesPerSecond, Better::Neither),
+            Some(seen.offered * senders),
+        ),
+        (
+            figure("forwarded", "RFC 2285, 3.6.1", Unit::FramesPerSecond, Better::Higher),
+            Some(seen.delivered * senders),
+        ),
+        (figure("lost", "RFC 1242, 3.6", Unit::Fraction, Better::Lower), Some(seen.loss)),
+        (figure("latency, median", LATENCY, Unit::Microseconds, Better::Lower), percentile(&outcome, 50.0)),
+        (figure("latency, 99 %", LATENCY, Unit::Microseconds, Better::Lower), percentile(&outcome, 99.0)),
+        (figure("device's own time on its core", "", Unit::Fraction, Better::Lower), outcome.device_busy),
     ];
     for (figure, value) in figures {
         let Some(value) = value else { continue };
@@ -161,7 +169,7 @@ fn one(
     }
     for cpu in &outcome.cpu {
         let case = format!("{case}, processor {}", cpu.cpu);
-        let what = figure("processor time", Unit::Fraction, Better::Lower);
+        let what = figure("processor time", "", Unit::Fraction, Better::Lower);
         record(results, &Figure { case: &case, ..what }, dut.name, cpu.busy);
     }
     if seen.loss > 0.0 { dut.rest() } else { Ok(()) }
@@ -194,7 +202,7 @@ fn kept(run: &mut Run, size: usize) {
         let what = Figure {
             test: "kept at the greatest load, of the most forwarded",
             case: "",
-            clause: "RFC 2285, 3.5.2",
+            clause: "RFC 2285, 3.6.2 and 3.6.3",
             unit: Unit::Fraction,
             better: Better::Higher,
             at: Some((Axis::FrameBytes, size as f64)),
