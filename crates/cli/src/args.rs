@@ -4,8 +4,8 @@
 
 mod parse;
 
-pub use parse::{netdev, short, take};
 pub(crate) use parse::{is_quad, not_ipv4};
+pub use parse::{netdev, short, take};
 
 use ipnet::IpNet;
 use lanyard_config::InterfaceName;

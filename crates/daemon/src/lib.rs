@@ -88,6 +88,7 @@ mod run_error;
 mod safe_change;
 mod server;
 mod service_views;
+mod settle;
 mod sflow;
 mod snooping;
 mod snooping_views;
