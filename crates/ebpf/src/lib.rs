@@ -3,9 +3,9 @@
 //!
 //! Read first: `bpf/abi.h`, then `bpf/lanyard.bpf.c`. Read this crate in the order `plane` (the trait), `apply` (one
 //! change at a time), `lower` and `stages` (state to table rows), `tables` and `shared` (the maps). Beside these there are `object`
-//! (loading), `bpffs` and `saved` (the data that outlives the daemon), `ports`, `attach`, `facts` and `follow` (netdevs),
-//! `pairs`, `mdb`, `mdb_segments` and `protocols` (the part that protocols use on a thread of their own), `watchdog` (the
-//! watchdogs, which act when the daemon has ended or hangs), `dry` and `words` (traces).
+//! (loading), `bpffs` and `saved` (the data that outlives the daemon), `ports`, `xdp_ports`, `attach`, `facts` and `follow`
+//! (netdevs), `pairs`, `mdb`, `mdb_segments` and `protocols` (the part that protocols use on a thread of their own), `watchdog`
+//! (the watchdogs, which act when the daemon has ended or hangs), `dry` and `words` (traces).
 //!
 //! Invariants: the daemon is never on the forwarding path. It writes a table by aligned words, one at a time, in an
 //! order that closes before it opens. Programs, maps and links are pinned, so that forwarding continues when the daemon
@@ -71,6 +71,7 @@ mod tc;
 mod tests;
 mod watchdog;
 mod words;
+mod xdp_ports;
 #[allow(unsafe_code)]
 mod xdp_probe;
 
