@@ -3,25 +3,24 @@
 //! Invariant: sessions, the length of a request, and output that waits for a reader are bounded. A client that reads nothing for
 //! [`STALL`] is disconnected; the client of a user, after the time-out of their session.
 
+mod output;
+
 use crate::bus::{Subscription, TooManyListeners, Topics};
-use crate::capture::{Capture, CaptureError};
 use crate::core::Core;
 use crate::identity::NotPermitted;
-use crate::ntp;
 use crate::os;
 use crate::protocol::{Done, MAX_PIECE, MAX_REQUEST, Reply, Request, line, pieces};
 use crate::snooping;
 use crate::users::{LineName, Origin, Protocol, TooManyUsers};
 use lanyard_access::secret;
 use lanyard_cli::listing::Listing;
-use lanyard_cli::{Login, Outcome, Program, Session};
+use lanyard_cli::{Login, Outcome, Session};
 use lanyard_config::access::TerminalLine;
 use std::cell::RefCell;
 use std::io;
-use std::process::{ExitStatus, Stdio};
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
@@ -82,23 +81,6 @@ pub(crate) enum Ended {
     NotPermitted(#[from] NotPermitted),
     #[error(transparent)]
     Listeners(#[from] TooManyListeners),
-}
-
-/// Why a program did not run to its end.
-#[derive(Debug, thiserror::Error)]
-enum ProgramError {
-    #[error("no program")]
-    Unnamed,
-    #[error("{0}: no output")]
-    NoOutput(String),
-    #[error("{name}: {cause}")]
-    System {
-        name: String,
-        #[source]
-        cause: io::Error,
-    },
-    #[error("{name} failed: {status}")]
-    Failed { name: String, status: ExitStatus },
 }
 
 /// A client of the protocol.
@@ -482,8 +464,8 @@ async fn execute(
             refused = true;
             connection.send_text(Reply::Refusal, &text).await?;
         }
-        Outcome::Listing(listing) => list(connection, seat, listing).await?,
-        Outcome::Ntp(query) => match ask_ntp(connection)
+        Outcome::Listing(listing) => output::list(connection, seat, listing).await?,
+        Outcome::Ntp(query) => match output::ask_ntp(connection)
             .await?
             .map(|answer| answer.map(|view| query.print(&view)))
         {
@@ -510,7 +492,7 @@ async fn execute(
                 subscription
             };
             match subscription {
-                Ok(subscription) => stream(connection, subscription).await?,
+                Ok(subscription) => output::stream(connection, subscription).await?,
                 Err(reason) => {
                     refused = true;
                     connection.send_text(Reply::Refusal, &format!("% {reason}\n")).await?;
@@ -518,13 +500,13 @@ async fn execute(
             }
         }
         Outcome::Capture(wanted) => {
-            if let Err(reason) = capture(connection, seat, &wanted).await? {
+            if let Err(reason) = output::capture(connection, seat, &wanted).await? {
                 refused = true;
                 connection.send_text(Reply::Refusal, &format!("% {reason}\n")).await?;
             }
         }
         Outcome::Run(program) => {
-            if let Err(reason) = run(connection, &program).await? {
+            if let Err(reason) = output::run(connection, &program).await? {
                 refused = true;
                 connection.send_text(Reply::Refusal, &format!("% {reason}\n")).await?;
             }
@@ -537,110 +519,6 @@ async fn execute(
     }
     connection.send(&seat.done(session, refused, close)).await?;
     Ok(if close { Next::Closed } else { Next::Line })
-}
-
-/// Sends a listing to its end, or until the client interrupts it. The next part is made when the previous one has been written to
-/// the client.
-async fn list(connection: &mut Connection, seat: &Seat, mut listing: Listing) -> Result<(), Ended> {
-    while let Some(part) = seat.part(&mut listing) {
-        connection.send_text(Reply::Text, &part).await?;
-        if connection.interrupted().await {
-            break;
-        }
-    }
-    Ok(())
-}
-
-/// Asks the program that sets the machine's clock; `None` when the client interrupts.
-async fn ask_ntp(connection: &mut Connection) -> Result<Option<ntp::Answer>, Ended> {
-    tokio::select! {
-        answer = ntp::ask() => Ok(Some(answer.unwrap_or_else(|_| Err(ntp::closed())))),
-        request = connection.request() => match request? {
-            Request::Interrupt => Ok(None),
-            _ => Err(Ended::Busy("the clock's program is asked".into())),
-        },
-    }
-}
-
-/// Sends events until the client interrupts or disconnects.
-async fn stream(connection: &mut Connection, mut subscription: Subscription) -> Result<(), Ended> {
-    loop {
-        tokio::select! {
-            Some(line) = subscription.next() => connection.send(&Reply::Stream(format!("{line}\n"))).await?,
-            request = connection.request() => match request? {
-                Request::Interrupt => return Ok(()),
-                _ => return Err(Ended::Busy("events are streamed".into())),
-            },
-        }
-    }
-}
-
-/// Sends a packet capture until the client interrupts or disconnects, or it fails.
-async fn capture(
-    connection: &mut Connection,
-    seat: &Seat,
-    wanted: &lanyard_cli::outcome::Capture,
-) -> Result<Result<(), CaptureError>, Ended> {
-    let mut capture = match Capture::start(&seat.shared.core, wanted) {
-        Ok(capture) => capture,
-        Err(reason) => return Ok(Err(reason)),
-    };
-    loop {
-        tokio::select! {
-            piece = capture.next() => match piece {
-                Some(Ok(bytes)) => {
-                    let digits = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-                    connection.send(&Reply::Bytes(digits)).await?;
-                }
-                Some(Err(reason)) => return Ok(Err(reason)),
-                None => return Ok(Ok(())),
-            },
-            request = connection.request() => match request? {
-                Request::Interrupt => return Ok(Ok(())),
-                _ => return Err(Ended::Busy("packets are captured".into())),
-            },
-        }
-    }
-}
-
-/// Sends a program's output until it ends, or until the client interrupts or disconnects, which
-/// kills it.
-async fn run(connection: &mut Connection, program: &Program) -> Result<Result<(), ProgramError>, Ended> {
-    let Some((name, arguments)) = program.argv.split_first() else { return Ok(Err(ProgramError::Unnamed)) };
-    let system = |cause| ProgramError::System { name: name.clone(), cause };
-    let mut command = tokio::process::Command::new(name);
-    command
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
-    let mut child = match command.spawn() {
-        Ok(child) => child,
-        Err(cause) => return Ok(Err(system(cause))),
-    };
-    let (Some(mut out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) else {
-        return Ok(Err(ProgramError::NoOutput(name.clone())));
-    };
-    let (mut out_buffer, mut err_buffer) = ([0u8; 4096], [0u8; 4096]);
-    let (mut out_open, mut err_open) = (true, true);
-    while out_open || err_open {
-        let (bytes, open) = tokio::select! {
-            count = out.read(&mut out_buffer), if out_open => (&out_buffer[..count.unwrap_or(0)], &mut out_open),
-            count = err.read(&mut err_buffer), if err_open => (&err_buffer[..count.unwrap_or(0)], &mut err_open),
-            request = connection.request() => match request? {
-                Request::Interrupt => return Ok(Ok(())),
-                _ => return Err(Ended::Busy(format!("{name} runs"))),
-            },
-        };
-        *open = !bytes.is_empty();
-        connection.send_text(Reply::Stream, &String::from_utf8_lossy(bytes)).await?;
-    }
-    match child.wait().await {
-        Ok(status) if status.success() => Ok(Ok(())),
-        Ok(status) => Ok(Err(ProgramError::Failed { name: name.clone(), status })),
-        Err(cause) => Ok(Err(system(cause))),
-    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! Requests and replies on the control socket: reading is bounded, and malformed requests are refused.
 
+use super::output::run;
 use super::*;
 use crate::connections::session;
 use crate::identity::LocalSocket;
 use crate::testing::{Bench, config};
 use crate::users::MAX_USERS;
-use tokio::io::AsyncRead;
+use lanyard_cli::Program;
+use tokio::io::{AsyncRead, AsyncReadExt};
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
