@@ -13,11 +13,13 @@ mod dot1x;
 mod erspan;
 mod fpm;
 mod guard;
+mod interface;
 mod layer3;
 mod machine;
 mod nd_inspection;
 mod ntp;
 mod platform;
+mod port_security;
 mod qos;
 mod sflow;
 mod snooping;
@@ -33,18 +35,20 @@ pub use dot1x::*;
 pub use erspan::*;
 pub use fpm::*;
 pub use guard::*;
+pub use interface::*;
 pub use layer3::*;
 pub use machine::*;
 pub use nd_inspection::*;
 pub use ntp::*;
 pub use platform::*;
+pub use port_security::*;
 pub use qos::*;
 pub use sflow::*;
 pub use snooping::*;
 pub use spanning_tree::*;
 pub use tacacs::*;
 
-use lanyard_types::{ErrCause, MacAddr};
+use lanyard_types::MacAddr;
 use serde::Serialize;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -144,177 +148,6 @@ pub struct VlanPort {
     pub trunk: bool,
 }
 
-/// `show interfaces`.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct Interfaces {
-    /// The interfaces, in natural order of their names.
-    pub interfaces: Vec<InterfaceView>,
-}
-
-/// The kind of an interface.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum InterfaceKind {
-    /// A port of the switch.
-    Switchport,
-    /// A port on which the kernel routes.
-    Routed,
-    /// A VLAN interface.
-    Svi,
-    /// A port-channel.
-    Lag,
-}
-
-/// One interface.
-#[derive(Debug, Clone, Serialize)]
-pub struct InterfaceView {
-    /// The netdev's name.
-    pub name: String,
-    /// Its kind.
-    pub kind: InterfaceKind,
-    /// True when it is not `shutdown`.
-    pub admin_up: bool,
-    /// True when it has carrier.
-    pub link_up: bool,
-    /// Its MAC address; `None` when the netdev does not exist.
-    pub mac: Option<MacAddr>,
-    /// Layer-3 MTU in bytes; 0 when the netdev does not exist.
-    pub mtu: u32,
-    /// Speed in Mbit/s; `None` when unknown.
-    pub speed_mbps: Option<u32>,
-    /// `full`, `half` or `unknown`.
-    pub duplex: &'static str,
-    /// Received frames.
-    pub rx: Counters,
-    /// Sent frames.
-    pub tx: Counters,
-    /// The hook, `tc`, `xdp`, `soft` or `asic`; `None` for an interface at which the plane has none.
-    pub hook: Option<&'static str>,
-    /// Remarks on how the port is forwarded, one sentence each.
-    #[serde(skip)]
-    pub notes: Vec<String>,
-    /// The number of frames received at this port that the plane forwarded to at least one port. Together with
-    /// those trapped and those dropped they are all received frames.
-    #[serde(skip)]
-    pub forwarded: u64,
-    /// The number of received frames that were only trapped.
-    #[serde(skip)]
-    pub trapped: u64,
-    /// True when the netdev exists.
-    #[serde(skip)]
-    pub present: bool,
-    /// The netdev's driver (`veth`, `e1000e`), if known.
-    #[serde(skip)]
-    pub driver: Option<String>,
-    /// The addresses that the netdev has in the kernel, IPv4 first, with link-local ones.
-    #[serde(skip)]
-    pub addresses: Vec<ipnet::IpNet>,
-    /// The forwarder of IPv4 packets received at the interface, and that of IPv6 packets; `None` if it is not a router interface.
-    #[serde(skip)]
-    pub routed_by: Option<[Forwarder; 2]>,
-    /// Why the switch does not use the port although it is configured, such as `enslaved to br0`.
-    #[serde(skip)]
-    pub error: Option<String>,
-}
-
-/// The frames of one direction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Counters {
-    /// Frames.
-    pub frames: u64,
-    /// Bytes without FCS.
-    pub bytes: u64,
-    /// Frames dropped by the switch.
-    pub dropped: u64,
-    /// Frames the netdev reports as damaged or lost.
-    pub errors: u64,
-}
-
-/// A port that the switch has shut down by itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ErrDisabledPort {
-    /// The port's name.
-    pub interface: String,
-    /// The cause for which the port was shut down.
-    pub cause: ErrCause,
-    /// Seconds until the port is enabled again; `None` when it is not enabled automatically.
-    pub time_left_s: Option<u64>,
-}
-
-/// `show port-security`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct PortSecurityView {
-    /// The ports with port security.
-    pub ports: Vec<SecurePort>,
-    /// Their secure addresses, by VLAN and address.
-    pub addresses: Vec<SecureAddressView>,
-}
-
-/// A port with port security.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct SecurePort {
-    /// The port's name.
-    pub interface: String,
-    /// `secure-up`, `secure-down` or `secure-shutdown`.
-    pub status: &'static str,
-    /// `protect`, `restrict` or `shutdown`.
-    pub violation: &'static str,
-    /// The maximum number of secure addresses.
-    pub maximum: u32,
-    /// The number of secure addresses.
-    pub total: usize,
-    /// The number of secure addresses that were entered as lines.
-    pub configured: usize,
-    /// The number of sticky secure addresses.
-    pub sticky: usize,
-    /// True if learned addresses become sticky.
-    pub sticky_learning: bool,
-    /// The age at which learned addresses are removed, in minutes; 0: never.
-    pub aging_min: u32,
-    /// The number of violations; always 0 with `violation protect`.
-    pub violations: u64,
-    /// Frames that port security has dropped.
-    pub dropped: u64,
-    /// The source address of the last violation that was reported.
-    pub last_source: Option<MacAddr>,
-    /// The VLAN of this violation.
-    pub last_vlan: Option<u16>,
-}
-
-/// A secure address.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct SecureAddressView {
-    /// The port.
-    pub interface: String,
-    /// The VLAN.
-    pub vlan: u16,
-    /// The address.
-    pub mac: MacAddr,
-    /// `configured`, `sticky` or `dynamic`.
-    #[serde(rename = "type")]
-    pub kind: &'static str,
-    /// Seconds until it is removed; `None` if it does not age.
-    pub remaining_s: Option<u64>,
-}
-
-/// `show interfaces counters drops`. Only reasons with frames are listed.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct Drops {
-    /// The frames, by interface and reason.
-    pub drops: Vec<DropEntry>,
-}
-
-/// Frames dropped at one interface for one reason.
-#[derive(Debug, Clone, Serialize)]
-pub struct DropEntry {
-    /// The ingress interface.
-    pub interface: String,
-    /// `DropReason::name()`; `tx_dropped` for copies that the interface did not send.
-    pub reason: &'static str,
-    /// The number of frames.
-    pub frames: u64,
-}
-
 /// `show users`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Users {
@@ -401,120 +234,6 @@ pub struct LogMessage {
     pub mnemonic: String,
     /// The text.
     pub text: String,
-}
-
-/// `show platform`.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct Platform {
-    /// The active plane: `ebpf`, `soft` or `asic`.
-    pub plane: String,
-    /// True when the plane continues to forward without the daemon.
-    pub survives_daemon: bool,
-    /// The maximum number of ports.
-    pub max_ports: u64,
-    /// The maximum number of FDB entries.
-    pub max_mac_addresses: u64,
-    /// The chip, for the plane `asic`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub chip: Option<ChipState>,
-    /// The limits of the plane on this machine, with their reasons.
-    pub notes: Vec<String>,
-}
-
-/// The state of a switch chip.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct ChipState {
-    /// The platform's name.
-    pub platform: String,
-    /// The forwarder: `chip`, or `software` while no chip answers.
-    pub forwards: &'static str,
-    /// The path of frames between the CPU port and interfaces: `tun` or `kernel`.
-    pub control_path: &'static str,
-    /// The resource manager's strategy.
-    pub manager: String,
-    /// The probability that the strategy's next decision is right, 0 to 1.
-    pub confidence: f64,
-    /// The number of hidden routes, whose packets the software forwards.
-    pub hidden_routes: u64,
-    /// The diverted access lists: the chip has no room for them, and the software applies them.
-    pub diverted_lists: Vec<String>,
-}
-
-/// `show platform resources`.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct Resources {
-    /// The finite tables.
-    pub tables: Vec<Resource>,
-    /// The strategy of the resource manager, which determines whether a change fits before it is accepted; `none` where the plane
-    /// needs no resource manager.
-    pub manager: String,
-}
-
-/// One finite table.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct Resource {
-    /// Its name.
-    pub name: String,
-    /// The number of entries it can hold.
-    pub size: u64,
-    /// The number of entries it holds.
-    pub used: u64,
-    /// The largest number of entries it has held.
-    pub high_water: u64,
-    /// The number of refused entries.
-    pub refused: u64,
-    /// Its memory in bytes.
-    pub bytes: u64,
-    /// The other tables in the same memory.
-    pub shared_with: Vec<String>,
-    /// The memory that an entry of each kind takes, in units of the chip; `entry` for a table that counts entries.
-    pub unit: String,
-    /// The policy for routes or access lists for which the table has no room; `None` for tables that are not in a chip.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub policy: Option<&'static str>,
-    /// True while the table is nearly full: by default from 90 % on, until its use falls below 80 %.
-    pub alarm: bool,
-}
-
-/// `show platform traps`.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct Traps {
-    /// The trap groups.
-    pub traps: Vec<Trap>,
-    /// The numbers of frames trapped within the rates, by reason.
-    pub reasons: Vec<TrapReason>,
-}
-
-/// A trap reason.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct TrapReason {
-    /// `TrapReason::name()`.
-    pub reason: &'static str,
-    /// The trap group that polices it.
-    pub group: &'static str,
-    /// The number of frames.
-    pub frames: u64,
-}
-
-/// One trap group.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct Trap {
-    /// `TrapGroup::name()`.
-    pub group: &'static str,
-    /// Sustained rate in frames per second.
-    pub rate_pps: u32,
-    /// Bucket depth in frames.
-    pub burst: u32,
-    /// The rate of the group that one port may use, in frames per second.
-    pub port_rate_pps: u32,
-    /// Bucket depth of a port, in frames.
-    pub port_burst: u32,
-    /// Frames that reached the control plane.
-    pub trapped: u64,
-    /// Frames above the rate of their port or of the group.
-    pub policed: u64,
-    /// Frames within the rates that were lost on the way because a queue was full.
-    pub lost: u64,
 }
 
 /// `show platform packet-trace`.

@@ -1,6 +1,120 @@
-//! Views of a switch chip.
+//! The data about the plane: its limits, tables and trap groups, and those of a switch chip.
 
 use serde::Serialize;
+
+/// `show platform`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Platform {
+    /// The active plane: `ebpf`, `soft` or `asic`.
+    pub plane: String,
+    /// True when the plane continues to forward without the daemon.
+    pub survives_daemon: bool,
+    /// The maximum number of ports.
+    pub max_ports: u64,
+    /// The maximum number of FDB entries.
+    pub max_mac_addresses: u64,
+    /// The chip, for the plane `asic`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chip: Option<ChipState>,
+    /// The limits of the plane on this machine, with their reasons.
+    pub notes: Vec<String>,
+}
+
+/// The state of a switch chip.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ChipState {
+    /// The platform's name.
+    pub platform: String,
+    /// The forwarder: `chip`, or `software` while no chip answers.
+    pub forwards: &'static str,
+    /// The path of frames between the CPU port and interfaces: `tun` or `kernel`.
+    pub control_path: &'static str,
+    /// The resource manager's strategy.
+    pub manager: String,
+    /// The probability that the strategy's next decision is right, 0 to 1.
+    pub confidence: f64,
+    /// The number of hidden routes, whose packets the software forwards.
+    pub hidden_routes: u64,
+    /// The diverted access lists: the chip has no room for them, and the software applies them.
+    pub diverted_lists: Vec<String>,
+}
+
+/// `show platform resources`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Resources {
+    /// The finite tables.
+    pub tables: Vec<Resource>,
+    /// The strategy of the resource manager, which determines whether a change fits before it is accepted; `none` where the plane
+    /// needs no resource manager.
+    pub manager: String,
+}
+
+/// One finite table.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Resource {
+    /// Its name.
+    pub name: String,
+    /// The number of entries it can hold.
+    pub size: u64,
+    /// The number of entries it holds.
+    pub used: u64,
+    /// The largest number of entries it has held.
+    pub high_water: u64,
+    /// The number of refused entries.
+    pub refused: u64,
+    /// Its memory in bytes.
+    pub bytes: u64,
+    /// The other tables in the same memory.
+    pub shared_with: Vec<String>,
+    /// The memory that an entry of each kind takes, in units of the chip; `entry` for a table that counts entries.
+    pub unit: String,
+    /// The policy for routes or access lists for which the table has no room; `None` for tables that are not in a chip.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<&'static str>,
+    /// True while the table is nearly full: by default from 90 % on, until its use falls below 80 %.
+    pub alarm: bool,
+}
+
+/// `show platform traps`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Traps {
+    /// The trap groups.
+    pub traps: Vec<Trap>,
+    /// The numbers of frames trapped within the rates, by reason.
+    pub reasons: Vec<TrapReason>,
+}
+
+/// A trap reason.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct TrapReason {
+    /// `TrapReason::name()`.
+    pub reason: &'static str,
+    /// The trap group that polices it.
+    pub group: &'static str,
+    /// The number of frames.
+    pub frames: u64,
+}
+
+/// One trap group.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Trap {
+    /// `TrapGroup::name()`.
+    pub group: &'static str,
+    /// Sustained rate in frames per second.
+    pub rate_pps: u32,
+    /// Bucket depth in frames.
+    pub burst: u32,
+    /// The rate of the group that one port may use, in frames per second.
+    pub port_rate_pps: u32,
+    /// Bucket depth of a port, in frames.
+    pub port_burst: u32,
+    /// Frames that reached the control plane.
+    pub trapped: u64,
+    /// Frames above the rate of their port or of the group.
+    pub policed: u64,
+    /// Frames within the rates that were lost on the way because a queue was full.
+    pub lost: u64,
+}
 
 /// `show platform ports`.
 #[derive(Debug, Clone, Default, Serialize)]
