@@ -5,8 +5,8 @@
 //! and returns [`Action`]s. RSTP is MSTP with only the CIST, STP is RSTP with ForceProtocolVersion 0, and the
 //! per-VLAN modes are one entity for each VLAN.
 //!
-//! Reading order: `config`, `bridge` (the public interface), `entity` (how the machines run), `vars`, then
-//! `machines/` one by one beside the standard, `procedures`, `bpdu`.
+//! Reading order: `config`, `bridge` (the public interface), `entity` and `entity/scheduling.rs` (how the machines
+//! run), `vars`, then `machines/` one by one beside the standard, `procedures`, `bpdu`.
 
 pub mod bpdu;
 mod bridge;
