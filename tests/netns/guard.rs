@@ -2,7 +2,7 @@
 //! foreign addresses, packets with foreign sources, rogue router advertisements; restarts; floods of ARP and DHCP.
 
 use crate::dhcp::{Client, possible, server};
-use crate::harness::{BROADCAST, Bed, Frame, Plane, frame, mac, scenarios, wait_for};
+use crate::harness::{BROADCAST, Bed, Frame, Host, Plane, frame, mac, scenarios, wait_for};
 use crate::hooks::{on_xdp, redirected};
 
 scenarios! {
@@ -16,6 +16,9 @@ scenarios! {
     frames_in_a_row_on_xdp: ebpf;
     rogue_routers: ebpf soft;
 }
+
+const DECLINE: u8 = 4;
+const RELEASE: u8 = 7;
 
 const THREE: &str = "interface range p1 - 3\n switchport\n";
 
@@ -61,6 +64,11 @@ fn dhcp(op: u8, kind: u8, src: u16, client: u16) -> Frame {
     message.resize(300, 0);
     let ports = if op == 1 { [68, 67] } else { [67, 68] };
     udp(BROADCAST, src, [0; 4], ports, &message)
+}
+
+/// True for a DHCP message of this kind: its first option, behind the magic cookie, is the message type.
+fn is_dhcp(frame: &Frame, kind: u8) -> bool {
+    frame.0.windows(7).any(|bytes| bytes == [99, 130, 83, 99, 53, 1, kind])
 }
 
 /// The bindings as `ADDRESS INTERFACE TYPE`.
@@ -112,6 +120,24 @@ fn a_rogue_dhcp_server(plane: Plane) {
     bed.expect(2, &dhcp(1, 1, 2, 1), &[]);
     logged(&bed, "%DHCP_SNOOPING-5-DHCP_SNOOPING_MATCH_MAC_FAIL");
     assert_eq!(bindings(&bed), [format!("{address} p1 dhcp-snooping")]);
+    // The attacker releases and declines the client's address. Its frames have the client's source address, so that
+    // `verify mac-address` does not refuse them.
+    for (kind, so_far) in [(RELEASE, 1), (DECLINE, 2)] {
+        bed.hosts.iter().for_each(Host::drain);
+        let message = dhcp(1, kind, 1, 1);
+        bed.host(2).send(&message);
+        wait_for("the drop", || {
+            let shown = bed.show("show ip dhcp snooping statistics");
+            (shown["dropped"]["binding_mismatch"] == so_far).then_some(())
+        });
+        let got = bed.arrivals().concat();
+        assert!(
+            got.iter().all(|frame| !is_dhcp(frame, kind)),
+            "a message of kind {kind} is sent on: {got:?}"
+        );
+        assert_eq!(bindings(&bed), [format!("{address} p1 dhcp-snooping")]);
+    }
+    logged(&bed, "%DHCP_SNOOPING-5-DHCP_SNOOPING_FAKE_INTERFACE");
     let statistics = bed.show("show ip dhcp snooping statistics");
     assert!(statistics["forwarded"].as_u64() >= Some(4), "{statistics}");
     assert_eq!(statistics["dropped"]["source_mac_mismatch"], 1, "{statistics}");

@@ -61,6 +61,8 @@ struct Collector {
     samples: Vec<Sample>,
     /// The generic counters of interfaces, by ifindex: the 22 words of the last sample.
     counters: BTreeMap<u32, Vec<u32>>,
+    /// The sequence number of the last counter sample, by ifindex.
+    counter_sequences: BTreeMap<u32, u32>,
     datagrams: Vec<Vec<u8>>,
     sequence: u32,
 }
@@ -70,7 +72,8 @@ impl Collector {
         bed.net.ip("link set lo up");
         let socket = bed.net.run(|| UdpSocket::bind("127.0.0.1:6343").unwrap());
         socket.set_nonblocking(true).unwrap();
-        Self { socket, samples: vec![], counters: BTreeMap::new(), datagrams: vec![], sequence: 0 }
+        let (counters, counter_sequences) = (BTreeMap::new(), BTreeMap::new());
+        Self { socket, samples: vec![], counters, counter_sequences, datagrams: vec![], sequence: 0 }
     }
     /// Reads what has arrived.
     fn read(&mut self) {
@@ -99,6 +102,10 @@ impl Collector {
     fn flow(&mut self, mut r: Reader<'_>) {
         let [sequence, ifindex, rate, pool, drops, input, output, count] = r.numbers();
         assert_eq!((input, output), (ifindex, 0));
+        let last = self.samples.iter().rev().find(|last| last.ifindex == ifindex);
+        let (last_sequence, last_pool) = last.map_or((0, 0), |last| (last.sequence, last.pool));
+        assert_eq!(sequence, last_sequence + 1, "the samples of interface {ifindex} are numbered");
+        assert!(pool >= last_pool, "the pool of interface {ifindex} falls from {last_pool} to {pool}");
         let mut sample = Sample { sequence, ifindex, rate, pool, drops, len: 0, head: vec![], switch: None };
         for _ in 0..count {
             match r.part() {
@@ -116,20 +123,27 @@ impl Collector {
         self.samples.push(sample);
     }
     fn counters_of(&mut self, mut r: Reader<'_>) {
-        let [_sequence, ifindex, count] = r.numbers();
+        let [sequence, ifindex, count] = r.numbers();
         assert_eq!(count, 1);
+        let last = self.counter_sequences.insert(ifindex, sequence).unwrap_or(0);
+        assert_eq!(sequence, last + 1, "the counter samples of interface {ifindex} are numbered");
         let (format, mut body) = r.part();
         assert_eq!((format, body.0.len()), (1, 88));
         let words: [u32; 22] = body.numbers();
         self.counters.insert(ifindex, words.to_vec());
     }
-    /// Waits until there are `count` samples; returns all of them.
-    fn wait(&mut self, count: usize) -> &[Sample] {
+    /// Waits until all samples that the switch has taken have arrived, and asserts that these are `count`.
+    fn wait(&mut self, bed: &Bed, count: usize) {
+        let taken = || {
+            let shown = bed.ask("show sflow");
+            let interfaces = shown["interfaces"].as_array().unwrap();
+            interfaces.iter().map(|one| one["samples"].as_u64().unwrap() as usize).sum::<usize>()
+        };
         wait_for("samples", || {
             self.read();
-            (self.samples.len() >= count).then_some(())
+            (self.samples.len() >= count && self.samples.len() == taken()).then_some(())
         });
-        &self.samples
+        assert_eq!(self.samples.len(), count, "{:?}", self.samples);
     }
 }
 
@@ -163,7 +177,7 @@ fn every_frame_is_sampled_at_rate_1(plane: Plane) {
     for (from, frame, _) in &sent {
         bed.exchange(*from, std::slice::from_ref(frame));
     }
-    collector.wait(4);
+    collector.wait(&bed, 4);
     let got: BTreeMap<(u32, Vec<u8>), &Sample> =
         collector.samples.iter().map(|sample| ((sample.ifindex, sample.head.clone()), sample)).collect();
     for (from, Frame(bytes), switch) in &sent[..4] {
@@ -176,7 +190,7 @@ fn every_frame_is_sampled_at_rate_1(plane: Plane) {
     let shown = bed.show("show sflow");
     assert_eq!((&shown["running"], &shown["agent_address"]), (&true.into(), &"127.0.0.1".into()));
     let p1 = shown["interfaces"].as_array().unwrap().iter().find(|one| one["interface"] == "p1").unwrap();
-    assert!(p1["samples"].as_u64() >= Some(2) && p1["samples"] == p1["pool"], "{p1}");
+    assert_eq!((&p1["samples"], &p1["pool"], &p1["drops"]), (&2.into(), &2.into(), &0.into()), "{p1}");
     bed.configure("no sflow collector 127.0.0.1");
     collector.read();
     let before = collector.samples.len();
@@ -286,7 +300,7 @@ fn a_restart_keeps_sampling(plane: Plane) {
     let (bed, mut collector) = bed(plane, 1, 0);
     bed.exec(&["write memory"]);
     bed.exchange(1, &[frame(BROADCAST, mac(1))]);
-    collector.wait(1);
+    collector.wait(&bed, 1);
     bed.end_daemon(nix::sys::signal::Signal::SIGKILL);
     collector.read();
     (collector.sequence, collector.samples) = (0, vec![]);
