@@ -152,6 +152,18 @@ impl PlaneList {
     pub fn classifies(&self) -> bool {
         self.purpose == Purpose::Classify
     }
+    /// The name of the access list, or of the class, that a rule of this list comes from; empty for a rule that a VLAN map adds
+    /// by itself.
+    #[must_use]
+    pub fn origin(&self, rule: &FlatRule) -> &str {
+        self.names.get(usize::from(rule.list)).map_or("", String::as_str)
+    }
+    /// For each count of matches, in the order in which planes report them, true if it belongs to the access list `of`. With
+    /// `None` all are true; the count of frames that no rule matches, the last one, is true only then.
+    pub fn counts_of(&self, of: Option<&str>) -> impl Iterator<Item = bool> {
+        let rules = self.rules.iter().map(move |rule| of.is_none_or(|of| self.origin(rule) == of));
+        rules.chain([of.is_none()])
+    }
     /// True if a frame passes for which a search has found the rule with the index `found`, or none.
     #[must_use]
     pub fn permits(&self, found: Option<usize>) -> bool {
@@ -165,7 +177,7 @@ impl PlaneList {
 #[must_use]
 pub fn carried(old: &PlaneList, counts: &[u64], new: &PlaneList) -> Vec<u64> {
     fn name<'a>(of: &'a PlaneList, rule: &'a FlatRule) -> (&'a str, u32, &'a [(u8, Condition)]) {
-        (of.names.get(usize::from(rule.list)).map_or("", String::as_str), rule.seq, &rule.conditions)
+        (of.origin(rule), rule.seq, &rule.conditions)
     }
     let known: HashMap<_, u64> =
         old.rules.iter().zip(counts).map(|(rule, count)| (name(old, rule), *count)).collect();
@@ -213,6 +225,35 @@ mod tests {
         let old = list(vec![rule(10, 1), rule(20, 2), rule(30, 3)]);
         let new = list(vec![rule(10, 1), rule(15, 9), rule(20, 5), rule(30, 3)]);
         assert_eq!(carried(&old, &[7, 8, 9, 4], &new), [7, 0, 0, 9, 4]);
+    }
+
+    /// An access list may be in a VLAN map several times, each time with a number of its own.
+    #[test]
+    fn counts_belong_to_the_access_list_of_their_rule() {
+        let rule = |list| FlatRule {
+            verdict: Verdict::Permit,
+            fragments: true,
+            log: false,
+            log_input: false,
+            list,
+            seq: 10,
+            conditions: Vec::new(),
+        };
+        let map = PlaneList {
+            name: "vlan map m".into(),
+            family: Family::Ipv4,
+            names: ["", "a", "b", "a"].map(String::from).to_vec(),
+            rules: [1, 2, 3, 0].map(rule).to_vec(),
+            otherwise_permit: false,
+        };
+        for (of, want) in [
+            (Some("a"), [true, false, true, false, false]),
+            (Some("b"), [false, true, false, false, false]),
+            (Some("c"), [false; 5]),
+            (None, [true; 5]),
+        ] {
+            assert_eq!(map.counts_of(of).collect::<Vec<_>>(), want, "{of:?}");
+        }
     }
 
     #[test]

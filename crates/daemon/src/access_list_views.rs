@@ -12,13 +12,12 @@ impl AccessLists for Core {
         let mut sums = BTreeMap::new();
         for (id, list) in &lists {
             // The list of a policy map names the map's classes instead of access lists.
-            if list.classifies() {
+            if list.classifies() || !list.names.iter().any(|held| held == name) {
                 continue;
             }
-            let Some(number) = list.names.iter().position(|held| held == name) else { continue };
             // The last count is that of frames that no rule matched.
             for (rule, count) in list.rules.iter().zip(self.ctx.plane.acl_matches(*id)) {
-                if usize::from(rule.list) == number {
+                if list.origin(rule) == name {
                     *sums.entry(rule.seq).or_default() += count;
                 }
             }
@@ -31,9 +30,9 @@ impl AccessLists for Core {
             !list.classifies() && only.is_none_or(|only| list.names.iter().any(|name| name == only))
         };
         for (id, list) in lists.iter().filter(|(_, list)| named(list)) {
-            self.ctx.plane.clear_acl_matches(*id);
-            self.access_lists.forget(&list.names);
+            self.ctx.plane.clear_acl_matches(*id, only);
         }
+        self.access_lists.forget(only);
     }
     fn minute(&self) -> Minute {
         self.ctx.switch.config().appliance.local(minute_now())
@@ -109,6 +108,26 @@ mod tests {
             core.clear_access_list_matches(only);
             let counts = ["a", "b"].map(|name| core.access_list_matches(name)[&20]);
             assert_eq!(counts, want, "{only:?}");
+        }
+    }
+
+    /// A VLAN map compiles its access lists together; each keeps its own counters.
+    #[test]
+    fn clear_leaves_the_counters_of_other_lists_in_the_same_vlan_map() {
+        let text = format!(
+            "{LISTS}vlan access-map m 10\n match ip address a\n action forward\nvlan access-map m 20\n \
+             match ip address b\n action drop\nvlan filter m vlan-list 1\n\
+             interface eth1\n switchport\ninterface eth2\n switchport"
+        );
+        let text = text.replace(" 20 permit ip any any\n", "");
+        let (bench, mut core) = switch(&text);
+        send(&bench, &core, "eth1", 53, 2);
+        send(&bench, &core, "eth1", 54, 3);
+        let counts = |core: &mut Core| ["a", "b"].map(|name| core.access_list_matches(name)[&10]);
+        assert_eq!(counts(&mut core), [2, 3]);
+        for (only, want) in [("c", [2, 3]), ("a", [0, 3]), ("b", [0, 0])] {
+            core.clear_access_list_matches(Some(only));
+            assert_eq!(counts(&mut core), want, "{only}");
         }
     }
 

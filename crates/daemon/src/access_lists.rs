@@ -168,9 +168,9 @@ impl AccessLists {
         }
     }
 
-    /// Handles that the counters of these lists were set to 0.
-    pub(crate) fn forget(&mut self, lists: &[String]) {
-        self.reported.retain(|(list, _), _| !lists.contains(list));
+    /// Handles that the counters of this access list, or with `None` of all, were set to 0.
+    pub(crate) fn forget(&mut self, only: Option<&str>) {
+        self.reported.retain(|(list, _), _| only.is_some_and(|only| list != only));
     }
 
     /// Writes a line about each rule with `log` that has decided about frames since the last time.

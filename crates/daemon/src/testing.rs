@@ -363,8 +363,8 @@ impl Plane for FaultyPlane {
     fn acl_matches(&mut self, id: AclId) -> Vec<u64> {
         self.soft.acl_matches(id)
     }
-    fn clear_acl_matches(&mut self, id: AclId) {
-        self.soft.clear_acl_matches(id);
+    fn clear_acl_matches(&mut self, id: AclId, of: Option<&str>) {
+        self.soft.clear_acl_matches(id, of);
     }
     fn class_counters(
         &mut self,

@@ -249,14 +249,18 @@ impl Shared {
     pub(crate) fn has_list(&self, id: AclId) -> bool {
         self.lock().lists.matches(id).is_some()
     }
-    /// How often each rule of a list has decided about diverted frames; `clear` then sets the counts to zero.
-    pub(crate) fn matches(&self, id: AclId, clear: bool) -> Vec<u64> {
-        let mut inner = self.lock();
-        let counts = inner.lists.matches(id).map(<[u64]>::to_vec).unwrap_or_default();
-        if clear {
-            inner.lists.clear(id);
-        }
-        counts
+    /// The counts that this process has of a list: how often each rule has decided about diverted frames, and what
+    /// [`Shared::add_matches`] has added.
+    pub(crate) fn matches(&self, id: AclId) -> Vec<u64> {
+        self.lock().lists.matches(id).map(<[u64]>::to_vec).unwrap_or_default()
+    }
+    /// Sets counts of a list to 0: see [`Acls::clear`].
+    pub(crate) fn clear_matches(&self, id: AclId, of: Option<&str>) {
+        self.lock().lists.clear(id, of);
+    }
+    /// Adds to the counts of a list.
+    pub(crate) fn add_matches(&self, id: AclId, counts: &[u64]) {
+        self.lock().lists.add(id, counts);
     }
 
     /// Judges a diverted frame by the lists that the chip has asked for.

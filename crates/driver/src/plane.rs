@@ -441,8 +441,9 @@ impl Plane for AsicPlane {
         all
     }
     fn acl_matches(&mut self, id: AclId) -> Vec<u64> {
-        // The sum of the decisions that were made here, while the list was diverted, and of those of the chip.
-        let judged = self.shared.matches(id, false);
+        // The sum of the counts here, of decisions made while the list was diverted and of those kept by `clear_acl_matches`, and
+        // of the chip's.
+        let judged = self.shared.matches(id);
         match self.client.ask(&Request::Matches(id, false)) {
             Ok(Answer::Matches(mut counts)) => {
                 counts.iter_mut().zip(judged).for_each(|(count, more)| *count = count.wrapping_add(more));
@@ -452,9 +453,15 @@ impl Plane for AsicPlane {
             _ => judged,
         }
     }
-    fn clear_acl_matches(&mut self, id: AclId) {
-        let _ = self.shared.matches(id, true);
-        let _ = self.client.ask(&Request::Matches(id, true));
+    fn clear_acl_matches(&mut self, id: AclId, of: Option<&str>) {
+        self.shared.clear_matches(id, of);
+        let Ok(Answer::Matches(mut counts)) = self.client.ask(&Request::Matches(id, true)) else { return };
+        let Some(list) = self.state.acls.get(&id).filter(|_| of.is_some()) else { return };
+        // The request has cleared the chip's counts of all rules. Those of other access lists continue here, until this process
+        // ends.
+        let cleared = counts.iter_mut().zip(list.counts_of(of)).filter(|(_, cleared)| *cleared);
+        cleared.for_each(|(count, _)| *count = 0);
+        self.shared.add_matches(id, &counts);
     }
     fn clear_counters(&mut self, port: PortId) {
         let now = self.counts(port);

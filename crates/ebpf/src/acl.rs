@@ -131,9 +131,11 @@ impl Acls {
     pub(crate) fn matches(&self, id: AclId) -> Vec<u64> {
         self.0.get(&id).map(Array::matches).unwrap_or_default()
     }
-    /// Sets the counts of a list to 0.
-    pub(crate) fn clear_matches(&mut self, id: AclId) {
-        self.0.get(&id).into_iter().flat_map(Array::counters).for_each(|word| word.store(0, Relaxed));
+    /// Sets counts of a list to 0: those of the rules that come from the access list `of`, or with `None` all.
+    pub(crate) fn clear_matches(&mut self, id: AclId, of: Option<&str>) {
+        let Some(array) = self.0.get(&id) else { return };
+        let cleared = array.counters().zip(array.list.counts_of(of)).filter(|(_, cleared)| *cleared);
+        cleared.for_each(|(word, _)| word.store(0, Relaxed));
     }
     /// The number of lists, and their memory in bytes.
     pub(crate) fn usage(&self) -> (u64, u64) {

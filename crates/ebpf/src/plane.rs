@@ -320,8 +320,8 @@ impl Plane for EbpfPlane {
     fn acl_matches(&mut self, id: AclId) -> Vec<u64> {
         self.acls.matches(id)
     }
-    fn clear_acl_matches(&mut self, id: AclId) {
-        self.acls.clear_matches(id);
+    fn clear_acl_matches(&mut self, id: AclId, of: Option<&str>) {
+        self.acls.clear_matches(id, of);
     }
     fn class_counters(&mut self, port: PortId, direction: Direction) -> Vec<ClassCounters> {
         qos::counters(&self.tables, port, direction)

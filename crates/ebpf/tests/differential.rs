@@ -249,7 +249,7 @@ fn one_state(plane: &mut EbpfPlane, pipeline: &mut Pipeline, seed: u64, frames: 
     for port in PortId::all().take(MAX_GENERATED_PORTS.into()) {
         plane.clear_counters(port);
     }
-    state.plane.acls.keys().for_each(|id| plane.clear_acl_matches(*id));
+    state.plane.acls.keys().for_each(|id| plane.clear_acl_matches(*id, None));
     state.plane.ports.keys().for_each(|id| plane.clear_class_counters(*id));
     let (mut rng, mut form) = (Rng::new(seed), Rng::new(!seed));
     for n in 0..frames {

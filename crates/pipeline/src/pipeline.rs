@@ -414,9 +414,9 @@ impl Pipeline {
     pub fn divert_acl(&mut self, id: AclId, on: bool) {
         self.tables.acls.divert(id, on);
     }
-    /// Sets the counts of a list's rules to 0.
-    pub fn clear_acl_matches(&mut self, id: AclId) {
-        self.tables.acls.clear(id);
+    /// Sets counts of a list's rules to 0: see [`Acls::clear`](crate::tables::acls::Acls::clear).
+    pub fn clear_acl_matches(&mut self, id: AclId, of: Option<&str>) {
+        self.tables.acls.clear(id, of);
     }
     /// Carries out a routing change.
     ///

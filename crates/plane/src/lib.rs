@@ -117,8 +117,9 @@ pub trait Plane {
     fn acl_matches(&mut self, _id: AclId) -> Vec<u64> {
         Vec::new()
     }
-    /// Sets the counts of a list to zero (`clear access-list counters`).
-    fn clear_acl_matches(&mut self, _id: AclId) {}
+    /// Sets counts of a list to zero (`clear access-list counters`): those of the rules that come from the access list `of`, of
+    /// which a VLAN map may have several; with `None` all, including that of the frames that no rule matched.
+    fn clear_acl_matches(&mut self, _id: AclId, _of: Option<&str>) {}
     /// The frames and bytes of each class of a service policy, by the index of the class. Those at the end may be missing; a port
     /// without a policy in this direction has none.
     fn class_counters(&mut self, _port: PortId, _direction: Direction) -> Vec<ClassCounters> {

@@ -315,8 +315,8 @@ impl Plane for SoftPlane {
         let core = self.shared.control();
         core.pipeline.tables().acls.matches(id).map(<[u64]>::to_vec).unwrap_or_default()
     }
-    fn clear_acl_matches(&mut self, id: AclId) {
-        self.shared.control().pipeline.clear_acl_matches(id);
+    fn clear_acl_matches(&mut self, id: AclId, of: Option<&str>) {
+        self.shared.control().pipeline.clear_acl_matches(id, of);
     }
     fn class_counters(&mut self, port: PortId, direction: Direction) -> Vec<ClassCounters> {
         self.shared.control().pipeline.class_counters(port, direction)

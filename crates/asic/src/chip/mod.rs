@@ -161,7 +161,7 @@ impl Chip {
     pub fn list_matches(&mut self, id: AclId, clear: bool) -> Vec<u64> {
         let counts = self.pipeline.tables().acls.matches(id).map(<[u64]>::to_vec).unwrap_or_default();
         if clear {
-            self.pipeline.clear_acl_matches(id);
+            self.pipeline.clear_acl_matches(id, None);
         }
         counts
     }

@@ -145,12 +145,56 @@ impl Acls {
     pub fn matches(&self, id: AclId) -> Option<&[u64]> {
         self.lists.get(&id).map(|compiled| compiled.matches.as_slice())
     }
-    /// Sets the counts of a list to 0.
-    pub fn clear(&mut self, id: AclId) {
-        self.lists.get_mut(&id).into_iter().for_each(|compiled| compiled.matches.fill(0));
+    /// Sets counts of a list to 0: those of the rules that come from the access list `of`, or with `None` all.
+    pub fn clear(&mut self, id: AclId, of: Option<&str>) {
+        let Some(Compiled { list, matches, .. }) = self.lists.get_mut(&id) else { return };
+        let cleared = matches.iter_mut().zip(list.counts_of(of)).filter(|(_, cleared)| *cleared);
+        cleared.for_each(|(count, _)| *count = 0);
+    }
+    /// Adds to the counts of a list, which have the order of [`Acls::matches`].
+    pub fn add(&mut self, id: AclId, counts: &[u64]) {
+        let matches = self.lists.get_mut(&id).into_iter().flat_map(|compiled| &mut compiled.matches);
+        matches.zip(counts).for_each(|(count, more)| *count = count.wrapping_add(*more));
     }
     /// The lists.
     pub fn ids(&self) -> impl Iterator<Item = AclId> + '_ {
         self.lists.keys().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lanyard_acl::Family;
+    use lanyard_acl::condition::{FlatRule, Verdict};
+
+    /// The driver of a chip adds counts again that the chip has cleared together with those of another access list.
+    #[test]
+    fn counts_are_cleared_by_access_list_and_added_again() {
+        let rule = |list| FlatRule {
+            verdict: Verdict::Permit,
+            fragments: true,
+            log: false,
+            log_input: false,
+            list,
+            seq: 10,
+            conditions: Vec::new(),
+        };
+        let map = PlaneList {
+            name: "vlan map m".into(),
+            family: Family::Ipv4,
+            names: ["", "a", "b"].map(String::from).to_vec(),
+            rules: vec![rule(1), rule(2)],
+            otherwise_permit: false,
+        };
+        let (id, mut lists) = (AclId::MAX, Acls::default());
+        lists.set(id, Some(Arc::new(map))).expect("a short list");
+        lists.add(id, &[5, 6, 7]);
+        lists.clear(id, Some("a"));
+        assert_eq!(lists.matches(id), Some(&[0, 6, 7][..]));
+        lists.add(id, &[1, 1, 0]);
+        assert_eq!(lists.matches(id), Some(&[1, 7, 7][..]));
+        lists.clear(id, None);
+        assert_eq!(lists.matches(id), Some(&[0, 0, 0][..]));
     }
 }
