@@ -179,9 +179,13 @@ pub fn carried(old: &PlaneList, counts: &[u64], new: &PlaneList) -> Vec<u64> {
     fn name<'a>(of: &'a PlaneList, rule: &'a FlatRule) -> (&'a str, u32, &'a [(u8, Condition)]) {
         (of.origin(rule), rule.seq, &rule.conditions)
     }
-    let known: HashMap<_, u64> =
-        old.rules.iter().zip(counts).map(|(rule, count)| (name(old, rule), *count)).collect();
-    let of = |rule: &FlatRule| known.get(&name(new, rule)).copied().unwrap_or(0);
+    let mut known: HashMap<_, u64> = HashMap::new();
+    for (rule, count) in old.rules.iter().zip(counts) {
+        let sum = known.entry(name(old, rule)).or_default();
+        *sum = sum.wrapping_add(*count);
+    }
+    // A VLAN map may have an access list several times: the first of its equal rules gets the sum, so that it is counted once.
+    let of = |rule| known.remove(&name(new, rule)).unwrap_or(0);
     new.rules.iter().map(of).chain([counts.last().copied().unwrap_or(0)]).collect()
 }
 
@@ -225,6 +229,9 @@ mod tests {
         let old = list(vec![rule(10, 1), rule(20, 2), rule(30, 3)]);
         let new = list(vec![rule(10, 1), rule(15, 9), rule(20, 5), rule(30, 3)]);
         assert_eq!(carried(&old, &[7, 8, 9, 4], &new), [7, 0, 0, 9, 4]);
+        let twice = list(vec![rule(10, 1), rule(20, 2), rule(10, 1)]);
+        assert_eq!(carried(&twice, &[7, 8, 0, 4], &twice), [7, 8, 0, 4], "a rule that a VLAN map has twice");
+        assert_eq!(carried(&twice, &[7, 8, 1, 4], &new), [8, 0, 0, 0, 4], "in all places together");
     }
 
     /// An access list may be in a VLAN map several times, each time with a number of its own.
