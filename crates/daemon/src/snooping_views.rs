@@ -90,7 +90,7 @@ impl Core {
             vlan: number,
             group: view::IpAddrText(group.group),
             sources: group.sources.clone(),
-            mode: match (group.exclude || group.expires_ms.is_none(), group.sources.is_empty()) {
+            mode: match (group.exclude, group.sources.is_empty()) {
                 (true, true) => "any",
                 (true, false) => "exclude",
                 (false, _) => "include",
@@ -261,6 +261,38 @@ mod tests {
             assert_eq!(groups(&mut core), want);
             assert_eq!(core.snooping(Family::V4).memberships, memberships, "without static members");
         }
+    }
+
+    /// The filter of a group is that of all its ports together: a source that one port excludes and another one wants is
+    /// forwarded.
+    #[test]
+    fn a_group_is_shown_with_the_filter_of_all_its_ports() {
+        const IS_INCLUDE: u8 = 1;
+        const IS_EXCLUDE: u8 = 2;
+        let (bench, mut core) = switch("ip igmp snooping vlan 1 static 239.1.1.1 interface eth3");
+        let report = |core: &mut Core, name: &str, kind: u8, group: u8, sources: &[u8]| {
+            let mut report =
+                vec![0x22, 0, 0, 0, 0, 0, 0, 1, kind, 0, 0, sources.len() as u8, 239, 1, 1, group];
+            sources.iter().for_each(|source| report.extend([10, 0, 0, *source]));
+            receive(&bench, core, name, [224, 0, 0, 22], report);
+        };
+        report(&mut core, "eth1", IS_INCLUDE, 1, &[7]);
+        report(&mut core, "eth1", IS_INCLUDE, 2, &[7]);
+        report(&mut core, "eth2", IS_EXCLUDE, 2, &[7, 8]);
+        report(&mut core, "eth1", IS_INCLUDE, 3, &[7]);
+        report(&mut core, "eth2", IS_EXCLUDE, 3, &[]);
+        report(&mut core, "eth1", IS_INCLUDE, 4, &[7]);
+        report(&mut core, "eth2", IS_INCLUDE, 4, &[8]);
+        let text = |it: view::SnoopingGroup| format!("{} {} {:?}", it.group.0, it.mode, it.sources);
+        assert_eq!(
+            first(&mut core).groups.into_iter().map(text).collect::<Vec<_>>(),
+            [
+                "239.1.1.1 any []",
+                "239.1.1.2 exclude [10.0.0.8]",
+                "239.1.1.3 any []",
+                "239.1.1.4 include [10.0.0.7, 10.0.0.8]",
+            ]
+        );
     }
 
     #[test]

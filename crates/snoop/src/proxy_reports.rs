@@ -54,8 +54,8 @@ impl Vlan {
         }
     }
 
-    /// The sources of a group that the hosts of all ports want together; `None`: no host wants the group.
-    fn wanted(&self, group: IpAddr) -> Option<Reported> {
+    /// The filter mode and the sources of a group for the hosts of all ports together; `None`: no host wants the group.
+    pub(crate) fn wanted(&self, group: IpAddr) -> Option<Reported> {
         let exclude = !self.ports(group, None).is_empty();
         let sources: BTreeSet<IpAddr> = self
             .sources(group)

@@ -96,10 +96,11 @@ pub struct GroupView {
     pub vlan: VlanId,
     /// The group.
     pub group: IpAddr,
-    /// The sources that members name.
-    pub sources: Vec<IpAddr>,
-    /// True if a member wants all sources but those it excludes.
+    /// The filter mode of all ports together: true (EXCLUDE) if a port wants all sources but those it names. A static member
+    /// wants all sources.
     pub exclude: bool,
+    /// The sources that no port wants in mode EXCLUDE, and those that some port wants in mode INCLUDE.
+    pub sources: Vec<IpAddr>,
     /// The ports with members, including static ones.
     pub ports: PortSet,
     /// When the last membership ends, in milliseconds; `None` for static members alone.
@@ -330,11 +331,13 @@ impl Snooping {
             for (port, _) in state.members(group) {
                 ports.insert(port);
             }
+            // No port wants a group whose static members are all at disabled ports; its filter is still that of static members.
+            let (exclude, sources) = state.wanted(group).unwrap_or((true, BTreeSet::new()));
             GroupView {
                 vlan,
                 group,
-                sources: state.sources(group).into_iter().collect(),
-                exclude: state.members(group).any(|(_, membership)| membership.is_exclude()),
+                exclude,
+                sources: sources.into_iter().collect(),
                 ports,
                 expires_ms: state.members(group).filter_map(|(_, membership)| membership.expires()).max(),
             }

@@ -142,8 +142,45 @@ fn sources_of_several_ports() {
     assert_eq!(sim.from(GROUP, "10.9.0.1"), Some(set(&[2, 3])));
     assert_eq!(sim.from(GROUP, "10.9.0.2"), Some(set(&[1, 2, 3])));
     let groups = sim.snooping.groups(VLAN, Family::V4);
-    assert_eq!((groups.len(), groups[0].sources.len(), groups[0].exclude), (1, 2, true));
+    assert_eq!((groups.len(), groups[0].exclude, groups[0].sources.len()), (1, true, 0), "port 3 wants all");
     assert_eq!(groups[0].ports, set(&[1, 2, 3]));
+}
+
+/// The filter of a group is that of all its ports together, with a static member or without.
+#[test]
+fn the_filter_of_several_ports() {
+    const A: &str = "10.9.0.1";
+    const B: &str = "10.9.0.2";
+    const C: &str = "10.9.0.3";
+    type Report = (u8, &'static [&'static str]);
+    type Case = (&'static [Report], bool, &'static [&'static str]);
+    let cases: &[Case] = &[
+        (&[(IN, &[A]), (IN, &[B])], false, &[A, B]),
+        (&[(IN, &[A]), (EX, &[])], true, &[]),
+        (&[(IN, &[A]), (EX, &[A, B])], true, &[B]),
+        (&[(EX, &[A, B]), (EX, &[B, C])], true, &[B]),
+        (&[(EX, &[A, B])], true, &[A, B]),
+    ];
+    for (reports, exclude, sources) in cases {
+        for fixed in [false, true] {
+            let mut sim = Sim::with(|vlan| {
+                if fixed {
+                    vlan.static_groups = [(ip(GROUP), set(&[4]))].into();
+                }
+            });
+            for (port, (kind, sources)) in (1..).zip(*reports) {
+                sim.receive(port, &report_3(port as u8, *kind, GROUP, sources));
+            }
+            let groups = sim.snooping.groups(VLAN, Family::V4);
+            let want: (bool, Vec<_>) =
+                if fixed { (true, Vec::new()) } else { (*exclude, sources.iter().map(|it| ip(it)).collect()) };
+            assert_eq!((groups[0].exclude, groups[0].sources.clone()), want, "{reports:?}, static: {fixed}");
+        }
+    }
+    // The static members are at no enabled port.
+    let sim = Sim::with(|vlan| vlan.static_groups = [(ip(GROUP), set(&[]))].into());
+    let groups = sim.snooping.groups(VLAN, Family::V4);
+    assert_eq!((groups[0].exclude, groups[0].sources.len()), (true, 0));
 }
 
 /// Queries and PIM hellos show where routers are; reports go there and nowhere else.
