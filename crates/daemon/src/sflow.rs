@@ -20,7 +20,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 pub(crate) struct Sflow {
     agent: Agent,
     socket: Option<UdpSocket>,
-    /// The source address that is configured; `None`: the kernel chooses one.
+    /// The source address of `socket`; `None`: the kernel chooses one, or there is no socket.
     source: Option<Ipv4Addr>,
     /// By collector (address and UDP port): the number of datagrams sent, and of those that the kernel refused.
     collectors: BTreeMap<(Ipv4Addr, u16), (u64, u64)>,
@@ -68,7 +68,7 @@ impl Module for Sflow {
                 self.agent.configure(now_ms, Some(lanyard_sflow::Config { agent, polling_ms, interfaces }));
             }
             Err(error) => {
-                self.socket = None;
+                (self.socket, self.source) = (None, None);
                 self.agent.configure(now_ms, None);
                 let text = error.to_string();
                 if self.error.as_ref() != Some(&text) {
@@ -228,7 +228,7 @@ fn counters(ctx: &mut Context, port: PortId, name: &str) -> Counters {
 mod tests {
     use super::*;
     use crate::core::Core;
-    use crate::testing::{Bench, config, messages};
+    use crate::testing::{Bench, accept, config, messages};
     use lanyard_switch::facts::LinkMode;
 
     /// An address to which the kernel sends nothing: a socket without SO_BROADCAST may not send to the broadcast address of the
@@ -382,5 +382,23 @@ mod tests {
         let shown = core.sflow.view(&core.ctx);
         assert_eq!((shown.running, shown.error), (true, None));
         assert_eq!(shown.agent_address, Some(Ipv4Addr::new(192, 0, 2, 1)));
+    }
+
+    /// The source interface has an address of this machine, which its configuration would not accept, then none, then another.
+    #[test]
+    fn the_source_address_is_shown_while_it_is_used() {
+        let (_bench, mut core) = switch("");
+        for address in [Some(Ipv4Addr::LOCALHOST), None, Some(Ipv4Addr::LOCALHOST)] {
+            let mut next = config(&format!(
+                "interface eth1\n switchport\n sflow enable\ninterface eth2\n no switchport\n{REFUSED}\
+                 sflow source-interface eth2"
+            ));
+            let eth2 = next.interfaces.get_mut(&InterfaceName::Netdev("eth2".into())).expect("configured");
+            eth2.ipv4 = address.into_iter().map(Into::into).collect();
+            accept(&mut core.ctx, next);
+            core.sflow.configure(&mut core.ctx);
+            let shown = core.sflow.view(&core.ctx);
+            assert_eq!((shown.running, shown.source_address), (address.is_some(), address));
+        }
     }
 }
