@@ -50,7 +50,8 @@ impl Module for Sflow {
         self.ports.clear();
         let mut interfaces = BTreeMap::new();
         for (name, _) in sampled(config) {
-            let (Some(port), Some(link)) = (ctx.port_of(name), ctx.facts().get(&name.to_string())) else {
+            // The plane receives no frame of a routed port in a VRF, whose ifindex may also be that of a port here.
+            let (Some(port), Some(link)) = (ctx.port_of(name), ctx.facts().usable(&name.to_string())) else {
                 continue;
             };
             self.ports.insert(port, (link.ifindex, name.to_string()));
@@ -229,7 +230,7 @@ mod tests {
     use super::*;
     use crate::core::Core;
     use crate::testing::{Bench, accept, config, messages};
-    use lanyard_switch::facts::LinkMode;
+    use lanyard_switch::facts::{LinkFacts, LinkMode};
 
     /// An address to which the kernel sends nothing: a socket without SO_BROADCAST may not send to the broadcast address of the
     /// loopback network.
@@ -382,6 +383,26 @@ mod tests {
         let shown = core.sflow.view(&core.ctx);
         assert_eq!((shown.running, shown.error), (true, None));
         assert_eq!(shown.agent_address, Some(Ipv4Addr::new(192, 0, 2, 1)));
+    }
+
+    /// Interfaces in two namespaces may have the same ifindex. The kernel of the tests reports no netdevs in VRFs.
+    #[test]
+    fn a_port_in_a_vrf_is_not_sampled() {
+        let (_bench, mut core) = switch("");
+        let both = format!(
+            "sflow agent-ip 192.0.2.1\n{REFUSED}interface eth1\n switchport\n sflow enable\n\
+             interface eth2\n switchport\n sflow enable"
+        );
+        core.take(config(&both)).expect("taken");
+        let shown = |core: &Core| -> Vec<String> {
+            core.sflow.view(&core.ctx).interfaces.into_iter().map(|it| it.interface).collect()
+        };
+        assert_eq!(shown(&core), ["eth1", "eth2"]);
+        let [first, second] = ["eth1", "eth2"].map(|name| core.ctx.facts().get(name).expect("it").clone());
+        let moved = LinkFacts { ifindex: first.ifindex, vrf: Some("red".into()), ..second };
+        core.ctx.switch.facts_mut().set(moved);
+        core.sflow.configure(&mut core.ctx);
+        assert_eq!(shown(&core), ["eth1"]);
     }
 
     /// The source interface has an address of this machine, which its configuration would not accept, then none, then another.
