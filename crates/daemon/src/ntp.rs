@@ -201,6 +201,7 @@ fn tracking(fields: &[&str]) -> NtpStatus {
         offset_s: known(fields[4]).map(|correction| 0.0 - correction),
         root_delay_s: known(fields[10]),
         root_dispersion_s: known(fields[11]),
+        // chronyc prints the clock's error: positive for a fast clock.
         frequency_ppm: known(fields[7]),
         skew_ppm: known(fields[9]),
         update_interval_s: known(fields[12]),
@@ -315,8 +316,9 @@ fn timesyncd(printed: &str, is_synchronized: bool) -> Result<Ntp, NoReport> {
         offset_s: offset.map(|offset| 0.0 - offset),
         root_delay_s: seconds(&message[5]).filter(|_| count > 0),
         root_dispersion_s: seconds(&message[6]).filter(|_| count > 0),
-        // As adjtimex(2) has it: parts per million with 16 bits behind the point.
-        frequency_ppm: frequency.as_i64().map(|value| value as f64 / 65_536.0),
+        // It reports the kernel's correction (adjtimex(2), `freq`: parts per million with 16 bits behind the point), which is
+        // positive for a slow clock and thus the opposite of the clock's error.
+        frequency_ppm: frequency.as_i64().map(|correction| 0.0 - correction as f64 / 65_536.0),
         skew_ppm: None,
         update_interval_s: seconds(poll_us),
     };

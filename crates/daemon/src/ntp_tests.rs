@@ -84,7 +84,7 @@ fn the_report_of_timesyncd_is_parsed() {
     let Ntp { status, associations } = timesyncd(TIMESYNCD, true).expect("parsed");
     assert_eq!((status.client, status.synchronized, status.stratum), ("systemd-timesyncd", true, Some(3)));
     assert_eq!(status.reference.as_deref(), Some("192.0.2.1"));
-    assert_eq!((status.frequency_ppm, status.update_interval_s), (Some(-1.0), Some(64.0)));
+    assert_eq!((status.frequency_ppm, status.update_interval_s), (Some(1.0), Some(64.0)));
     assert_eq!((status.root_delay_s, status.root_dispersion_s), (Some(0.001), Some(0.002)));
     let [server] = <[_; 1]>::try_from(associations).expect("a server");
     assert_eq!((server.state, server.stratum, server.poll_s, server.reach), ("selected", Some(2), 64, 1));
@@ -93,6 +93,20 @@ fn the_report_of_timesyncd_is_parsed() {
     let near = |value: Option<f64>, wanted: f64| value.is_some_and(|value| (value - wanted).abs() < 1e-9);
     assert!(near(server.offset_s, 0.4999) && near(server.delay_s, 0.0002), "{server:?}");
     assert!(near(status.offset_s, -0.4999));
+}
+
+/// chronyc reports the error of the clock, systemd-timesyncd the kernel's correction: the view of a clock that is 1.5 ppm fast is
+/// the same.
+#[test]
+fn the_frequency_has_one_sign_with_both_programs() {
+    let of_chrony = chrony(&CHRONY.replace(",-0.101,", ",1.500,")).expect("parsed").status;
+    for (correction, wanted) in
+        [("-98304", of_chrony.frequency_ppm), ("98304", Some(-1.5)), ("0", Some(0.0))]
+    {
+        let text = TIMESYNCD.replace("-65536", correction);
+        assert_eq!(timesyncd(&text, true).expect("parsed").status.frequency_ppm, wanted, "{correction}");
+    }
+    assert_eq!(of_chrony.frequency_ppm, Some(1.5));
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub struct NtpStatus {
     pub root_delay_s: Option<f64>,
     /// The dispersion that accumulates on the path to the reference clock, in seconds (RFC 5905, root dispersion).
     pub root_dispersion_s: Option<f64>,
-    /// The error of the clock's frequency without correction, in parts per million.
+    /// The error of the clock's frequency without correction, in parts per million; positive for a fast clock.
     pub frequency_ppm: Option<f64>,
     /// The bound of the error of `frequency_ppm`, in parts per million.
     pub skew_ppm: Option<f64>,
