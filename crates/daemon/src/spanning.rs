@@ -84,10 +84,18 @@ pub(crate) fn take(ctx: &mut Context, change: Reconfigure) {
         let now = engine.now();
         engine.trees.take(now, &change)
     });
-    if let Err(reason) = taken {
-        ctx.log("SPANTREE", 2, "CONFIG", &format!("spanning tree is off: {reason}"));
-    }
     refresh(ctx);
+    if let Err(reason) = taken {
+        // A bridge that refuses new settings keeps its own; without one before, there is none now.
+        let text = match ctx.switch.spanning() {
+            Some(kept) => format!(
+                "the bridge refused new settings of spanning tree and continues in mode {} with the previous ones: {reason}",
+                kept.bridge().config().mode.name()
+            ),
+            None => format!("the bridge refused the settings of spanning tree, which remains off: {reason}"),
+        };
+        ctx.log("SPANTREE", 2, "CONFIG", &text);
+    }
 }
 
 /// Ends the bridge, because the plane is being removed.
@@ -480,10 +488,18 @@ mod tests {
     fn settings_that_the_bridge_refuses_are_logged() {
         let mut world = World::new();
         let good = lanyard_stp::Config::new(Mode::Rstp, MacAddr([2, 0, 0, 0, 0, 0]));
-        let bad = lanyard_stp::Config { hello_time_s: 11, ..good };
-        let change = Reconfigure { wanted: Some(bad), cleared: Vec::new(), vlans: VlanSet::EMPTY };
-        take(&mut world.ctx, change);
-        assert_eq!(messages(&world.ctx), ["CONFIG: spanning tree is off: hello-time 11 is not 1 to 10"]);
+        let bad = lanyard_stp::Config { mode: Mode::Stp, hello_time_s: 11, ..good.clone() };
+        let change =
+            |wanted| Reconfigure { wanted: Some(wanted), cleared: Vec::new(), vlans: VlanSet::EMPTY };
+        take(&mut world.ctx, change(bad.clone()));
+        let off = "CONFIG: the bridge refused the settings of spanning tree, which remains off: hello-time 11 is not 1 to 10";
+        assert_eq!(messages(&world.ctx), [off]);
         assert!(view(&world.ctx).mode.is_none() && world.ctx.switch.spanning().is_none());
+        take(&mut world.ctx, change(good.clone()));
+        take(&mut world.ctx, change(bad));
+        let kept = "CONFIG: the bridge refused new settings of spanning tree and continues in mode rstp with the previous ones: \
+            hello-time 11 is not 1 to 10";
+        assert_eq!(messages(&world.ctx), [off, kept]);
+        assert_eq!(world.ctx.switch.spanning().map(|kept| kept.bridge().config()), Some(&good));
     }
 }
