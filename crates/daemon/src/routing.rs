@@ -35,6 +35,9 @@ const USE_GAP_MS: u64 = 5000;
 const HOOKS_HOLD_MS: u64 = 10_000;
 /// The interval at which this module confirms the plane's routing.
 const CONFIRM_GAP_MS: u64 = 1000;
+/// The least time in milliseconds between two log messages about refused changes: a plane that refuses one may refuse thousands.
+const REFUSAL_GAP_MS: u64 = 60_000;
+
 /// The followers of the kernel's routing.
 pub(crate) struct Following {
     pub(crate) mirror: Routing,
@@ -47,6 +50,9 @@ pub(crate) struct Following {
     next_use_ms: u64,
     next_confirm_ms: u64,
     retry_ms: Option<u64>,
+    /// When a message about refused changes may be logged next, and the number of changes that were refused since the last one.
+    next_refusal_ms: u64,
+    unlogged: u64,
     /// True if following the switch's own namespace has begun or ended since [`Following::own_changed`] was last called.
     own_changed: bool,
     /// The forwarder of each interface's packets when it was last logged.
@@ -70,6 +76,8 @@ impl Following {
             next_use_ms: 0,
             next_confirm_ms: 0,
             retry_ms: None,
+            next_refusal_ms: 0,
+            unlogged: 0,
             own_changed: false,
             forwarders: Forwarders::new(),
             changes: 0,
@@ -359,11 +367,49 @@ impl Following {
         }
         self.changes += changes.len() as u64;
         let now_ms = ctx.clock.now_ms();
-        for (at, _) in ctx.plane.route(changes) {
-            if let Some(change) = changes.get(at) {
-                self.mirror.refuse(now_ms, change);
-                self.busy = true;
+        let refused = ctx.plane.route(changes);
+        for change in refused.iter().filter_map(|(at, _)| changes.get(*at)) {
+            self.mirror.refuse(now_ms, change);
+            self.busy = true;
+        }
+        self.log_refusals(ctx, changes, &refused);
+    }
+    /// Logs a refused change and the plane's reason, at most once in [`REFUSAL_GAP_MS`]. Of several it names the first, because
+    /// the plane may have refused the others for what they refer to. Tables without room are left to [`crate::resources`].
+    fn log_refusals(&mut self, ctx: &mut Context, changes: &[RouteChange], refused: &[(usize, PlaneError)]) {
+        let Some((at, reason)) = refused.first() else { return };
+        if matches!(reason, PlaneError::TableFull { .. } | PlaneError::Growing { .. }) {
+            return;
+        }
+        self.unlogged += refused.len() as u64;
+        let (now_ms, Some(change)) = (ctx.clock.now_ms(), changes.get(*at)) else { return };
+        if now_ms < self.next_refusal_ms {
+            return;
+        }
+        self.next_refusal_ms = now_ms + REFUSAL_GAP_MS;
+        let others = match std::mem::take(&mut self.unlogged) - 1 {
+            0 => String::new(),
+            1 => " and 1 other change".into(),
+            count => format!(" and {count} other changes"),
+        };
+        let text = format!("the plane refused {}{others}: {reason}", self.describe(change));
+        ctx.log("ROUTING", 3, "PLANE", &text);
+    }
+    /// A change in the words of a log message.
+    fn describe(&self, change: &RouteChange) -> String {
+        let vrf = |id: &VrfId| match self.follows.iter().find(|(_, follow)| follow.id == *id) {
+            Some((name, _)) => name.clone().unwrap_or_else(|| "default".into()),
+            // It is no longer followed.
+            None => format!("number {id}"),
+        };
+        let removed = |is: bool| if is { "the removal of " } else { "" };
+        match change {
+            RouteChange::Adjacency(id, to) => format!("{}adjacency {id}", removed(to.is_none())),
+            RouteChange::Group(id, to) => format!("{}next-hop group {id}", removed(to.is_none())),
+            RouteChange::Route(id, prefix, to) => {
+                format!("{}route {prefix} of VRF {}", removed(to.is_none()), vrf(id))
             }
+            RouteChange::VrfGone(id) => format!("the removal of the routes of VRF {}", vrf(id)),
         }
     }
     /// True when the switch's own namespace is followed.

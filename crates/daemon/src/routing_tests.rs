@@ -7,7 +7,8 @@ use crate::follower::{AUDIT_GAP_MS, TRIES};
 use crate::testing::{FakeNotification, World, accept, config, messages, route};
 use lanyard_netdev::NeighbourState;
 use lanyard_netdev::follow::{Rule, Table};
-use lanyard_types::MacAddr;
+use lanyard_plane::RouteTarget;
+use lanyard_types::{AdjacencyId, GroupId, MacAddr};
 
 const ROUTED: &str = "ip routing\ninterface eth1\n no switchport\n ip address 10.0.0.1 255.255.255.0";
 const ID: VrfId = VrfId::DEFAULT;
@@ -181,6 +182,54 @@ fn a_next_hop_that_is_not_known_is_asked_for() {
     follow(&mut world, &mut following);
     assert_eq!(mac(&mut world, &following), Some(MacAddr([2, 0, 0, 0, 0, 9])));
     assert_eq!(world.kernel.state().asked.len(), 1, "asked once");
+}
+
+/// A plane may refuse every change, so few messages are logged, each with the number of the refused changes. A table without room
+/// is the business of `resources`.
+#[test]
+fn the_reason_of_a_refused_change_is_logged() {
+    let (mut world, mut following) = world(ROUTED);
+    follow(&mut world, &mut following);
+    let full = PlaneError::TableFull { table: "adjacencies", size: 1 };
+    let lost = PlaneError::System { what: "writing the table".into(), cause: "no memory".into() };
+    let route_of = |n: u8| route(&format!("10.9.{n}.0/24"), &[[10, 0, 0, 100 + n]], 1);
+    let mut logged = 0;
+    for (n, reason, now_ms, news) in [
+        (1, &full, 0, 0),
+        (2, &lost, 0, 1),
+        (3, &lost, REFUSAL_GAP_MS - 1, 0),
+        (4, &lost, REFUSAL_GAP_MS, 1),
+        (5, &full, 2 * REFUSAL_GAP_MS, 0),
+    ] {
+        world.clock.set(now_ms);
+        *world.plane.refuses_routes.lock() = Some(reason.clone());
+        world.kernel.say(FakeNotification::Route(route_of(n), false));
+        follow(&mut world, &mut following);
+        assert!(world.plane.refuses_routes.lock().is_none(), "{n}: the plane was given changes");
+        let lines = messages(&world.ctx);
+        let about: Vec<_> =
+            lines.iter().filter(|line| line.starts_with("PLANE: the plane refused ")).collect();
+        logged += news;
+        assert_eq!(about.len(), logged, "{n}: {lines:?}");
+        assert!(about.iter().all(|line| line.ends_with(": writing the table: no memory")), "{lines:?}");
+    }
+}
+
+#[test]
+fn refused_changes_are_named() {
+    let (_world, following) = world(ROUTED);
+    let prefix = "10.9.0.0/16".parse().expect("a prefix");
+    let (adjacency, group) = (AdjacencyId::new(5).expect("valid"), GroupId::new(6).expect("valid"));
+    let gone = VrfId::new(7).expect("valid");
+    for (change, want) in [
+        (RouteChange::Adjacency(adjacency, None), "the removal of adjacency 5"),
+        (RouteChange::Group(group, Some(vec![adjacency])), "next-hop group 6"),
+        (RouteChange::Route(ID, prefix, Some(RouteTarget::Blackhole)), "route 10.9.0.0/16 of VRF default"),
+        (RouteChange::Route(gone, prefix, None), "the removal of route 10.9.0.0/16 of VRF number 7"),
+        (RouteChange::VrfGone(gone), "the removal of the routes of VRF number 7"),
+    ] {
+        assert_eq!(following.describe(&change), want);
+    }
 }
 
 #[test]

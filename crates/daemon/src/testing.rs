@@ -224,6 +224,8 @@ pub(crate) struct Faults {
     pub(crate) refuses_groups: Common<Option<PlaneError>>,
     /// The number of entries of multicast groups that were refused so far.
     pub(crate) refused_groups: Arc<AtomicUsize>,
+    /// Why all changes of the next call of [`Plane::route`] are refused.
+    pub(crate) refuses_routes: Common<Option<PlaneError>>,
     /// The states of ports in trees that the plane has.
     pub(crate) trees: Common<TreeStates>,
     /// The members of port-channels that the plane has.
@@ -427,7 +429,10 @@ impl Plane for FaultyPlane {
         self.soft.trace(port, frame)
     }
     fn route(&mut self, changes: &[RouteChange]) -> Vec<(usize, PlaneError)> {
-        self.soft.route(changes)
+        match self.faults.refuses_routes.lock().take() {
+            Some(reason) => (0..changes.len()).map(|at| (at, reason.clone())).collect(),
+            None => self.soft.route(changes),
+        }
     }
     fn route_synced(&mut self) -> std::result::Result<(), PlaneError> {
         self.soft.route_synced()
