@@ -232,7 +232,8 @@ impl Core {
 
     /// Carries out what is due in access control.
     pub(crate) fn access_turn(&mut self) {
-        if self.access_control.next_ms(&self.ctx).is_some_and(|due_ms| due_ms <= self.ctx.clock.now_ms()) {
+        // While the module has work at hand, its deadline is the present time, so the clock is read after it.
+        if is_due(self.access_control.next_ms(&self.ctx), self.ctx.clock.now_ms()) {
             let outcome = self.access_control.due(&mut self.ctx);
             self.control_access(outcome);
         }
@@ -474,22 +475,21 @@ impl Core {
     /// Does the work that is due.
     pub(crate) fn tick(&mut self) {
         let now_ms = self.ctx.clock.now_ms();
-        let is_due = |at_ms: Option<u64>| at_ms.is_some_and(|at_ms| at_ms <= now_ms);
-        if is_due(self.ageing.next_ms(&self.ctx)) {
+        if is_due(self.ageing.next_ms(&self.ctx), now_ms) {
             self.ageing.tick(&mut self.ctx);
             self.resources.handle(&mut self.ctx, resources::Changed);
         }
         self.ctx.protocols.turn();
         self.protocol_reports();
-        if is_due(self.fpm.next_ms(&self.ctx)) {
+        if is_due(self.fpm.next_ms(&self.ctx), now_ms) {
             self.fpm.tick(&mut self.ctx);
             self.hand_over_fpm();
         }
-        if is_due(self.following.next_ms(&self.ctx)) {
+        if is_due(self.following.next_ms(&self.ctx), now_ms) {
             self.following.tick(&mut self.ctx);
             self.routing_turn();
         }
-        if is_due(self.tracking.next_ms(&self.ctx)) || is_due(self.layer3.next_ms(&self.ctx)) {
+        if is_due(self.tracking.next_ms(&self.ctx), now_ms) || is_due(self.layer3.next_ms(&self.ctx), now_ms) {
             self.configure_services();
         }
         self.access_lists.tick(&mut self.ctx);
@@ -498,7 +498,7 @@ impl Core {
         }
         let outcome = self.port_security.handle_all(&mut self.ctx, &[]);
         self.secure(outcome);
-        if is_due(self.port_security.next_ms(&self.ctx)) && self.port_security.age(&mut self.ctx) {
+        if is_due(self.port_security.next_ms(&self.ctx), now_ms) && self.port_security.age(&mut self.ctx) {
             self.settle();
         }
         self.access_turn();
@@ -511,17 +511,17 @@ impl Core {
         for (port, cause) in over {
             self.err_disable(port, cause);
         }
-        if is_due(self.err_disabling.next_ms(&self.ctx)) {
+        if is_due(self.err_disabling.next_ms(&self.ctx), now_ms) {
             self.err_disabling.tick(&mut self.ctx);
         }
         self.children.tick(&mut self.ctx);
-        if is_due(self.time_servers.next_ms(&self.ctx)) {
+        if is_due(self.time_servers.next_ms(&self.ctx), now_ms) {
             self.time_servers.tick(&mut self.ctx);
         }
-        if is_due(self.resources.next_ms(&self.ctx)) {
+        if is_due(self.resources.next_ms(&self.ctx), now_ms) {
             self.resources.tick(&mut self.ctx);
         }
-        if is_due(self.ctx.log.next_ms()) {
+        if is_due(self.ctx.log.next_ms(), now_ms) {
             self.ctx.log_reports();
         }
         self.reload_if_due();
@@ -575,4 +575,9 @@ impl Core {
         ];
         deadlines.into_iter().flatten().min()
     }
+}
+
+/// True if there is a deadline and its time has come.
+fn is_due(at_ms: Option<u64>, now_ms: u64) -> bool {
+    at_ms.is_some_and(|at_ms| at_ms <= now_ms)
 }
