@@ -1,8 +1,8 @@
 //! Multicast snooping by the chip: real hosts join, and each host's port is watched.
 
 use crate::harness::{DEADLINE, SourceMember, wait_for, wait_until};
-use crate::rig::{Ended, Rig, platform};
-use lanyard_netdev::PacketSocket;
+use crate::rig::{Rig, platform};
+use lanyard_netdev::{PacketSocket, Reaped};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -396,7 +396,7 @@ fn a_chip_with_less_room_floods_groups_whole() {
         let none: [usize; 0] = [];
         bed.is_at(&mine(joined - 1), &[2], "in the software plane");
         bed.is_at(&other(joined - 1), &none, "in the software plane");
-        let mut chip = Ended(bed.rig.start_chip());
+        let mut chip = Reaped(bed.rig.start_chip());
         wait_for("the chip", || bed.rig.printed().contains("%PLANE-5-CHIPUP").then_some(()));
         wait_for("the report", || bed.rig.printed().contains("%SNOOPING-4-TABLE_FULL").then_some(()));
         bed.rig.reaches(1, "10.0.0.2");
@@ -429,7 +429,7 @@ fn a_chip_with_less_room_floods_groups_whole() {
         bed.goes_to(&mine(kept), &[2]);
         bed.goes_to(&other(kept), &none);
         bed.goes_to(&packet(OTHER), &none);
-        chip.end();
+        chip.kill();
     });
 }
 

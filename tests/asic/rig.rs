@@ -156,18 +156,3 @@ impl Drop for Rig {
         }
     }
 }
-
-/// A process that the test has started; it is killed when this is dropped.
-pub struct Ended(pub Child);
-
-impl Ended {
-    pub fn end(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-impl Drop for Ended {
-    fn drop(&mut self) {
-        self.end();
-    }
-}

@@ -5,7 +5,8 @@ use crate::fixture::{Beds, Ports, bare, becomes, ports, settle, start, wire};
 use crate::harness::{BROADCAST, Bed, DEADLINE, Host, Net, Plane, frame, wait_for, wait_until};
 use crate::loops::{Beyond, Loops, SHORT, kernel_bridge, kernel_state, takes_over};
 use crate::restarts::answers_during;
-use crate::rig::{Ended, Rig};
+use crate::rig::Rig;
+use lanyard_netdev::Reaped;
 use nix::sys::signal::Signal;
 use std::time::Instant;
 
@@ -200,7 +201,7 @@ fn a_chip_that_was_started_again_is_watched() {
         let mut chip = Chip::with_two_trunks();
         chip.settle();
         chip.rig.kill_chip();
-        let _process = Ended(chip.rig.start_chip());
+        let _process = Reaped(chip.rig.start_chip());
         wait_for("the chip", || chip.rig.printed().contains("%PLANE-5-CHIPUP").then_some(()));
         chip.rig.kill_daemon();
         is_replaced(&mut chip, |_| (), Rig::start);

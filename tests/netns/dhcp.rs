@@ -1,9 +1,10 @@
 //! DHCP through the relay, with Debian's dnsmasq as the server and dhclient as the client.
 
 use crate::harness::{Bed, DEADLINE, Host, Plane, scenarios, wait_until};
+use lanyard_netdev::Reaped;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 scenarios! {
     relayed: ebpf soft;
@@ -11,16 +12,6 @@ scenarios! {
     with_relay_information: ebpf soft;
     across_vrfs: ebpf soft;
     a_server_on_the_same_machine: soft;
-}
-
-/// A process that is killed when this is dropped.
-pub struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// True when the programs are installed; otherwise prints that they are missing.
@@ -35,12 +26,12 @@ pub fn possible() -> bool {
     missing.is_empty()
 }
 
-pub fn server(bed: &Bed, host: &Host, arguments: &[&str]) -> Running {
+pub fn server(bed: &Bed, host: &Host, arguments: &[&str]) -> Reaped {
     let mut command = Command::new("dnsmasq");
     command.args(["--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--user=root", "--pid-file="]);
     command.arg(format!("--dhcp-leasefile={}", bed.file("dnsmasq.leases").display())).args(arguments);
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    Running(host.net.spawn(&mut command))
+    Reaped(host.net.spawn(&mut command))
 }
 
 /// A client that repeats its requests until it gets an answer.
@@ -48,7 +39,7 @@ pub struct Client<'a> {
     bed: &'a Bed,
     host: &'a Host,
     family: &'a str,
-    running: Running,
+    running: Reaped,
 }
 
 impl<'a> Client<'a> {
@@ -59,14 +50,14 @@ impl<'a> Client<'a> {
     fn file(bed: &Bed, host: &Host, family: &str, kind: &str) -> PathBuf {
         bed.file(&format!("dhclient-{}{family}.{kind}", host.net.inode()))
     }
-    fn spawn(bed: &Bed, host: &Host, family: &str) -> Running {
+    fn spawn(bed: &Bed, host: &Host, family: &str) -> Reaped {
         let log =
             File::options().create(true).append(true).open(Self::file(bed, host, family, "log")).unwrap();
         let mut command = Command::new("dhclient");
         command.args([family, "-d", "-sf", "/bin/true", "-pf"]).arg(Self::file(bed, host, family, "pid"));
         command.arg("-lf").arg(Self::file(bed, host, family, "leases"));
         command.arg("eth0").stdout(Stdio::null()).stderr(Stdio::from(log));
-        Running(host.net.spawn(&mut command))
+        Reaped(host.net.spawn(&mut command))
     }
     /// Waits until the lease file contains `word`; returns the rest of its line, the address.
     pub fn leased(&mut self, word: &str) -> (String, String) {

@@ -2,8 +2,9 @@
 //! hosts without a supplicant, dead servers, restarts. What a host sends that has not been authenticated never passes.
 
 use crate::harness::{BROADCAST, Bed, Frame, Plane, frame, mac, scenarios, wait_for};
+use lanyard_netdev::Reaped;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 scenarios! {
     supplicants: ebpf soft;
@@ -30,19 +31,9 @@ fn possible() -> bool {
     all
 }
 
-/// A program that ends with this value.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// FreeRADIUS in the switch's namespace. It knows alice and bob, whose VLAN is 20, and the station 0200.0000.0001, whose VLAN is
 /// named `VLAN0020`.
-fn server(bed: &Bed) -> Running {
+fn server(bed: &Bed) -> Reaped {
     let directory = bed.file("radius");
     std::fs::create_dir_all(&directory).expect("made");
     let at = directory.display();
@@ -72,7 +63,7 @@ fn server(bed: &Bed) -> Running {
     let _ = std::fs::remove_file(&log);
     let mut command = Command::new(FREERADIUS);
     command.arg("-f").arg("-d").arg(&directory).arg("-l").arg(&log).stdout(Stdio::null());
-    let server = Running(bed.net.spawn(&mut command));
+    let server = Reaped(bed.net.spawn(&mut command));
     wait_for("FreeRADIUS to be ready", || {
         std::fs::read_to_string(&log).ok().filter(|text| text.contains("Ready to process requests"))
     });
@@ -81,7 +72,7 @@ fn server(bed: &Bed) -> Running {
 
 /// `wpa_supplicant` of a host.
 struct Supplicant {
-    _program: Running,
+    _program: Reaped,
     control: PathBuf,
 }
 
@@ -97,7 +88,7 @@ impl Supplicant {
         std::fs::write(&file, text).expect("written");
         let mut command = Command::new(SUPPLICANT);
         command.args(["-D", "wired", "-i", "eth0", "-c"]).arg(&file).stdout(Stdio::null());
-        let program = Running(bed.host(n).net.spawn(&mut command));
+        let program = Reaped(bed.host(n).net.spawn(&mut command));
         Self { _program: program, control }
     }
     /// Gives `wpa_supplicant` a command, and repeats it until the program accepts it.

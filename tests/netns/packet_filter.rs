@@ -4,11 +4,12 @@
 //! Read docs/routing.md, "The plane and the host's packet filter", first.
 
 use crate::harness::{Bed, Net, Plane, scenarios, wait_for, wait_until};
+use lanyard_netdev::Reaped;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::io::BufRead;
 use std::net::{IpAddr, UdpSocket};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 scenarios! {
@@ -377,27 +378,17 @@ fn legacy_iptables(plane: Plane) {
 
 /// Attaches a program that drops every packet at the forward hook of a namespace; `None` on a kernel without such programs. It
 /// is detached when the process ends.
-fn dropping_program(net: &Net, family: u8) -> Option<Running> {
+fn dropping_program(net: &Net, family: u8) -> Option<Reaped> {
     let mut command = Command::new("python3");
     command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/netns/another_program.py"));
     command
         .args(["netfilter", &family.to_string(), "2", "0", "0"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let mut running = Running(net.spawn(&mut command));
+    let mut running = Reaped(net.spawn(&mut command));
     let mut line = String::new();
     std::io::BufReader::new(running.0.stdout.take()?).read_line(&mut line).ok()?;
     (line == "attached\n").then_some(running)
-}
-
-/// A process that is killed when this is dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 fn bpf_programs(plane: Plane) {

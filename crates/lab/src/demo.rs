@@ -12,9 +12,10 @@ use crate::topology::PlaneChoice;
 use crate::up::{self, Interrupts};
 use crate::{down, graph};
 use anyhow::{Context, Result, bail};
+use lanyard_netdev::Reaped;
 use std::fmt::Write as _;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -355,7 +356,7 @@ impl Demo<'_> {
             command.args(["--server", "--one-off"]).stdin(Stdio::null());
             Ok(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
         })?;
-        let _server = Ended(server);
+        let _server = Reaped(server);
         let deadline = Instant::now() + REACH_WITHIN;
         loop {
             self.interrupts.check()?;
@@ -425,17 +426,6 @@ fn reached_by(text: &str) -> Reached {
         Some(64) => Reached::Bridged,
         Some(63) => Reached::Routed,
         Some(other) => Reached::Odd(other),
-    }
-}
-
-/// A child process that is ended when this value is dropped.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

@@ -1,5 +1,5 @@
 //! The kernel's network devices: links, addresses, routes, neighbours, events, ethtool, sysctls, and packet
-//! sockets ([`PacketSocket`], [`PacketRing`]).
+//! sockets ([`PacketSocket`], [`PacketRing`]); network namespaces ([`netns`]) and the programs in them ([`Reaped`]).
 //!
 //! Read netlink(7) and rtnetlink(7) first. The API is synchronous: a request is one system call and the
 //! kernel answers inside it, in microseconds, so nothing here needs a thread or a runtime. A [`Netdev`]
@@ -26,6 +26,7 @@ pub mod netns;
 mod packet;
 mod qdisc;
 mod queues;
+mod reaped;
 mod route;
 mod socket;
 pub mod sysctl;
@@ -43,6 +44,7 @@ pub use link_watch::{LinkWatch, Report};
 pub use model::*;
 pub use mounts::in_init as in_init_mounts;
 pub use packet::{Arrived, Packet, PacketRing, PacketSocket, RingFrame, RingShape, VNET_HEADER_LEN};
+pub use reaped::Reaped;
 use socket::Channel;
 use std::cell::RefCell;
 use std::io;

@@ -4,6 +4,8 @@
 //! Invariant: a namespace created here has no name. Only this process's descriptors refer to it, so it
 //! disappears with the process, and its devices with it, however the process ends.
 
+pub use lanyard_netdev::Reaped;
+
 use anyhow::{Context, Result, anyhow, bail};
 use lanyard_netdev::netns;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -321,24 +323,6 @@ fn package_hint(program: &str) -> &'static str {
         "ethtool" => " (Debian: apt-get install ethtool)",
         "iperf3" => " (Debian: apt-get install iperf3)",
         _ => "",
-    }
-}
-
-/// A child that is killed and reaped when this is dropped.
-pub struct Reaped(pub Child);
-
-impl Reaped {
-    /// Sends SIGKILL and waits for the process to end.
-    pub fn kill(&mut self) {
-        // Fails only when the process has already ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Drop for Reaped {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 
