@@ -248,7 +248,8 @@ mod tests {
         };
         let map = PlaneList {
             name: "vlan map m".into(),
-            family: Family::Ipv4,
+            purpose: Purpose::Filter,
+            family: FrameFamily::Ipv4,
             names: ["", "a", "b", "a"].map(String::from).to_vec(),
             rules: [1, 2, 3, 0].map(rule).to_vec(),
             otherwise_permit: false,

@@ -29,7 +29,7 @@ impl AccessLists for Core {
         let named = |list: &lanyard_acl::PlaneList| {
             !list.classifies() && only.is_none_or(|only| list.names.iter().any(|name| name == only))
         };
-        for (id, list) in lists.iter().filter(|(_, list)| named(list)) {
+        for (id, _) in lists.iter().filter(|(_, list)| named(list)) {
             self.ctx.plane.clear_acl_matches(*id, only);
         }
         self.access_lists.forget(only);

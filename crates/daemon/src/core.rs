@@ -489,7 +489,8 @@ impl Core {
             self.following.tick(&mut self.ctx);
             self.routing_turn();
         }
-        if is_due(self.tracking.next_ms(&self.ctx), now_ms) || is_due(self.layer3.next_ms(&self.ctx), now_ms) {
+        if is_due(self.tracking.next_ms(&self.ctx), now_ms) || is_due(self.layer3.next_ms(&self.ctx), now_ms)
+        {
             self.configure_services();
         }
         self.access_lists.tick(&mut self.ctx);

@@ -100,8 +100,7 @@ fn the_report_of_timesyncd_is_parsed() {
 #[test]
 fn the_frequency_has_one_sign_with_both_programs() {
     let of_chrony = chrony(&CHRONY.replace(",-0.101,", ",1.500,")).expect("parsed").status;
-    for (correction, wanted) in
-        [("-98304", of_chrony.frequency_ppm), ("98304", Some(-1.5)), ("0", Some(0.0))]
+    for (correction, wanted) in [("-98304", of_chrony.frequency_ppm), ("98304", Some(-1.5)), ("0", Some(0.0))]
     {
         let text = TIMESYNCD.replace("-65536", correction);
         assert_eq!(timesyncd(&text, true).expect("parsed").status.frequency_ppm, wanted, "{correction}");

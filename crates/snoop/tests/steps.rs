@@ -172,8 +172,11 @@ fn the_filter_of_several_ports() {
                 sim.receive(port, &report_3(port as u8, *kind, GROUP, sources));
             }
             let groups = sim.snooping.groups(VLAN, Family::V4);
-            let want: (bool, Vec<_>) =
-                if fixed { (true, Vec::new()) } else { (*exclude, sources.iter().map(|it| ip(it)).collect()) };
+            let want: (bool, Vec<_>) = if fixed {
+                (true, Vec::new())
+            } else {
+                (*exclude, sources.iter().map(|it| ip(it)).collect())
+            };
             assert_eq!((groups[0].exclude, groups[0].sources.clone()), want, "{reports:?}, static: {fixed}");
         }
     }

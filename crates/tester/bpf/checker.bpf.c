@@ -67,11 +67,11 @@ static __always_inline int load(void *ctx, int skb, __u32 at, void *to, __u32 le
 #define CHUNK 128
 #define CHUNKS_MAX 72 /* 9,216 bytes */
 
-/* Returns 1 if the UDP checksum is correct (RFC 768, RFC 8200 section 8.1). */
-static __always_inline int sound(void *ctx, int skb, struct place *place)
+/* Returns 1 if the checksum of the UDP datagram at `at` is correct (RFC 768, RFC 8200 section 8.1). */
+static __always_inline int sound(void *ctx, int skb, __u32 l3, __u32 at, __u32 addresses)
 {
 	__u8 chunk[CHUNK];
-	__u32 left, at = place->udp, addresses = place->layout == LAYOUT_V4 ? 8 : 32;
+	__u32 left;
 	__be16 length;
 	__u64 sum;
 
@@ -80,9 +80,9 @@ static __always_inline int sound(void *ctx, int skb, struct place *place)
 	left = bpf_ntohs(length);
 	__builtin_memset(chunk, 0, 32);
 	if (addresses == 8) {
-		if (load(ctx, skb, place->l3 + 12, chunk, 8))
+		if (load(ctx, skb, l3 + 12, chunk, 8))
 			return 0;
-	} else if (load(ctx, skb, place->l3 + 8, chunk, 32)) {
+	} else if (load(ctx, skb, l3 + 8, chunk, 32)) {
 		return 0;
 	}
 	sum = bpf_csum_diff(0, 0, (void *)chunk, 32, 0) & 0xffffffff;
@@ -112,6 +112,17 @@ static __always_inline int sound(void *ctx, int skb, struct place *place)
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
 	return sum == 0xffff;
+}
+
+/* Global functions: the kernel verifies each once, and not for every layout of a frame. */
+__noinline int sound_xdp(struct xdp_md *ctx, __u32 l3, __u32 at, __u32 addresses)
+{
+	return sound(ctx, 0, l3, at, addresses);
+}
+
+__noinline int sound_skb(struct __sk_buff *ctx, __u32 l3, __u32 at, __u32 addresses)
+{
+	return sound(ctx, 1, l3, at, addresses);
 }
 
 /* Moves the window up to `seq` and clears the words that enter it. */
@@ -194,7 +205,7 @@ static __always_inline int check(void *ctx, int skb, __u8 *frame, __u8 *end)
 	struct place place;
 	struct stamp stamp;
 	struct flow *f;
-	__u32 slot;
+	__u32 slot, addresses;
 	int ours = locate(frame, end, &place);
 
 	if (!ours)
@@ -223,7 +234,9 @@ static __always_inline int check(void *ctx, int skb, __u8 *frame, __u8 *end)
 	f = bpf_map_lookup_elem(&flows, &slot);
 	if (!f)
 		goto unidentified;
-	if (f->verify && !sound(ctx, skb, &place)) {
+	addresses = place.layout == LAYOUT_V4 ? 8 : 32;
+	if (f->verify && !(skb ? sound_skb(ctx, place.l3, place.udp, addresses) :
+				 sound_xdp(ctx, place.l3, place.udp, addresses))) {
 		__sync_fetch_and_add(&f->corrupted, 1);
 		return 1;
 	}

@@ -79,19 +79,23 @@ pub struct ArrivalsAbi {
 }
 const _: () = assert!(size_of::<ArrivalsAbi>() == 48);
 
-/// Loads an object after writing `constants` over the start of its read-only data.
+/// How an object is loaded.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LoadOptions<'a> {
+    /// Written over the start of the object's read-only data.
+    pub constants: &'a [u8],
+    /// The names of maps that get another size, and their numbers of entries.
+    pub sizes: &'a [(&'a str, u32)],
+    /// The only program to load, because verifying the others would take time; `None` to load all.
+    pub program: Option<&'a str>,
+}
+
+/// Loads an object.
 ///
 /// # Errors
 /// When the kernel refuses it, most often because CAP_BPF is missing.
-pub fn load(object: &[u8], constants: &[u8]) -> Result<Object> {
-    load_sized(object, constants, &[])
-}
-
-/// As [`load`], with maps of other sizes: `sizes` has the names of the maps and their numbers of entries.
-///
-/// # Errors
-/// As [`load`].
-pub fn load_sized(object: &[u8], constants: &[u8], sizes: &[(&str, u32)]) -> Result<Object> {
+pub fn load(object: &[u8], options: &LoadOptions<'_>) -> Result<Object> {
+    let LoadOptions { constants, sizes, program } = *options;
     // libbpf's own messages add nothing to its error.
     libbpf_rs::set_print(None);
     let mut open = ObjectBuilder::default().open_memory(object).context("opening a BPF object")?;
@@ -111,13 +115,17 @@ pub fn load_sized(object: &[u8], constants: &[u8], sizes: &[(&str, u32)]) -> Res
             .ok_or_else(|| anyhow!("no BPF map {name}"))?;
         map.set_max_entries(*entries).with_context(|| format!("{entries} entries for {name}"))?;
     }
+    for mut found in open.progs_mut() {
+        let wanted = program.is_none_or(|name| found.name() == name);
+        found.set_autoload(wanted);
+    }
     open.load().context("loading a BPF object (needs root, or CAP_BPF and CAP_NET_ADMIN)")
 }
 
 /// The reason why this process may not load BPF programs, or `None`. It is determined once.
 pub fn refused() -> Option<&'static str> {
     static REFUSED: OnceLock<Option<String>> = OnceLock::new();
-    REFUSED.get_or_init(|| load(WIRE, &[]).err().map(|why| format!("{why:#}"))).as_deref()
+    REFUSED.get_or_init(|| load(WIRE, &LoadOptions::default()).err().map(|why| format!("{why:#}"))).as_deref()
 }
 
 /// The program called `name`.

@@ -6,10 +6,10 @@
 
 use super::abi::{FlowAbi, JudgingAbi};
 use super::listen::Listener;
-use crate::bpf::{self, Attached};
+use crate::bpf::{self, Attached, LoadOptions};
 use crate::os::Netns;
 use crate::traffic::CountAt;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use libbpf_rs::{MapCore, MapFlags, Object};
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
@@ -96,15 +96,13 @@ const CAPACITY: usize = 16;
 
 impl Program {
     fn with_capacity(netns: Netns, ifindex: u32, at: CountAt, capacity: usize) -> Result<Self> {
-        let object =
-            bpf::load_sized(bpf::CHECKER, &[], &[("flows", capacity as u32)]).context("the receiver")?;
+        let program = at.program_of("check_tc", "check_xdp")?;
+        let sizes = &[("flows", capacity as u32)];
+        let options = LoadOptions { sizes, program: Some(program), ..Default::default() };
+        let object = bpf::load(bpf::CHECKER, &options).context("the receiver")?;
         let attached = {
             let _inside = netns.enter()?;
-            match at {
-                CountAt::Tc => bpf::attach_tc(&bpf::program(&object, "check_tc")?, ifindex),
-                CountAt::Xdp => bpf::attach_xdp(&bpf::program(&object, "check_xdp")?, ifindex),
-                CountAt::Socket => bail!("a packet socket has no program"),
-            }?
+            at.attach(&bpf::program(&object, program)?, ifindex)?
         };
         Ok(Self { object, netns, ifindex, at, capacity, _attached: attached })
     }

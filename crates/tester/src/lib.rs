@@ -363,8 +363,9 @@ impl PortTester {
         for checker in &mut self.checkers {
             checker.begin(self.epoch, &verify)?;
         }
-        let _elsewhere = os::Elsewhere::than(&self.options.cores)?;
+        // Programs are loaded on any core: a device may poll on the other ones with a higher priority than this thread.
         let (cores, mut sockets) = self.prepare(offer)?;
+        let _elsewhere = os::Elsewhere::than(&self.options.cores)?;
         let watch = Watch::over(&self.ports)?;
         if let Some(why) = watch.trouble() {
             bail!("{why}");

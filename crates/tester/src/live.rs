@@ -6,7 +6,7 @@
 use super::Planned;
 use super::abi::{SenderAbi, SendingAbi};
 use super::send::{Progress, Schedule, Sends};
-use crate::bpf;
+use crate::bpf::{self, LoadOptions};
 use crate::os::Netns;
 use anyhow::{Context, Result, anyhow, ensure};
 use libbpf_rs::{MapCore, MapFlags, Object};
@@ -52,7 +52,9 @@ impl LiveSender {
     pub fn new(ports: &[(Netns, u32)], streams: usize) -> Result<Self> {
         ensure!(ports.len() <= PORTS_MAX, "{} ports: at most {PORTS_MAX}", ports.len());
         let capacity = u32::try_from(streams.next_power_of_two())?;
-        let object = bpf::load_sized(bpf::SEND, &[], &[("senders", capacity)]).context("the generator")?;
+        let object =
+            bpf::load(bpf::SEND, &LoadOptions { sizes: &[("senders", capacity)], ..Default::default() })
+                .context("the generator")?;
         for (number, (netns, ifindex)) in ports.iter().enumerate() {
             // The kernel looks the ifindex up in the namespace of the thread that writes it.
             let _inside = netns.enter()?;

@@ -191,6 +191,8 @@ impl Netns {
         for which in ["all", "default"] {
             // The file is missing if the kernel has no IPv6.
             let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1");
+            // Devices with IPv6 need not wait for duplicates of their addresses: there are none.
+            let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/accept_dad"), "0");
         }
         for what in ["iptables", "ip6tables", "arptables"] {
             // The file is missing if the bridge does not call netfilter.

@@ -4,10 +4,10 @@
 //! size includes its FCS, as in the RFCs. A veth carries no FCS, so "64 bytes" is 60 bytes of memory. The size
 //! includes the VLAN tag, if there is one.
 
-use crate::bpf::{self, ArrivalsAbi, Attached, DEVICE_SLOTS, ProgressAbi, StreamAbi, TEMPLATES};
+use crate::bpf::{self, ArrivalsAbi, Attached, DEVICE_SLOTS, LoadOptions, ProgressAbi, StreamAbi, TEMPLATES};
 use crate::os::{Netns, check_interrupted};
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ProgramMut};
 use std::time::Duration;
 use zerocopy::{FromBytes, FromZeros as _, IntoBytes};
 
@@ -275,7 +275,9 @@ impl Generator {
     }
 
     fn load(netns: &Netns, abi: &StreamAbi, length: usize) -> Result<Self> {
-        let object = bpf::load(bpf::GENERATE, abi.as_bytes()).context("the generator")?;
+        let object =
+            bpf::load(bpf::GENERATE, &LoadOptions { constants: abi.as_bytes(), ..Default::default() })
+                .context("the generator")?;
         let netns = netns.try_clone()?;
         Ok(Self {
             object,
@@ -438,6 +440,32 @@ pub enum CountAt {
     Socket,
 }
 
+impl CountAt {
+    /// The one of two programs that belongs to this hook.
+    ///
+    /// # Errors
+    /// For a packet socket.
+    pub(crate) fn program_of(self, tc: &'static str, xdp: &'static str) -> Result<&'static str> {
+        match self {
+            Self::Tc => Ok(tc),
+            Self::Xdp => Ok(xdp),
+            Self::Socket => bail!("a packet socket has no program"),
+        }
+    }
+
+    /// Attaches a program to this hook of a device of the current namespace.
+    ///
+    /// # Errors
+    /// For a packet socket, or when the kernel refuses.
+    pub(crate) fn attach(self, program: &ProgramMut<'_>, ifindex: u32) -> Result<Attached> {
+        match self {
+            Self::Tc => bpf::attach_tc(program, ifindex),
+            Self::Xdp => bpf::attach_xdp(program, ifindex),
+            Self::Socket => bail!("a packet socket has no program"),
+        }
+    }
+}
+
 /// The frames that arrived, over all devices and CPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Arrivals {
@@ -467,7 +495,11 @@ impl Receiver {
     /// # Errors
     /// For a device that does not exist, devices whose slots collide, or when the kernel refuses.
     pub fn new(netns: &Netns, devices: &[String], at: CountAt, check_sequence: bool) -> Result<Self> {
-        let object = bpf::load(bpf::RECEIVE, u32::from(check_sequence).as_bytes()).context("the receiver")?;
+        let name = at.program_of("receive_tc", "receive_xdp")?;
+        let check_sequence = u32::from(check_sequence);
+        let options =
+            LoadOptions { constants: check_sequence.as_bytes(), program: Some(name), ..Default::default() };
+        let object = bpf::load(bpf::RECEIVE, &options).context("the receiver")?;
         let mut slots = Vec::new();
         let mut attached = Vec::new();
         for device in devices {
@@ -476,11 +508,7 @@ impl Receiver {
             ensure!(!slots.contains(&slot), "two receivers in slot {slot}: at most {DEVICE_SLOTS} devices");
             slots.push(slot);
             let _inside = netns.enter()?;
-            attached.push(match at {
-                CountAt::Tc => bpf::attach_tc(&bpf::program(&object, "receive_tc")?, ifindex),
-                CountAt::Xdp => bpf::attach_xdp(&bpf::program(&object, "receive_xdp")?, ifindex),
-                CountAt::Socket => bail!("packet sockets count in trials only"),
-            }?);
+            attached.push(at.attach(&bpf::program(&object, name)?, ifindex)?);
         }
         Ok(Self { object, slots, _attached: attached })
     }

@@ -8,10 +8,13 @@ use super::Device;
 use crate::bed::Bed;
 use anyhow::{Context, Result, ensure};
 use lanyard_netdev::PacketSocket;
-use lanyard_tester::bpf::{self, Attached};
+use lanyard_tester::bpf::{self, Attached, LoadOptions};
 use lanyard_tester::os::{Pinned, cores, monotonic_ns};
 use libbpf_rs::Object;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
 use std::collections::VecDeque;
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -79,7 +82,8 @@ impl Impaired {
         ensure!(delay <= Duration::from_millis(1), "a delay of {delay:?} in the kernel: at most 1 ms");
         let (from, to) = (bed.switch.ifindex("p0")?, bed.switch.ifindex("p1")?);
         let abi = ImpairAbi { far_end: to, what, every, delay_ns: delay.as_nanos() as u32 };
-        let object = bpf::load(bpf::IMPAIR, abi.as_bytes())?;
+        let object =
+            bpf::load(bpf::IMPAIR, &LoadOptions { constants: abi.as_bytes(), ..Default::default() })?;
         let _inside = bed.switch.enter()?;
         let attached = bpf::attach_tc(&bpf::program(&object, "impair_tc")?, from)?;
         Ok(Self::Kernel { _attached: attached, _object: object })
@@ -98,6 +102,8 @@ pub struct Relay {
 const TIME_AT: usize = 42 + 8;
 /// A frame that is held back passes after this many later ones.
 const OVERTAKEN_BY: usize = 2;
+/// The longest time from dropping a [`Relay`] to the end of its thread.
+const LOOK: Duration = Duration::from_millis(20);
 /// The most frames in the queue of [`Impairment::Queue`].
 const QUEUE_MAX: usize = 65_536;
 
@@ -111,7 +117,7 @@ impl Relay {
         let stop = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
-            // Run on another core than the sender, because this thread polls.
+            // Run on another core than the sender, which polls.
             let _core = if cores() > 1 { Some(Pinned::to(cores() - 1)?) } else { None };
             match impairment {
                 Impairment::Reorder(every) => reorder(&asked, &near, &far, every.max(1)),
@@ -143,17 +149,27 @@ fn next(socket: &PacketSocket) -> Result<Option<(Vec<u8>, u64)>> {
     Ok(Some((packet.frame, u64::from_ne_bytes(bytes))))
 }
 
+/// Waits until a frame arrives, or for `time`, but at most for [`LOOK`].
+fn wait(socket: &PacketSocket, time: Duration) -> Result<()> {
+    let mut ready = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+    ppoll(&mut ready, Some(TimeSpec::from_duration(time.min(LOOK))), None)?;
+    Ok(())
+}
+
 fn queue(stop: &AtomicBool, near: &PacketSocket, far: &PacketSocket, delay: Duration) -> Result<()> {
     let mut waiting: VecDeque<(Vec<u8>, u64)> = VecDeque::new();
     while !stop.load(Ordering::Relaxed) {
-        if waiting.len() < QUEUE_MAX {
-            waiting.extend(next(near)?.map(|(frame, stamp_ns)| (frame, stamp_ns + delay.as_nanos() as u64)));
+        let mut now_ns = monotonic_ns()?;
+        while let Some((frame, _)) = waiting.pop_front_if(|(_, release_ns)| *release_ns <= now_ns) {
+            far.send(&frame)?;
+            now_ns = monotonic_ns()?;
         }
-        // Read the clock last, so that work before it does not add to the delay.
-        while waiting.front().is_some_and(|(_, release)| monotonic_ns().is_ok_and(|now| now >= *release)) {
-            if let Some((frame, _)) = waiting.pop_front() {
-                far.send(&frame)?;
-            }
+        let left_ns = waiting.front().map_or(u64::MAX, |(_, release_ns)| release_ns - now_ns);
+        wait(near, Duration::from_nanos(left_ns))?;
+        while waiting.len() < QUEUE_MAX
+            && let Some((frame, stamp_ns)) = next(near)?
+        {
+            waiting.push_back((frame, stamp_ns + delay.as_nanos() as u64));
         }
     }
     Ok(())
@@ -163,7 +179,10 @@ fn reorder(stop: &AtomicBool, near: &PacketSocket, far: &PacketSocket, every: u3
     let mut kept: Option<(Vec<u8>, usize)> = None;
     let mut seen = 0u32;
     while !stop.load(Ordering::Relaxed) {
-        let Some((frame, _)) = next(near)? else { continue };
+        let Some((frame, _)) = next(near)? else {
+            wait(near, LOOK)?;
+            continue;
+        };
         seen = seen.wrapping_add(1);
         if seen.is_multiple_of(every) && kept.is_none() {
             kept = Some((frame, 0));

@@ -54,14 +54,18 @@ impl Ovs {
         let mut start = command(&dir, "ovs-vswitchd");
         start.arg(format!("unix:{}", path("db.sock"))).arg("--no-chdir").arg("--pidfile");
         let vswitchd = daemon(switch, &mut start)?;
-        vsctl(&["-t", "20", "add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"])?;
-        for port in bed.ports() {
-            let args = ["-t", "20", "add-port", "br0", &port, "--", "set", "interface", &port, "type=afxdp"];
-            vsctl(&[&args[..], &["options:xdp-mode=native", "options:n_rxq=1"]].concat())?;
+        // One transaction: each waits until Open vSwitch has opened what it added.
+        let mut add: Vec<&str> =
+            "-t 20 add-br br0 -- set bridge br0 datapath_type=netdev".split(' ').collect();
+        let ports = bed.ports();
+        for port in &ports {
+            add.extend(["--", "add-port", "br0", port, "--", "set", "interface", port, "type=afxdp"]);
+            add.extend(["options:xdp-mode=native", "options:n_rxq=1"]);
         }
-        for port in bed.ports() {
-            let error = vsctl(&["get", "interface", &port, "error"])?;
-            let open = vsctl(&["get", "interface", &port, "ofport"])?;
+        vsctl(&add)?;
+        for port in &ports {
+            let error = vsctl(&["get", "interface", port, "error"])?;
+            let open = vsctl(&["get", "interface", port, "ofport"])?;
             anyhow::ensure!(open.trim() != "-1", "Open vSwitch refused {port}: {}", error.trim());
         }
         let version = switch.run("ovs-vswitchd", &["--version"], "").unwrap_or_default();

@@ -3,7 +3,7 @@
 use super::Device;
 use crate::bed::Bed;
 use anyhow::{Result, anyhow, ensure};
-use lanyard_tester::bpf::{self, Attached};
+use lanyard_tester::bpf::{self, Attached, LoadOptions};
 use libbpf_rs::{MapCore, MapFlags, Object};
 use zerocopy::IntoBytes;
 
@@ -30,16 +30,21 @@ impl Wire {
 
 fn one_way(bed: &Bed, means: Means, from: &str, to: &str) -> Result<(Attached, Object)> {
     let (from, to) = (bed.switch.ifindex(from)?, bed.switch.ifindex(to)?);
-    let object = bpf::load(bpf::WIRE, to.as_bytes())?;
+    let program = match means {
+        Means::Tc => "wire_tc",
+        Means::TcPeer => "wire_tc_peer",
+        Means::Xdp => "wire_xdp",
+    };
+    let options = LoadOptions { constants: to.as_bytes(), program: Some(program), ..Default::default() };
+    let object = bpf::load(bpf::WIRE, &options)?;
     let _inside = bed.switch.enter()?;
     let attached = match means {
-        Means::Tc => bpf::attach_tc(&bpf::program(&object, "wire_tc")?, from),
-        Means::TcPeer => bpf::attach_tc(&bpf::program(&object, "wire_tc_peer")?, from),
+        Means::Tc | Means::TcPeer => bpf::attach_tc(&bpf::program(&object, program)?, from),
         Means::Xdp => {
             let map =
                 object.maps().find(|m| m.name() == "devices").ok_or_else(|| anyhow!("no device map"))?;
             map.update(0u32.as_bytes(), to.as_bytes(), MapFlags::ANY)?;
-            bpf::attach_xdp(&bpf::program(&object, "wire_xdp")?, from)
+            bpf::attach_xdp(&bpf::program(&object, program)?, from)
         }
     }?;
     Ok((attached, object))

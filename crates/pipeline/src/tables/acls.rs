@@ -165,8 +165,8 @@ impl Acls {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lanyard_acl::Family;
-    use lanyard_acl::condition::{FlatRule, Verdict};
+    use lanyard_acl::FrameFamily;
+    use lanyard_acl::condition::{FlatRule, Purpose, Verdict};
 
     /// The driver of a chip adds counts again that the chip has cleared together with those of another access list.
     #[test]
@@ -182,7 +182,8 @@ mod tests {
         };
         let map = PlaneList {
             name: "vlan map m".into(),
-            family: Family::Ipv4,
+            purpose: Purpose::Filter,
+            family: FrameFamily::Ipv4,
             names: ["", "a", "b"].map(String::from).to_vec(),
             rules: vec![rule(1), rule(2)],
             otherwise_permit: false,
