@@ -164,7 +164,7 @@ impl Bed {
         let commands: Vec<&str> = std::iter::once("configure terminal").chain(text.lines()).collect();
         cli(&self.instance, &commands)
     }
-    /// The JSON of a command, through `lanyard cli`.
+    /// The JSON of a command, in a session of its own.
     pub fn show(&self, command: &str) -> Value {
         let text = self.exec(&[&format!("{command} | json")]);
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{command}: {error}: {text}"))

@@ -1,6 +1,7 @@
 //! The program under test: the daemon as a process, and commands to it.
 
 use super::{DEADLINE, Net, Plane, wait_until};
+use lanyard_daemon::client::{Client, ClientError, Piece};
 use nix::sys::signal::Signal;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use std::fs::{File, OpenOptions};
@@ -116,9 +117,38 @@ pub fn lanyard(net: Option<&Net>, arguments: &[&str]) -> Result<String, String> 
     }
 }
 
-/// Runs `lanyard cli -c ...`: the commands' output, or the refusal.
+/// Runs commands in one session, as `lanyard cli -c ...` does, but without a process for each call, of which the tests would
+/// start many thousands: the commands' output, or the output and the refusal. The tests in `console.rs` use the program.
 pub fn cli(instance: &str, commands: &[&str]) -> Result<String, String> {
-    let mut arguments = vec!["cli", "--instance", instance];
-    arguments.extend(commands.iter().flat_map(|command| ["-c", command]));
-    lanyard(None, &arguments)
+    let (mut output, mut refusal) = (String::new(), String::new());
+    match session(instance, commands, &mut output, &mut refusal) {
+        Ok(true) => Ok(output),
+        Ok(false) => Err(output + &refusal),
+        Err(error) => Err(format!("{output}{refusal}lanyard: {error}\n")),
+    }
+}
+
+/// Runs commands up to the first one that is refused. Returns true if all were accepted.
+fn session(
+    instance: &str,
+    commands: &[&str],
+    output: &mut String,
+    refusal: &mut String,
+) -> Result<bool, ClientError> {
+    let mut client = Client::connect(instance)?;
+    client.hello("root", false)?;
+    for command in commands {
+        let done = client.exec(command, &mut |piece| {
+            match piece {
+                Piece::Output(text) => output.push_str(text),
+                Piece::Bytes(bytes) => output.push_str(&String::from_utf8_lossy(bytes)),
+                Piece::Refusal(text) => refusal.push_str(text),
+            }
+            Ok(())
+        })?;
+        if done.refused || done.close {
+            return Ok(!done.refused);
+        }
+    }
+    Ok(true)
 }

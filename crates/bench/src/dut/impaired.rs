@@ -160,8 +160,10 @@ fn queue(stop: &AtomicBool, near: &PacketSocket, far: &PacketSocket, delay: Dura
     let mut waiting: VecDeque<(Vec<u8>, u64)> = VecDeque::new();
     while !stop.load(Ordering::Relaxed) {
         let mut now_ns = monotonic_ns()?;
-        while let Some((frame, _)) = waiting.pop_front_if(|(_, release_ns)| *release_ns <= now_ns) {
-            far.send(&frame)?;
+        while waiting.front().is_some_and(|(_, release_ns)| *release_ns <= now_ns) {
+            if let Some((frame, _)) = waiting.pop_front() {
+                far.send(&frame)?;
+            }
             now_ns = monotonic_ns()?;
         }
         let left_ns = waiting.front().map_or(u64::MAX, |(_, release_ns)| release_ns - now_ns);
