@@ -349,6 +349,13 @@ fn neighbours_are_kept_by_use(plane: Plane) {
         printed.split_whitespace().last().unwrap_or("gone").to_owned()
     };
     for (_, unused) in pairs {
+        // The switch reports the last use, by the ping above, to the kernel for a few seconds.
+        wait_for("the last use to be long ago", || {
+            let family = if unused.contains(':') { "ipv6" } else { "ip" };
+            let view = bed.ask(&format!("show {family} cef {unused}"));
+            let idle_s = view.pointer("/entries/0/nexthops/0/idle_s").and_then(serde_json::Value::as_u64);
+            idle_s.is_none_or(|idle_s| idle_s > 6).then_some(())
+        });
         wait_for("the unused one to go stale", || (state(unused) == "STALE").then_some(()));
     }
     for (used, unused) in pairs {

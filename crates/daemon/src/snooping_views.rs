@@ -181,7 +181,7 @@ mod tests {
         packet[10..12].copy_from_slice(&sum.to_be_bytes());
         let header = vec![1, 0, 0x5e, b & 0x7f, c, d, 2, 0, 0, 0, 0, 9, 0x08, 0x00];
         let mut frame = [header, packet, igmp].concat();
-        frame.resize(60, 0);
+        frame.resize(frame.len().max(60), 0);
         let port = core.ctx.switch.ports().get(name).expect("a port");
         bench.ports.borrow().as_ref().expect("a plane").push(port, &frame);
         core.plane_events();

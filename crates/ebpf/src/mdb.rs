@@ -130,15 +130,14 @@ impl Mdb {
                 *self.sources.entry((key.0, key.1)).or_insert(0) += 1;
             }
         }
-        // A segment that holds nothing has never been read.
-        let never_read = used.iter().all(|used| !used);
+        // A row that has been written may have had an entry a moment ago, which a program still reads. Its place is never 0,
+        // because it contains the VLAN.
+        let Some(held) = self.tables.mdb.get(segment) else { return };
+        let written = |row: u16| held.rows.u32(row.into(), offset_of!(MdbRow, place)).load(Relaxed) != 0;
         let unused = (1..abi::MDB_ROWS).rev().filter(|row| !used[*row]).map(|row| row as u16);
-        if never_read {
-            self.free.push(unused.collect());
-        } else {
-            self.free.push(Vec::new());
-            self.resting.extend(unused.map(|row| (now, Row { segment, row })));
-        }
+        let (resting, free): (Vec<u16>, Vec<u16>) = unused.partition(|row| written(*row));
+        self.free.push(free);
+        self.resting.extend(resting.into_iter().map(|row| (now, Row { segment, row })));
     }
 
     /// Carries out a change.
@@ -171,6 +170,12 @@ impl Mdb {
             }
         }
         Ok(())
+    }
+
+    /// The number of rows that new entries can take now.
+    #[cfg(test)]
+    pub(crate) fn free_rows(&self) -> usize {
+        self.free.iter().map(Vec::len).sum()
     }
 
     /// The changes that make an empty table equal to this one.

@@ -133,3 +133,24 @@ fn an_enlarged_table_outlives_the_daemon() {
         assert_eq!(mdb.changes(), []);
     });
 }
+
+/// A program may still read the entries that the daemon before removed just before it ended.
+#[test]
+fn rows_that_were_emptied_just_before_an_adoption_are_quarantined() {
+    const GROUPS: usize = 100;
+    pinned(|options| {
+        let mut plane = EbpfPlane::open(options).expect("opened");
+        plane.apply(&one_port()).expect("applied");
+        let free = |plane: &EbpfPlane| plane.mdb.lock().expect("the writer").free_rows();
+        let all = free(&plane);
+        {
+            let mut mdb = plane.mdb.lock().expect("the writer");
+            (0..GROUPS).for_each(|n| change(&mut mdb, &entry(n, true)));
+            (0..GROUPS).for_each(|n| change(&mut mdb, &entry(n, false)));
+            assert_eq!(mdb.changes(), []);
+        }
+        drop(plane);
+        let plane = EbpfPlane::open(options).expect("adopted");
+        assert_eq!(free(&plane), all - GROUPS);
+    });
+}
