@@ -13,9 +13,9 @@ use lanyard_daemon::client::{Client, ClientError, Piece, Replies, Requests};
 use lanyard_daemon::protocol::{Done, Reply, Request};
 use nix::sys::signal::{SigSet, Signal as OsSignal};
 use reedline::{
-    ColumnarMenu, Completer, CompletionResult, Emacs, ExternalPrinter, KeyCode, KeyModifiers, MenuBuilder,
-    Prompt, PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, Signal, Span,
-    Suggestion, default_emacs_keybindings,
+    ColumnarMenu, Completer, CompletionResult, EditCommand, Emacs, ExternalPrinter, KeyCode, KeyModifiers,
+    MenuBuilder, Prompt, PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, Signal,
+    Span, Suggestion, default_emacs_keybindings,
 };
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -77,6 +77,8 @@ pub fn run(instance: &str) -> Result<ExitCode, Failure> {
             }
             // Ctrl-Z and ctrl-C leave configuration modes. In exec mode they do nothing.
             Signal::HostCommand(_) | Signal::CtrlC if done.prompt.contains("(config") => {
+                // The editor keeps the line at ctrl-Z, and the next return would run it in exec mode.
+                editor.run_edit_commands(&[EditCommand::Clear]);
                 exec(&link, "end", false, 0)?
             }
             Signal::CtrlD => exec(&link, "exit", false, 0)?,
