@@ -297,7 +297,7 @@ fn editor(link: &Arc<Mutex<Link>>, printer: ExternalPrinter<String>) -> Reedline
     keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('z'), host(END));
     let tab = vec![ReedlineEvent::Menu(MENU.into()), ReedlineEvent::MenuNext];
     keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, ReedlineEvent::UntilFound(tab));
-    let menu = ColumnarMenu::default().with_name(MENU);
+    let menu = ColumnarMenu::default().with_name(MENU).with_marker("");
     Reedline::create()
         .with_edit_mode(Box::new(Emacs::new(keys)))
         .with_completer(Box::new(Tab(link.clone())))
