@@ -239,6 +239,13 @@ fn invalid_secrets_and_passwords_are_refused_with_a_reason() {
         ),
         ("enable secret 9 two words", "begins like a type of secret"),
         ("enable secret 7 094F471A1A0A", "begins like a type of secret"),
+        ("enable secret level", "begins like a level"),
+        ("enable secret level 7", "begins like a level"),
+        ("enable secret level 16 tiger", "begins like a level"),
+        ("enable secret lev 0 tiger", "begins like a level"),
+        ("enable secret level 7 level 8 tiger", "begins like a level"),
+        ("enable password level 7 tiger", "begins like a level"),
+        ("enable algorithm-type sha256 secret level 7", "begins like a level"),
         ("username ann password 7 09", "not a password of type 7"),
         ("privilege exec level 5 nonsense", "not a keyword"),
     ] {

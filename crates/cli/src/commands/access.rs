@@ -244,10 +244,30 @@ fn enable_secret(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let level = args.number().and_then(|level| u8::try_from(level).ok()).unwrap_or(LEVEL_MAX);
     let enable = &mut edit.config.access.enable;
     match args.form {
-        Form::Set => enable.insert(level, secret(args)?),
+        Form::Set => {
+            refuse_level(args)?;
+            enable.insert(level, secret(args)?)
+        }
         Form::No | Form::Default => enable.remove(&level),
     };
     Ok(())
+}
+
+/// Refuses a plain text that begins like `level N`: the level is wrong, its secret is missing, or it follows `password`. The
+/// text would replace the secret of level 15.
+fn refuse_level(args: &Args) -> Result<(), Refusal> {
+    let text = need(args.texts().pop())?;
+    let mut words = text.split_whitespace();
+    let first = words.next().unwrap_or_default();
+    let is_level = first == "level" || ("level".starts_with(first) && words.next().is_some());
+    if !is_level || args.has("0") {
+        return Ok(());
+    }
+    Err(format!(
+        "the secret begins like a level, {first}: enter enable secret level, a level from 1 to {LEVEL_MAX} and the text, or \
+         secret 0 and the text if it is meant so"
+    )
+    .into())
 }
 
 fn print_enable(config: &Config) -> Vec<String> {
