@@ -25,6 +25,9 @@ pub const ENTRY: Node =
             .then(&[number(0, LAST, "Last line number").set(enter)])]),
     ]);
 
+/// The help texts of keywords that do not end a line.
+pub const GROUPS: &[(&str, &str)] = &[("logging", "Modify message logging facilities")];
+
 /// `(config-line)#`.
 pub const LINES: &[Line<TerminalLine>] = &[
     Line::own("", EXEC_TIMEOUT, print_timeout),

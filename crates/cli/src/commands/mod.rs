@@ -213,7 +213,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
         policy_map: whole(Branch::root(), policy_map::TREE),
         policy_class: whole(Branch::root(), policy_map::CLASS_TREE),
         civic_location: whole(Branch::root(), &location::elements()),
-        line: whole(branch(&[], &[line::LINES]), &[]),
+        line: whole(branch(line::GROUPS, &[line::LINES]), &[]),
         ssh_keys: whole(branch(&[], &[ssh::KEYS]), &[]),
         radius_server: whole(branch(radius::SERVER_GROUPS, &[radius::SERVER]), &[]),
         tacacs_server: whole(branch(tacacs::SERVER_GROUPS, &[tacacs::SERVER]), &[]),
@@ -348,4 +348,33 @@ pub fn is_common(node: &Node) -> bool {
 /// usage error.
 fn need<T>(value: Option<T>) -> Result<T, Refusal> {
     value.ok_or_else(|| "Incomplete command.".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(before: &str, nodes: &[Node]) {
+        for node in nodes {
+            let words = format!("{before} {}", node.label());
+            assert!(!node.help.is_empty(), "{words} has no help text");
+            check(&words, node.next);
+        }
+    }
+
+    #[test]
+    fn every_word_has_a_help_text() {
+        let trees = &*TREES;
+        check("exec:", trees.exec);
+        check("configure:", trees.session);
+        check("interface:", trees.interface);
+        check("vlan:", trees.vlan);
+        check("vrf:", trees.vrf);
+        check("line:", trees.line);
+        check("ssh:", trees.ssh_keys);
+        check("radius:", trees.radius_server);
+        check("tacacs:", trees.tacacs_server);
+        check("erspan:", trees.erspan_source_destination);
+        check("erspan:", trees.erspan_destination_source);
+    }
 }
