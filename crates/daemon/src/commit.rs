@@ -209,13 +209,19 @@ impl Core {
     }
 
     /// Gives the chip the settings of a configuration, and reads the facts again, because the change may replace netdevs of
-    /// ports. Returns false if the settings equal the present ones.
+    /// ports. Returns false if the settings equal the present ones. The first time a chip gets them even then, because the plane
+    /// begins with the settings that an earlier daemon has left; a refusal of these is logged.
     fn configure_chip(&mut self, next: &Config) -> Result<bool, CommitError> {
         let settings = chip::settings(next);
         if settings == chip::settings(self.ctx.switch.config()) {
+            if !self.chip_configured && self.ctx.plane.chip().is_some() {
+                self.restore_chip();
+            }
+            self.chip_configured = true;
             return Ok(false);
         }
         self.ctx.plane.configure_chip(&settings, &chip::ports_in_use(next))?;
+        self.chip_configured = true;
         self.ctx.refresh();
         Ok(true)
     }

@@ -4,6 +4,7 @@
 use super::*;
 use crate::testing::{Bench, FakeNotification, config, messages, route};
 use lanyard_netdev::{Event, Link, Neighbour, NeighbourState};
+use lanyard_plane::{ChipSettings, ControlPath};
 use lanyard_switch::facts::{HostStack, Knob, LinkMode};
 use lanyard_types::MacAddr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -98,6 +99,18 @@ fn a_fault_at_each_step_leaves_the_switch_as_it_was() {
         assert_eq!(picture(&bench, &core), before, "step {step}");
         core.take(config(AFTER)).expect("taken, once nothing fails");
     }
+}
+
+#[test]
+fn the_first_commit_replaces_the_chip_settings_of_an_earlier_daemon() {
+    let bench = Bench::new();
+    let kept = ChipSettings { control_path: ControlPath::Tun, ..ChipSettings::default() };
+    *bench.plane.chip.lock() = Some(kept.clone());
+    let mut core = bench.core();
+    core.take(config("vlan 10")).expect("taken");
+    assert_eq!(*bench.plane.chip.lock(), Some(ChipSettings::default()));
+    core.take(config("platform control-path tun")).expect("taken");
+    assert_eq!(*bench.plane.chip.lock(), Some(kept));
 }
 
 #[test]

@@ -103,6 +103,9 @@ pub(crate) struct Core {
     /// True if the plane state may have changed during a commit because the state that router interfaces depend on has
     /// changed; the commit then settles.
     pub(crate) routers_changed: bool,
+    /// True once the plane has the running configuration's settings of the chip. Before, it has those that an earlier daemon has
+    /// left.
+    pub(crate) chip_configured: bool,
     /// True while the file of the running configuration does not contain the running configuration.
     pub(crate) config_unkept: bool,
 }
@@ -187,6 +190,7 @@ impl Core {
             plane_since,
             detached: false,
             routers_changed: false,
+            chip_configured: false,
             config_unkept: false,
         }
     }

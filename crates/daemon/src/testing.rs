@@ -19,9 +19,9 @@ use crate::protocols::trees::Trees;
 use crate::routing::Following;
 use lanyard_config::Config;
 use lanyard_plane::{
-    Capabilities, ChannelMembers, FdbEntry, FdbFilter, Hook, MdbChange, Plane, PlaneError, PlaneEvent,
-    PlaneState, PortCounters, ProtocolPlane, RouteChange, RouteLookup, Sweep, TableUsage, Trace,
-    TrapCounters, Trapped, TreeStates,
+    Capabilities, ChannelMembers, ChipSettings, ChipStatus, FdbEntry, FdbFilter, Hook, MdbChange, Plane,
+    PlaneError, PlaneEvent, PlaneState, PortCounters, ProtocolPlane, RouteChange, RouteLookup, Sweep,
+    TableUsage, Trace, TrapCounters, Trapped, TreeStates,
 };
 use lanyard_soft::{MemoryPorts, SoftPlane};
 use lanyard_switch::{Identity, Record, Switch};
@@ -216,6 +216,8 @@ pub(crate) struct Faults {
     pub(crate) confirmed: Arc<AtomicUsize>,
     /// The number of interfaces that the next confirmation of routing reports, at which routing had ended.
     pub(crate) ended: Arc<AtomicUsize>,
+    /// The settings of the plane's chip; `None` if it has no chip.
+    pub(crate) chip: Common<Option<ChipSettings>>,
     /// Each begin (true) and end (false) of a packet capture.
     pub(crate) captures: Common<Vec<(PortId, bool)>>,
     /// True while states of ports in trees are refused.
@@ -410,6 +412,32 @@ impl Plane for FaultyPlane {
     }
     fn port_hook(&self, port: PortId) -> Hook {
         self.soft.port_hook(port)
+    }
+    fn configure_chip(
+        &mut self,
+        settings: &ChipSettings,
+        configured: &BTreeSet<String>,
+    ) -> std::result::Result<(), PlaneError> {
+        match &mut *self.faults.chip.lock() {
+            Some(chip) => {
+                chip.clone_from(settings);
+                Ok(())
+            }
+            None => self.soft.configure_chip(settings, configured),
+        }
+    }
+    fn chip(&mut self) -> Option<ChipStatus> {
+        self.faults.chip.lock().as_ref().map(|chip| ChipStatus {
+            platform: "test".into(),
+            up: true,
+            control_path: chip.control_path,
+            strategy: chip.strategy,
+            confidence: 1.0,
+            hidden_routes: 0,
+            diverted_lists: Vec::new(),
+            tables: Vec::new(),
+            ports: Vec::new(),
+        })
     }
     fn capture(&mut self, port: PortId, on: bool) -> std::result::Result<(), PlaneError> {
         self.faults.captures.lock().push((port, on));
