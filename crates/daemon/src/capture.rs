@@ -18,9 +18,10 @@ use lanyard_types::PortId;
 use lanyard_wire::pcapng::{self, Direction};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::cell::RefCell;
-use std::fs::File;
-use std::io::{self, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,7 +79,7 @@ impl Capture {
             return Err(CaptureError::NoPort(name.clone()));
         };
         let file = match &wanted.file {
-            Some(path) => Some(File::create(path).map_err(FileError::at(path.as_ref()))?),
+            Some(path) => Some(create(path).map_err(FileError::at(path.as_ref()))?),
             None => None,
         };
         let socket = PacketSocket::open(ifindex)
@@ -113,6 +114,26 @@ impl Drop for Capture {
             core.ctx.log("PLANE", 4, "CAPTURE", &format!("ending a packet capture: {error}"));
         }
     }
+}
+
+/// Creates the file of a capture. Only its owner may read it, because it holds what hosts send to each other. An existing file
+/// is replaced only if it is a capture or empty, because the switch asks no question before it does that.
+fn create(path: &str) -> io::Result<File> {
+    // A FIFO that is opened for both directions does not wait for its other end.
+    let mut file =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    let mut head = Vec::new();
+    let is_regular = file.metadata()?.is_file();
+    if is_regular {
+        Read::take(&file, pcapng::MAGIC.len() as u64).read_to_end(&mut head)?;
+    }
+    if !is_regular || !(head.is_empty() || head == pcapng::MAGIC) {
+        let reason = "it exists and is not a packet capture: name another file, or remove it first";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, reason));
+    }
+    file.set_len(0)?;
+    file.rewind()?;
+    Ok(file)
 }
 
 /// Captures frames until the capture ends.
@@ -190,6 +211,24 @@ mod tests {
         assert!(reason.starts_with(&format!("{file}: No such file or directory")), "{reason}");
         let reason = refusal("eth1", None);
         assert!(reason.starts_with("a packet socket at eth1: "), "{reason}");
+    }
+
+    #[test]
+    fn an_existing_file_is_replaced_only_if_it_is_a_capture() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("a.pcapng");
+        let name = path.to_str().expect("text");
+        create(name).expect("made").write_all(&pcapng::begin("eth1")).expect("written");
+        assert_eq!(std::fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
+        drop(create(name).expect("an earlier capture"));
+        assert_eq!(std::fs::read(&path).expect("read"), b"");
+        std::fs::write(&path, "hostname sw1\n").expect("written");
+        let reason = create(name).map(drop).expect_err("refused").to_string();
+        assert!(reason.contains("not a packet capture"), "{reason}");
+        assert_eq!(std::fs::read(&path).expect("read"), b"hostname sw1\n");
+        let reason = create(directory.path().to_str().expect("text")).map(drop).expect_err("refused");
+        assert_eq!(reason.kind(), io::ErrorKind::IsADirectory);
     }
 
     /// When a capture ends the plane is notified, and forwards the port as before.

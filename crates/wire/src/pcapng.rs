@@ -12,6 +12,9 @@ pub enum Direction {
     Out,
 }
 
+/// The bytes with which every capture begins: the type of its first block, which is the same in both byte orders.
+pub const MAGIC: [u8; 4] = SECTION.to_le_bytes();
+
 /// LINKTYPE_ETHERNET.
 const ETHERNET: u16 = 1;
 /// Block types.
