@@ -6,6 +6,7 @@
 use crate::core::Core;
 use crate::files;
 use lanyard_cli::backend::{Files, MAX_CONFIG_BYTES, Refusal};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 impl Files for Core {
@@ -27,7 +28,13 @@ impl Files for Core {
             .map_err(|error| Refusal(format!("{}: {error}", self.startup_file.display())))
     }
     fn read_file(&mut self, path: &str) -> Result<String, Refusal> {
-        self.read(Path::new(path))
+        let path = Path::new(path);
+        // Opening a FIFO waits for a writer, and all of management would wait with it.
+        if path.metadata().is_ok_and(|file| file.file_type().is_fifo()) {
+            let path = path.display();
+            return Err(Refusal(format!("{path}: is a FIFO: write the text to a file, and name that")));
+        }
+        self.read(path)
     }
     fn write_file(&mut self, path: &str, text: &str) -> Result<(), Refusal> {
         self.write(Path::new(path), text)
@@ -69,6 +76,16 @@ mod tests {
         core.startup_file = bench.directory.path().join("no/such/directory");
         let why = core.save_startup("x").expect_err("no directory").to_string();
         assert!(why.contains("no/such/directory"), "{why}");
+    }
+
+    #[test]
+    fn a_fifo_without_a_writer_is_not_waited_for() {
+        let bench = Bench::new();
+        let path = bench.directory.path().join("fifo");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).expect("made");
+        let name = path.to_str().expect("a name");
+        let why = bench.core().read_file(name).expect_err("refused").to_string();
+        assert_eq!(why, format!("{name}: is a FIFO: write the text to a file, and name that"));
     }
 
     #[test]
