@@ -70,7 +70,11 @@ impl ConfigSessions {
     /// When there are [`MAX_SESSIONS`] others.
     pub fn open(&mut self, name: &str) -> Result<(), Refusal> {
         if !self.contains(name) && self.sessions.len() >= MAX_SESSIONS {
-            return Err(format!("there are {MAX_SESSIONS} configuration sessions already").into());
+            return Err(format!(
+                "there are {MAX_SESSIONS} configuration sessions already: enter one of them (show configuration sessions) and \
+                 commit or abort it"
+            )
+            .into());
         }
         self.sessions.entry(name.to_owned()).or_default();
         Ok(())
