@@ -29,7 +29,7 @@ pub fn read(path: &Path) -> Result<Vec<String>, String> {
 pub fn run(instance: &str, commands: &[String], typed: usize) -> Result<ExitCode, ClientError> {
     let mut client = Client::connect(instance)?;
     client.hello(&user(), false)?;
-    let mut is_asked = false;
+    let (mut is_asked, mut in_banner) = (false, false);
     for (at, command) in commands.iter().enumerate() {
         let done =
             if at < typed { client.exec(command, &mut show)? } else { client.paste(command, &mut show)? };
@@ -37,6 +37,8 @@ pub fn run(instance: &str, commands: &[String], typed: usize) -> Result<ExitCode
             return Ok(ExitCode::FAILURE);
         }
         is_asked = done.hidden;
+        // Only while the text of a banner is entered there is no prompt.
+        in_banner = done.prompt.is_empty() && !done.close;
         if done.close {
             break;
         }
@@ -44,6 +46,10 @@ pub fn run(instance: &str, commands: &[String], typed: usize) -> Result<ExitCode
     if is_asked {
         // If stderr is closed, the reason cannot be printed.
         let _ = writeln!(io::stderr(), "% The secret is missing: give it as the command after enable");
+        return Ok(ExitCode::FAILURE);
+    }
+    if in_banner {
+        let _ = writeln!(io::stderr(), "% The text of the banner has no end: enter its delimiter behind it");
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)

@@ -287,6 +287,8 @@ fn refusals_change_nothing() {
     bed.done(&["configure terminal", "interface eth1", "no mtu"]);
     assert_eq!(bed.interface("eth1")["mtu"], 1500, "the MTU it was found with");
     bed.refused(&["show nonsense"]);
+    let why = bed.refused(&["configure terminal", "banner motd #", "hello"]);
+    assert!(why.contains("the banner has no end"), "{why}");
     assert_eq!(bed.done(&["show running-config"]), running);
 
     let second = bed.lanyard(&["run"]).output().expect("run");
