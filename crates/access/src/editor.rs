@@ -31,8 +31,8 @@ pub enum Key {
     Complete,
     /// Ctrl-C.
     Interrupt,
-    /// Ctrl-Z.
-    End,
+    /// Ctrl-Z, and the line that was being entered. It is not stored in the history.
+    End(String),
     /// Ctrl-D on an empty line.
     Close,
 }
@@ -140,7 +140,10 @@ impl Editor {
             }
             b'\t' if !self.is_hidden => Key::Complete,
             3 => self.abandon(b"^C\r\n", Key::Interrupt, echo),
-            26 => self.abandon(b"^Z\r\n", Key::End, echo),
+            26 => {
+                let line = self.line.iter().collect();
+                self.abandon(b"^Z\r\n", Key::End(line), echo)
+            }
             4 if self.line.is_empty() => Key::Close,
             0x00..0x20 | 0x7f => {
                 self.control(byte, echo);
@@ -393,7 +396,9 @@ mod tests {
     fn lines_and_keys() {
         check(b"show version\r\nend\r\0exit\n", &[enter("show version"), enter("end"), enter("exit")]);
         check(b"shoe\x08w\x7fw\r", &[enter("show")]);
-        check(b"sh?ow\t\x03\x1a\x04", &[Key::Help, Key::Complete, Key::Interrupt, Key::End, Key::Close]);
+        let end = |text: &str| Key::End(text.into());
+        check(b"sh?ow\t\x03\x1a\x04", &[Key::Help, Key::Complete, Key::Interrupt, end(""), Key::Close]);
+        check(b"mtu 9000\x1aend\r", &[end("mtu 9000"), enter("end")]);
         check(b"how\x01s\x05 clock\x02\x02X\r", &[enter("show cloXck")]);
         check(b"a bc d\x17\x17e\x15f\r", &[enter("f")]);
         check(b"abc\x1b[D\x1b[D\x04\x1b[C\x1bOD\x0bd\r", &[enter("ad")]);

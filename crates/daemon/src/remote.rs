@@ -378,7 +378,7 @@ async fn session(
         let idle_s = shared.settings(line).exec_timeout_s;
         terminal.print(&done.prompt).await?;
         terminal.editor().hide(done.hidden);
-        let line = command(terminal, &mut link, &done, idle_s).await?;
+        let Entered { line, leaves } = command(terminal, &mut link, &done, idle_s).await?;
         terminal.editor().hide(false);
         let length =
             if done.length == LENGTH_DEFAULT && terminal.rows() > 1 { terminal.rows() } else { done.length };
@@ -386,6 +386,23 @@ async fn session(
         let pasted = terminal.has_input();
         link.send(&Request::Exec { line, pasted }).await?;
         done = answer(terminal, &mut link, length, idle_s).await?;
+        if leaves && !done.close && done.prompt.contains("(config") {
+            link.send(&Request::Exec { line: "end".into(), pasted: false }).await?;
+            done = answer(terminal, &mut link, length, idle_s).await?;
+        }
+    }
+}
+
+/// What a user has entered.
+struct Entered {
+    line: String,
+    /// Ctrl-Z: the session leaves the configuration modes after the line.
+    leaves: bool,
+}
+
+impl From<String> for Entered {
+    fn from(line: String) -> Self {
+        Self { line, leaves: false }
     }
 }
 
@@ -395,15 +412,16 @@ async fn command(
     link: &mut Link,
     done: &Done,
     idle_s: u32,
-) -> Result<String, Ended> {
+) -> Result<Entered, Ended> {
     let in_config = done.prompt.contains("(config");
     loop {
         match terminal.edit().await? {
-            Some(Key::Enter(line)) => return Ok(line),
-            Some(Key::Interrupt | Key::End) if in_config => return Ok("end".into()),
-            Some(Key::Interrupt) if done.hidden => return Ok(String::new()),
-            Some(Key::Close) => return Ok("exit".into()),
-            Some(Key::Interrupt | Key::End) => terminal.print(&done.prompt).await?,
+            Some(Key::Enter(line)) => return Ok(line.into()),
+            Some(Key::End(line)) if in_config => return Ok(Entered { line, leaves: true }),
+            Some(Key::Interrupt) if in_config => return Ok(Entered::from("end".to_owned())),
+            Some(Key::Interrupt) if done.hidden => return Ok(Entered::from(String::new())),
+            Some(Key::Close) => return Ok(Entered::from("exit".to_owned())),
+            Some(Key::Interrupt | Key::End(_)) => terminal.print(&done.prompt).await?,
             Some(Key::Help) => {
                 let before = terminal.editor().before_cursor();
                 link.send(&Request::Help { line: before }).await?;

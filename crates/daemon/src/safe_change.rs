@@ -11,6 +11,7 @@ use crate::run;
 use crate::startup;
 use crate::users::LineName;
 use lanyard_cli::backend::{Configuration, Files, MAX_CONFIG_BYTES, Refusal, ReloadTime, SafeChange};
+use lanyard_cli::render::counted;
 use lanyard_cli::{text, view};
 
 impl SafeChange for Core {
@@ -78,7 +79,8 @@ impl SafeChange for Core {
         };
         let at_ms = self.ctx.clock.now_ms() + delay_ms;
         self.reload = Some(Reload { at_ms, user: user.to_owned(), reason });
-        let text = format!("reload in {} minutes requested by {user}", delay_ms.div_ceil(60_000));
+        let delay = counted(delay_ms.div_ceil(60_000), "minute");
+        let text = format!("reload in {delay} requested by {user}");
         self.ctx.log("SYS", 5, "SCHEDULED_RELOAD", &text);
         Ok(())
     }

@@ -180,7 +180,7 @@ impl Terminal {
         let answer = loop {
             match self.edit().await? {
                 Some(Key::Enter(line)) => break Some(line),
-                Some(Key::Interrupt | Key::End | Key::Close) => break None,
+                Some(Key::Interrupt | Key::End(_) | Key::Close) => break None,
                 Some(_) => {}
                 None => self.wait().await?,
             }

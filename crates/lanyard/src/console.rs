@@ -75,17 +75,34 @@ pub fn run(instance: &str) -> Result<ExitCode, Failure> {
                 help(&link, &editor, &done.prompt)?;
                 done
             }
-            // Ctrl-Z and ctrl-C leave configuration modes. In exec mode they do nothing.
-            Signal::HostCommand(_) | Signal::CtrlC if done.prompt.contains("(config") => {
-                // The editor keeps the line at ctrl-Z, and the next return would run it in exec mode.
+            // The editor keeps the line at ctrl-Z, and would draw it behind the next prompt.
+            Signal::HostCommand(_) => {
+                let line = editor.current_buffer_contents().to_owned();
                 editor.run_edit_commands(&[EditCommand::Clear]);
-                exec(&link, "end", false, 0)?
+                end(&link, &line, done)?
             }
+            Signal::CtrlC if in_config(&done) => exec(&link, "end", false, 0)?,
             Signal::CtrlD => exec(&link, "exit", false, 0)?,
             _ => done,
         };
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// True if the session is in a configuration mode.
+fn in_config(done: &Done) -> bool {
+    done.prompt.contains("(config")
+}
+
+/// Ctrl-Z: runs the line that was being entered and leaves the configuration modes, as IOS does. In exec mode it does nothing.
+fn end(link: &Mutex<Link>, line: &str, mut done: Done) -> Result<Done, Failure> {
+    if in_config(&done) && !line.trim().is_empty() {
+        done = exec(link, line, false, done.length)?;
+    }
+    if in_config(&done) && !done.close {
+        done = exec(link, "end", false, done.length)?;
+    }
+    Ok(done)
 }
 
 /// Runs the input: one line, or several pasted lines.
@@ -140,15 +157,18 @@ fn run_plain(link: &Mutex<Link>, terminal: &mut Terminal, mut done: Done) -> Res
                 }
                 continue;
             }
-            Key::Cancel | Key::End => "end".to_owned(),
+            Key::End => line.text(),
+            Key::Cancel => "end".to_owned(),
             Key::Close => "exit".to_owned(),
         };
         line.set("");
-        // In exec mode ctrl-C and ctrl-Z do nothing.
-        let leaves = !matches!(key, Key::Cancel | Key::End) || done.prompt.contains("(config");
-        if leaves {
+        // In exec mode ctrl-C does nothing.
+        if key != Key::Cancel || in_config(&done) {
             terminal.interrupts(true).map_err(wrong)?;
-            done = exec(link, &command, is_pasted, done.length)?;
+            done = match key {
+                Key::End => end(link, &command, done)?,
+                _ => exec(link, &command, is_pasted, done.length)?,
+            };
             terminal.interrupts(false).map_err(wrong)?;
         }
         if !done.close {

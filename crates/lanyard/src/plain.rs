@@ -55,7 +55,7 @@ pub enum Key {
     Complete,
     /// Ctrl-C: the line is discarded.
     Cancel,
-    /// Ctrl-Z: leave configuration mode.
+    /// Ctrl-Z: in a configuration mode, run the line and leave the mode.
     End,
     /// Ctrl-D on an empty line.
     Close,
@@ -119,7 +119,6 @@ impl Line {
                 return Key::Cancel;
             }
             0x1a => {
-                self.bytes.clear();
                 echo.extend(b"^Z\n");
                 return Key::End;
             }

@@ -260,7 +260,7 @@ fn refuse_level(args: &Args) -> Result<(), Refusal> {
     let mut words = text.split_whitespace();
     let first = words.next().unwrap_or_default();
     let is_level = first == "level" || ("level".starts_with(first) && words.next().is_some());
-    if !is_level || args.has("0") {
+    if !is_level || args.among(&[("0", ())]).is_some() {
         return Ok(());
     }
     Err(format!(

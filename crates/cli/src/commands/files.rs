@@ -9,6 +9,7 @@ use crate::args::{Args, Kind, MAX_WORD};
 use crate::backend::Refusal;
 use crate::exec::Exec;
 use crate::outcome::{Outcome, lines};
+use crate::render::counted;
 use crate::text;
 use crate::tree::{Node, arg, kw, number};
 use lanyard_config::Config;
@@ -117,5 +118,6 @@ fn take(exec: &mut Exec<'_>, args: &Args, base: &Config) -> Result<Outcome, Refu
     let listed =
         if args.has("list") { lines(&text::diff(exec.backend.running(), &candidate)) } else { String::new() };
     let hint = put(exec, candidate, args.number_u32())?;
-    Ok(Outcome::Text(format!("{listed}{} lines taken\n{hint}", text.lines().count())))
+    let taken = counted(text.lines().count() as u64, "line");
+    Ok(Outcome::Text(format!("{listed}{taken} taken\n{hint}")))
 }

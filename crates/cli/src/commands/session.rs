@@ -8,6 +8,7 @@ use crate::exec::Exec;
 use crate::mode::{ConfigMode, Mode};
 use crate::outcome::Outcome;
 use crate::outcome::lines;
+use crate::render::counted;
 use crate::text;
 use crate::tree::{Node, arg, kw, number};
 use serde::Serialize;
@@ -143,9 +144,8 @@ fn commit_session(exec: &mut Exec<'_>, name: &str, minutes: Option<u32>) -> Resu
         exec.session.mode = Mode::Config { at: ConfigMode::Global, session: Some(name.to_owned()) };
         log_configured(exec);
         let how = "enter commit here or configure confirm";
-        return Ok(Outcome::Text(format!(
-            "Committed; rolled back in {minutes} minutes unless confirmed: {how}.\n"
-        )));
+        let after = counted(minutes.into(), "minute");
+        return Ok(Outcome::Text(format!("Committed; rolled back in {after} unless confirmed: {how}.\n")));
     }
     if !is_empty {
         exec.backend.commit(candidate)?;

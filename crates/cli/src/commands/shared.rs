@@ -4,7 +4,7 @@ use crate::args::Args;
 use crate::backend::Refusal;
 use crate::exec::Exec;
 use crate::mode::Mode;
-use crate::render;
+use crate::render::{self, counted};
 use crate::sessions::LineError;
 use crate::view;
 use lanyard_config::{Config, InterfaceName};
@@ -75,7 +75,8 @@ pub fn put(exec: &mut Exec<'_>, candidate: Config, minutes: Option<u32>) -> Resu
         }
         Some(minutes) => {
             exec.backend.commit_confirmed(candidate, minutes)?;
-            format!("Rolled back in {minutes} minutes unless confirmed: enter configure confirm.\n")
+            let after = counted(minutes.into(), "minute");
+            format!("Rolled back in {after} unless confirmed: enter configure confirm.\n")
         }
     };
     log_configured(exec);

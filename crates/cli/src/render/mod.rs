@@ -46,6 +46,12 @@ pub(crate) use table::{columns, enabled};
 
 use lanyard_config::InterfaceName;
 
+/// A number and what it counts: `1 minute`, `2 minutes`. The plural of `noun` ends in `s`.
+#[must_use]
+pub fn counted(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 /// The name of an interface in IOS's form: `Vlan10`; netdevs keep their name.
 #[must_use]
 pub fn ios_name(name: &InterfaceName) -> String {
