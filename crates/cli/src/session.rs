@@ -8,7 +8,7 @@
 use crate::apply::{apply_text, is_safety, run_parsed};
 use crate::args::{Args, Form, Names, short};
 use crate::backend::{Backend, Entered};
-use crate::commands::{self, banner::Capture};
+use crate::commands::{self, banner::Capture, shared::leave_configuration};
 use crate::edit::ConfigNames;
 use crate::exec::{Exec, Login, State};
 use crate::help::{Completion, Helper, incomplete};
@@ -376,6 +376,21 @@ impl Session {
     fn audit(&self, command: &str, backend: &mut dyn Backend) {
         let Login { user, line, host, .. } = &self.state.login;
         backend.audit(Entered { user, line, host, command });
+    }
+
+    /// Ends the session, whose connection has ended. Configuration modes are left as `end` leaves them, so that a change is logged
+    /// and gets a checkpoint.
+    pub fn close(&mut self, backend: &mut dyn Backend) {
+        if !self.in_exec() {
+            let pipe = Pipe::default();
+            leave_configuration(&mut Exec {
+                session: &mut self.state,
+                backend,
+                pipe: &pipe,
+                apply: apply_text,
+                execute,
+            });
+        }
     }
 
     fn in_exec(&self) -> bool {

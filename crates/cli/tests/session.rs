@@ -241,3 +241,18 @@ fn keywords_that_a_handler_tests_are_optional() {
     }
     assert!(asked.is_empty(), "no line shows that {asked:?} may be left out");
 }
+
+#[test]
+fn a_session_that_ends_in_a_configuration_mode_leaves_it() {
+    let (mut fake, mut session) = (Fake::new(&["eth0"]), session());
+    run(&mut session, &mut fake, &["configure terminal", "hostname sw2"]);
+    fake.log.clear();
+    session.close(&mut fake);
+    assert_eq!(fake.checkpoints.len(), 1);
+    assert!(fake.checkpoints[0].contains("hostname sw2"), "{:?}", fake.checkpoints);
+    assert!(fake.log.iter().any(|line| line.contains("Configured from vty 0 by root")), "{:?}", fake.log);
+    session.close(&mut fake);
+    run(&mut session, &mut fake, &["configure terminal"]);
+    session.close(&mut fake);
+    assert_eq!(fake.checkpoints.len(), 1, "a second end, and a session without a change");
+}

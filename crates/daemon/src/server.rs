@@ -199,6 +199,15 @@ impl Seat {
         self.shared.changed.notify_one();
         (notices, outcome)
     }
+    /// Leaves the configuration modes of a session whose connection has ended.
+    fn close(&self, session: &mut Session) {
+        let mut core = self.shared.core.borrow_mut();
+        core.users.current = Some(self.line);
+        os::ordinary(|| session.close(&mut *core));
+        core.users.current = None;
+        drop(core);
+        self.shared.changed.notify_one();
+    }
     /// The next part of a listing. Nobody else waits for longer than one part takes.
     fn part(&self, listing: &mut Listing) -> Option<String> {
         let mut core = self.shared.core.borrow_mut();
@@ -272,14 +281,15 @@ pub(crate) enum AttachError {
 pub(crate) async fn seated(
     connection: &mut Connection,
     seat: &Seat,
-    session: Session,
+    mut session: Session,
     greeting: &str,
 ) -> Result<(), Ended> {
     let cleared = seat.shared.core.borrow().users.cleared(seat.line);
     let ended = tokio::select! {
-        ended = converse(connection, seat, session, greeting) => ended,
+        ended = converse(connection, seat, &mut session, greeting) => ended,
         () = cleared.notified() => Err(Ended::Cleared),
     };
+    seat.close(&mut session);
     if matches!(ended, Err(Ended::Stalled)) {
         let mut core = seat.shared.core.borrow_mut();
         core.users.stalled += 1;
@@ -292,11 +302,11 @@ pub(crate) async fn seated(
 async fn converse(
     connection: &mut Connection,
     seat: &Seat,
-    mut session: Session,
+    session: &mut Session,
     greeting: &str,
 ) -> Result<(), Ended> {
     connection.send_text(Reply::Text, greeting).await?;
-    connection.send(&seat.done(&session, false, false)).await?;
+    connection.send(&seat.done(session, false, false)).await?;
     let mut monitor: Option<Subscription> = None;
     let mut asked: Option<Asked> = None;
     loop {
@@ -309,16 +319,16 @@ async fn converse(
         };
         match request {
             Request::Exec { line, .. } if asked.is_some() => {
-                asked = answer(connection, seat, &mut session, asked, &line).await?;
+                asked = answer(connection, seat, session, asked, &line).await?;
             }
             Request::Exec { line, pasted } => {
                 session.set_pasted(pasted);
-                match execute(connection, seat, &mut session, &line).await? {
+                match execute(connection, seat, session, &line).await? {
                     Next::Closed => return Ok(()),
                     Next::Line => {}
                     Next::Secret(level) => asked = Some(Asked { level, tries: 0 }),
                 }
-                follow_monitor(&mut monitor, &session, seat)?;
+                follow_monitor(&mut monitor, session, seat)?;
             }
             Request::Complete { line } => {
                 let completion = session.complete(&line, &*seat.shared.core.borrow());

@@ -44,7 +44,7 @@ mod route;
 mod server;
 mod session;
 mod sflow;
-mod shared;
+pub(crate) mod shared;
 mod show;
 mod show_access;
 mod show_ip;
