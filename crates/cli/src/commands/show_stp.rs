@@ -69,8 +69,13 @@ pub const DEBUG: Node = kw("debug", "Print events of the switch until interrupte
 fn get(exec: &mut Exec<'_>, args: &Args) -> Result<SpanningTree, Refusal> {
     let mut view = exec.backend.spanning_tree();
     if let Some(list) = args.vlans() {
+        let region = &exec.backend.running().spanning_tree.region;
+        let mode = view.mode;
         let wanted = |instance: &crate::view::StpInstance| match instance.detail.vlan {
             Some(vlan) => list.contains(vlan),
+            None if mode == Some(lanyard_stp::Mode::Mst) => {
+                list.iter().any(|vlan| region.mstid_of(vlan) == instance.instance)
+            }
             None => list.contains(lanyard_types::VlanId::DEFAULT),
         };
         view.instances.retain(wanted);
