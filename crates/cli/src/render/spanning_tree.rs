@@ -215,12 +215,9 @@ fn tree_detail(instance: &StpInstance, all: &SpanningTree) -> String {
         let _ = write!(out, " last change occurred {h:02}:{m:02}:{sec:02} ago");
     }
     out.push('\n');
-    if let Some(port) = view.last_topology_change_port {
-        let name = instance
-            .ports
-            .iter()
-            .find(|p| p.detail.port == port)
-            .map_or("a port that no longer exists", |p| &p.interface);
+    if view.last_topology_change_port.is_some() {
+        // `instance.ports` may be only those that the command selects.
+        let name = instance.topology_change_port.as_deref().unwrap_or("a port that no longer exists");
         let _ = writeln!(out, "          from {name}");
     }
     for port in &instance.ports {

@@ -76,6 +76,10 @@ impl SpanningTree {
                 root_port: detail.root_port.map(name),
                 bridge_id: detail.bridge_id.to_string(),
                 topology_changes: detail.topology_changes,
+                topology_change_port: detail
+                    .last_topology_change_port
+                    .filter(|port| detail.ports.iter().any(|view| view.port == *port))
+                    .map(name),
                 ports,
                 name: lanyard_stp::tree_name(mode, detail.mstid, detail.vlan),
                 detail,
@@ -107,6 +111,9 @@ pub struct StpInstance {
     pub bridge_id: String,
     /// The number of topology changes, detected and received.
     pub topology_changes: u64,
+    /// The port of the last topology change; `None` if there was none, or the port is no longer in the tree.
+    #[serde(skip)]
+    pub topology_change_port: Option<String>,
     /// Its ports, in natural order.
     pub ports: Vec<StpPort>,
     /// The name of the tree in IOS: `VLAN0001`, `MST0`.
