@@ -267,8 +267,14 @@ fn missing(
         let count = begins(command, words)?;
         (words.get(count - 1)?.at >= at).then_some((count, *command))
     });
-    let (_, command) = known.max_by_key(|(count, _)| *count)?;
+    // Of commands that are equally long, the line means the one whose keywords it has in full: `auto` is not `automate-tester`.
+    let (_, command) = known.max_by_key(|(count, command)| (*count, in_full(command, words)))?;
     Some(as_entered(command, words))
+}
+
+/// The number of the command's keywords that the line has without abbreviation.
+fn in_full(command: &str, words: &[Word<'_>]) -> usize {
+    command.split(' ').zip(words).filter(|(keyword, word)| keyword.eq_ignore_ascii_case(word.text)).count()
 }
 
 /// True for a line that leads to a mode in Lanyard or in IOS; the lines under it are meant for this mode only.
@@ -322,6 +328,19 @@ mod tests {
             }
         }
         assert!(known.is_empty(), "the command tree has {known:?}: take them from the tables");
+    }
+
+    #[test]
+    fn a_command_in_full_is_preferred_to_an_abbreviation() {
+        for (line, place, expected) in [
+            ("auto qos voip cisco-phone", Place::Interface, "auto"),
+            ("no snmp trap link-status", Place::Interface, "snmp"),
+            ("snmp-s community public", Place::Global, "snmp-server"),
+        ] {
+            let list = words(line).expect("words");
+            let explained = explain(Failure::Invalid(0), &list, place);
+            assert_eq!(explained.message(), format!("% {expected} is not supported by Lanyard"), "{line}");
+        }
     }
 
     #[test]

@@ -104,7 +104,7 @@ fn an_interface_without_its_protection_is_left_shut_down() {
         &[
             &format!("3:2: access-session is not supported by Lanyard; {shut}"),
             &format!("7:22: invalid input: enter one of these in place of rot: loop, none, root; {shut}"),
-            "9:5: snmp-server is not supported by Lanyard",
+            "9:5: snmp is not supported by Lanyard",
         ],
     );
     let down = |name: &str| config.interfaces[&InterfaceName::Netdev(name.into())].shutdown;
