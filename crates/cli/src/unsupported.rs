@@ -232,7 +232,8 @@ pub fn explain(failure: Failure, words: &[Word<'_>], place: Place) -> Failure {
         _ => (plain(words), place),
     };
     let first = words.first().map_or(failure.at(), |word| word.at);
-    let taken = || place.taken().iter().find(|command| begins(command, words).is_some());
+    let meant = |command: &&&str| begins(command, words).is_some() && ends_distinct(command, words);
+    let taken = || place.taken().iter().find(meant);
     let known = match &failure {
         Failure::Invalid(at) => {
             missing(words, place, *at, begins).or_else(|| taken().map(|command| (*command).to_owned()))
@@ -270,6 +271,13 @@ fn missing(
     // Of commands that are equally long, the line means the one whose keywords it has in full: `auto` is not `automate-tester`.
     let (_, command) = known.max_by_key(|(count, command)| (*count, in_full(command, words)))?;
     Some(as_entered(command, words))
+}
+
+/// True if the line has the command's last keyword in full or with at least five letters. A shorter abbreviation may mean a
+/// keyword of the tree: `show interfaces sta` is `status`, not `stats`.
+fn ends_distinct(command: &str, words: &[Word<'_>]) -> bool {
+    let last = command.split(' ').zip(words).last();
+    last.is_some_and(|(keyword, word)| word.text.len() >= keyword.len().min(5))
 }
 
 /// The number of the command's keywords that the line has without abbreviation.
