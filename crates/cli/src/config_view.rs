@@ -389,10 +389,9 @@ pub fn trunks(view: &Interfaces, config: &Config) -> Trunks {
     let live = |(_, vlan): &(&VlanId, &lanyard_config::Vlan)| !vlan.suspended && !vlan.shutdown;
     let active: VlanSet = config.vlans.iter().filter(live).map(|(id, _)| *id).collect();
     let trunk = |i: &InterfaceView| {
-        let port = &configured(config, i)?.switchport;
-        let is_trunk = matches!(i.kind, InterfaceKind::Switchport | InterfaceKind::Lag)
-            && port.mode == SwitchportMode::Trunk;
-        is_trunk.then(|| Trunk {
+        let interface = configured(config, i)?;
+        let port = &interface.switchport;
+        (carries_vlans(interface) && port.mode == SwitchportMode::Trunk).then(|| Trunk {
             interface: i.name.clone(),
             encapsulation: match port.tpid.ethertype() {
                 Some(0x8100) | None => "802.1q".into(),
