@@ -7,7 +7,7 @@ pub use layer3::*;
 pub use qos::*;
 
 use crate::view::{Counters, InterfaceKind, InterfaceView, Interfaces, VlanEntry, VlanPort, VlanTable};
-use lanyard_config::{Config, Interface, InterfaceName, Role, SwitchportMode, Voice};
+use lanyard_config::{Config, Interface, InterfaceName, PrivateKind, Role, SwitchportMode, Voice};
 use lanyard_types::{VlanId, VlanSet};
 use serde::Serialize;
 
@@ -214,7 +214,7 @@ pub fn status(view: &Interfaces, config: &Config) -> StatusTable {
             (_, SwitchportMode::Tunnel) => "tunnel".into(),
             (_, SwitchportMode::Access) => port.access_vlan.to_string(),
             (_, SwitchportMode::PrivateHost | SwitchportMode::PrivatePromiscuous) => {
-                private_vlan(&port).unwrap_or_else(|| "none".into())
+                private_vlans(config, &port).unwrap_or_else(|| "none".into())
             }
         };
         Status {
@@ -263,7 +263,7 @@ pub struct SwitchportView {
     pub switchport: bool,
     /// `access`, `trunk`, `dot1q-tunnel`, `private-vlan host` or `private-vlan promiscuous`.
     pub mode: &'static str,
-    /// The private VLANs that this mode uses, `PRIMARY,SECONDARIES`.
+    /// The private VLANs in which it is, `PRIMARY,SECONDARIES`; `None` in other modes, and if they do not fit together.
     pub private_vlans: Option<String>,
     /// True when it forwards: enabled, with link.
     pub operational: bool,
@@ -307,14 +307,22 @@ pub fn mode_word(mode: SwitchportMode) -> &'static str {
     }
 }
 
-/// The primary and the secondary VLANs of a port of private VLANs.
-fn private_vlan(port: &lanyard_config::Switchport) -> Option<String> {
+/// The primary and the secondary VLANs in which a port of private VLANs is; `None` for one whose VLANs do not fit together, and
+/// which is therefore in no VLAN.
+fn private_vlans(config: &Config, port: &lanyard_config::Switchport) -> Option<String> {
     match port.mode {
         SwitchportMode::PrivateHost => {
-            port.private.host.map(|(primary, secondary)| format!("{primary},{secondary}"))
+            let (primary, secondary) = port.private.host?;
+            (config.primary_of(secondary) == Some(primary)).then(|| format!("{primary},{secondary}"))
         }
         SwitchportMode::PrivatePromiscuous => {
-            port.private.mapping.as_ref().map(|(primary, list)| format!("{primary},{list}"))
+            let (primary, list) = port.private.mapping.as_ref()?;
+            let secondaries = config.secondaries(*primary, list);
+            match config.vlans.get(primary)?.private? {
+                PrivateKind::Primary if secondaries.is_empty() => Some(primary.to_string()),
+                PrivateKind::Primary => Some(format!("{primary},{secondaries}")),
+                PrivateKind::Isolated | PrivateKind::Community => None,
+            }
         }
         _ => None,
     }
@@ -330,7 +338,7 @@ pub fn switchports(view: &Interfaces, config: &Config) -> SwitchportTable {
             interface: i.name.clone(),
             switchport: matches!(i.kind, InterfaceKind::Switchport | InterfaceKind::Lag),
             mode: mode_word(port.mode),
-            private_vlans: private_vlan(&port),
+            private_vlans: private_vlans(config, &port),
             operational: link_word(i) == "connected",
             access_vlan: port.access_vlan.get(),
             access_vlan_name: name(port.access_vlan),
