@@ -25,16 +25,19 @@ pub(crate) fn configured<'a>(config: &'a Config, view: &InterfaceView) -> Option
     config.interfaces.get(&name_of(view))
 }
 
-/// True for a switch port that carries VLANs itself. A member of a port-channel does not: the port-channel carries them.
-fn carries_vlans(interface: &Interface) -> bool {
-    interface.role == Role::Switchport && interface.aggregation.group.is_none()
+/// True for a switch port that carries VLANs itself. A member of a port-channel does not: the port-channel carries them. The
+/// destination of a monitor session is in no VLAN.
+fn carries_vlans(config: &Config, name: &InterfaceName, interface: &Interface) -> bool {
+    interface.role == Role::Switchport
+        && interface.aggregation.group.is_none()
+        && !config.is_monitor_destination(name)
 }
 
 /// `show vlan`: every VLAN and the ports that are configured to carry it.
 #[must_use]
 pub fn vlans(config: &Config) -> VlanTable {
     let ports: Vec<(&InterfaceName, &Interface)> =
-        config.interfaces.iter().filter(|(_, interface)| carries_vlans(interface)).collect();
+        config.interfaces.iter().filter(|(name, interface)| carries_vlans(config, name, interface)).collect();
     let vlans = config.vlans.iter().map(|(id, vlan)| VlanEntry {
         vlan: id.get(),
         name: vlan.display_name(*id),
@@ -188,7 +191,8 @@ pub struct Status {
     pub interface: String,
     /// `description`.
     pub description: String,
-    /// `connected`, `notconnect`, `disabled`, `err-disabled`, `absent` (there is no such netdev) or `unusable` (see `error`).
+    /// `connected`, `monitoring` (the destination of a monitor session), `notconnect`, `disabled`, `err-disabled`, `absent` (there
+    /// is no such netdev) or `unusable` (see `error`).
     pub status: &'static str,
     /// The access VLAN's number, `trunk`, `tunnel` or `routed`.
     pub vlan: String,
@@ -220,7 +224,7 @@ pub fn status(view: &Interfaces, config: &Config) -> StatusTable {
         Status {
             interface: i.name.clone(),
             description: settings.and_then(|c| c.description.clone()).unwrap_or_default(),
-            status: link_word(i),
+            status: link_word(i, config),
             vlan,
             duplex: i.duplex,
             speed_mbps: i.speed_mbps,
@@ -234,7 +238,7 @@ pub fn status(view: &Interfaces, config: &Config) -> StatusTable {
 
 /// The state of a port's link in IOS's words.
 #[must_use]
-pub fn link_word(i: &InterfaceView) -> &'static str {
+pub fn link_word(i: &InterfaceView, config: &Config) -> &'static str {
     if i.admin_up && i.error.as_deref().is_some_and(|error| error.starts_with("err-disabled")) {
         return "err-disabled";
     }
@@ -242,6 +246,7 @@ pub fn link_word(i: &InterfaceView) -> &'static str {
         (false, ..) => "absent",
         (_, true, ..) => "unusable",
         (_, _, false, _) => "disabled",
+        (_, _, true, true) if config.is_monitor_destination(&name_of(i)) => "monitoring",
         (_, _, true, true) => "connected",
         (_, _, true, false) => "notconnect",
     }
@@ -339,7 +344,7 @@ pub fn switchports(view: &Interfaces, config: &Config) -> SwitchportTable {
             switchport: matches!(i.kind, InterfaceKind::Switchport | InterfaceKind::Lag),
             mode: mode_word(port.mode),
             private_vlans: private_vlans(config, &port),
-            operational: link_word(i) == "connected",
+            operational: link_word(i, config) == "connected",
             access_vlan: port.access_vlan.get(),
             access_vlan_name: name(port.access_vlan),
             voice_vlan: port.voice.map(|voice| match voice {
@@ -399,13 +404,14 @@ pub fn trunks(view: &Interfaces, config: &Config) -> Trunks {
     let trunk = |i: &InterfaceView| {
         let interface = configured(config, i)?;
         let port = &interface.switchport;
-        (carries_vlans(interface) && port.mode == SwitchportMode::Trunk).then(|| Trunk {
+        let is_trunk = carries_vlans(config, &name_of(i), interface) && port.mode == SwitchportMode::Trunk;
+        is_trunk.then(|| Trunk {
             interface: i.name.clone(),
             encapsulation: match port.tpid.ethertype() {
                 Some(0x8100) | None => "802.1q".into(),
                 Some(other) => format!("0x{other:04x}"),
             },
-            status: if link_word(i) == "connected" { "trunking" } else { "not-trunking" },
+            status: if link_word(i, config) == "connected" { "trunking" } else { "not-trunking" },
             native_vlan: port.native_vlan.get(),
             allowed_vlans: list(&port.allowed_vlans),
             active_vlans: list(&port.allowed_vlans.intersection(&active)),

@@ -23,8 +23,9 @@ fn block(i: &InterfaceView, config: &Config) -> String {
         (true, true) => "down",
         (true, false) => "administratively down",
     };
-    let protocol = if i.link_up && i.admin_up { "up" } else { "down" };
-    let mut out = format!("{} is {admin}, line protocol is {protocol} ({})\n", ios_name(&name), link_word(i));
+    let word = link_word(i, config);
+    let protocol = if i.link_up && i.admin_up && word != "monitoring" { "up" } else { "down" };
+    let mut out = format!("{} is {admin}, line protocol is {protocol} ({word})\n", ios_name(&name));
     if let Some(error) = &i.error {
         let _ = writeln!(out, "  Not used: {error}");
     }
