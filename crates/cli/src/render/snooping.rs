@@ -36,6 +36,11 @@ pub fn snooping(view: &Snooping) -> String {
         let title = format!("Vlan {}:", vlan.vlan);
         let _ = writeln!(text, "\n{title}\n{}", "-".repeat(title.len()));
         let _ = writeln!(text, "{:<28} : {}", format!("{name} snooping"), on(vlan.enabled));
+        if !vlan.enabled {
+            // No settings are in force.
+            let _ = writeln!(text, "{:<28} : flooded", "All groups");
+            continue;
+        }
         let _ = writeln!(text, "{:<28} : {}", "Immediate leave", on(vlan.immediate_leave));
         let _ = writeln!(text, "{:<28} : {}", "Robustness variable", vlan.robustness);
         let _ = writeln!(text, "{:<28} : {}", format!("{last} query count"), vlan.last_member_query_count);
@@ -102,10 +107,41 @@ pub fn queriers(view: &SnoopingQueriers) -> String {
             vlan.vlan.to_string(),
             address,
             who.into(),
-            format!("v{}", querier.querier_version),
+            // Only the version of the switch's own queries is known.
+            if querier.querier_enabled { format!("v{}", querier.querier_version) } else { "-".into() },
             querier.query_interval_s.to_string(),
         ]
     };
     let rows: Vec<_> = view.queriers.iter().map(row).collect();
     columns(&["Vlan", "IP Address", "Querier", "Version", "Interval (s)"], &rows, &[])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::{SnoopingQuerier, SnoopingVlan, SnoopingVlanQuerier};
+
+    #[test]
+    fn a_vlan_that_is_not_snooped_has_no_settings() {
+        let vlan = SnoopingVlan { vlan: 20, flooding: "all", ..SnoopingVlan::default() };
+        let view = Snooping { protocol: "igmp", enabled: true, vlans: vec![vlan], ..Snooping::default() };
+        let text = snooping(&view);
+        let (_, shown) = text.split_once("Vlan 20:\n").expect("the VLAN");
+        let want =
+            "--------\nIGMP snooping                : Disabled\nAll groups                   : flooded\n";
+        assert_eq!(shown, want);
+    }
+
+    #[test]
+    fn a_version_is_shown_only_of_own_queries() {
+        let querier = SnoopingQuerier { query_interval_s: 125, ..SnoopingQuerier::default() };
+        let own = SnoopingQuerier { querier_enabled: true, querier_version: 2, ..querier.clone() };
+        let one = |vlan, querier| SnoopingVlanQuerier { vlan, querier };
+        let text = queriers(&SnoopingQueriers { queriers: vec![one(1, querier), one(10, own)] });
+        assert_eq!(
+            text,
+            "Vlan  IP Address  Querier  Version  Interval (s)\n1     none        -        -        125\n\
+             10    none        -        v2       125\n"
+        );
+    }
 }
