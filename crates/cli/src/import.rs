@@ -47,6 +47,9 @@ pub struct Import {
     pub lines: Vec<Reported>,
 }
 
+/// The reason for causes of err-disable that only a Catalyst has.
+const NO_SUCH_CAUSE: &str = "the switch shuts no port down for this cause";
+
 /// The beginnings of lines that are left out because their absence changes nothing in the network, each with the reason.
 const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("boot-end-marker", "it marks a part of the file"),
@@ -55,6 +58,24 @@ const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("current configuration", "it is output of the command that printed the file"),
     ("diagnostic", "there is no hardware of a Catalyst"),
     ("errdisable detect", "the causes that Lanyard has are always detected"),
+    ("errdisable recovery cause channel-misconfig", NO_SUCH_CAUSE),
+    ("errdisable recovery cause dtp-flap", NO_SUCH_CAUSE),
+    ("errdisable recovery cause gbic-invalid", NO_SUCH_CAUSE),
+    ("errdisable recovery cause inline-power", NO_SUCH_CAUSE),
+    ("errdisable recovery cause l2ptguard", NO_SUCH_CAUSE),
+    ("errdisable recovery cause link-flap", NO_SUCH_CAUSE),
+    ("errdisable recovery cause link-monitor-failure", NO_SUCH_CAUSE),
+    ("errdisable recovery cause loopback", NO_SUCH_CAUSE),
+    ("errdisable recovery cause mac-limit", NO_SUCH_CAUSE),
+    ("errdisable recovery cause pagp-flap", NO_SUCH_CAUSE),
+    ("errdisable recovery cause port-mode-failure", NO_SUCH_CAUSE),
+    ("errdisable recovery cause pppoe-ia-rate-limit", NO_SUCH_CAUSE),
+    ("errdisable recovery cause psp", NO_SUCH_CAUSE),
+    ("errdisable recovery cause sfp-config-mismatch", NO_SUCH_CAUSE),
+    ("errdisable recovery cause small-frame", NO_SUCH_CAUSE),
+    ("errdisable recovery cause udld", NO_SUCH_CAUSE),
+    ("errdisable recovery cause unicast-flood", NO_SUCH_CAUSE),
+    ("errdisable recovery cause vmps", NO_SUCH_CAUSE),
     ("hw-module", "there is no hardware of a Catalyst"),
     ("ip forward-protocol nd", "it is for a protocol of the past"),
     ("license", "there are no licences"),
@@ -67,6 +88,7 @@ const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("no logging console", "the console gets no log"),
     ("no mdix auto", "the driver decides"),
     ("no platform punt-keepalive", "there is no hardware of a Catalyst"),
+    ("no service password-encryption", "passwords are never stored as text"),
     ("power", "the ports supply no power"),
     ("redundancy", "there is one supervisor"),
     ("sdm prefer", "the tables have one layout"),
@@ -118,10 +140,25 @@ const DIFFERENTLY: &[Rule] = &[
     // Lanyard has no DTP, and a port in mode `dynamic` becomes a trunk only by DTP with another Catalyst.
     ("switchport mode dynamic", |_| Some("switchport mode access".to_owned())),
     ("switchport trunk encapsulation negotiate", |_| Some("switchport trunk encapsulation dot1q".to_owned())),
+    ("storm-control broadcast level", |rest| rising("broadcast", rest)),
+    ("storm-control multicast level", |rest| rising("multicast", rest)),
+    ("storm-control unicast level", |rest| rising("unicast", rest)),
     ("switchport host", |_| Some("spanning-tree portfast".to_owned())),
     ("spanning-tree portfast network", |_| Some("no spanning-tree portfast".to_owned())),
     ("no switchport trunk encapsulation", |_| Some("switchport trunk encapsulation dot1q".to_owned())),
 ];
+
+/// A line of storm control without its falling level: a Catalyst blocks from the rising level down to the falling one, and
+/// Lanyard drops what exceeds the rising level.
+fn rising(kind: &str, rest: &[&str]) -> Option<String> {
+    match rest {
+        [unit, level, _] if ["bps", "pps"].contains(unit) => {
+            Some(format!("storm-control {kind} level {unit} {level}"))
+        }
+        [level, _] if !["bps", "pps"].contains(level) => Some(format!("storm-control {kind} level {level}")),
+        _ => None,
+    }
+}
 
 /// The treatment of a line before it is applied.
 enum Fate {

@@ -48,6 +48,19 @@ fn catalysts() {
 }
 
 #[test]
+fn common_lines_of_catalysts_are_no_loss() {
+    let text = "no service password-encryption\nerrdisable recovery cause udld\nerrdisable recovery cause bpduguard\n\
+                interface Gi1/0/1\n switchport mode access\n storm-control broadcast level 10.00 5.00\n \
+                storm-control multicast level pps 2k 1k\n";
+    let result = import(text, &[("Gi1/0/1".to_owned(), "eth1".to_owned())]).unwrap();
+    assert_eq!(result.counts(), [3, 2, 2, 0], "{:?}", result.lines);
+    let rendered = text::render(&result.config);
+    for line in [" storm-control broadcast level 10.00\n", " storm-control multicast level pps 2000\n"] {
+        assert!(rendered.contains(line), "{rendered}");
+    }
+}
+
+#[test]
 fn a_wrong_map_is_named() {
     for (name, netdev) in
         [("Gi1/0/1", "a name that is too long"), ("Gi1/0/1", "e/1"), ("Vlan10", "eth1"), ("x", "eth1")]
