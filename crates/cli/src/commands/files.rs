@@ -82,13 +82,26 @@ fn erase(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     Ok(Outcome::Text("[OK]\n".into()))
 }
 
-/// The name of a file: any name except the keywords for configurations.
-fn file(args: &Args) -> Result<String, Refusal> {
-    need(args.text())
+/// File systems of IOS, by which its users name files and servers.
+const FILE_SYSTEMS: &[&str] =
+    &["bootflash", "flash", "ftp", "http", "https", "nvram", "rcp", "scp", "sftp", "tftp", "usbflash0"];
+
+/// The name of a file of this machine: any name except the keywords for configurations and the file systems of IOS. `copy
+/// running-config tftp:` would otherwise write a file of this name.
+fn file(path: String) -> Result<String, Refusal> {
+    let system = path.split_once(':').map(|(system, _)| system.to_ascii_lowercase());
+    match system.filter(|system| FILE_SYSTEMS.contains(&system.as_str())) {
+        Some(system) => Err(format!(
+            "{system}: is a file system of IOS, and Lanyard has none: enter the path of a file on this machine, such \
+             as /etc/lanyard/copy.cfg"
+        )
+        .into()),
+        None => Ok(path),
+    }
 }
 
 fn export(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
-    let path = file(args)?;
+    let path = file(need(args.text())?)?;
     let is_running = need(args.among(&[("running-config", true), ("startup-config", false)]))?;
     let text = if is_running { text::render(exec.backend.running()) } else { exec.backend.load_startup()? };
     exec.backend.write_file(&path, &text)?;
@@ -97,7 +110,7 @@ fn export(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
 
 fn source(exec: &mut Exec<'_>, args: &Args) -> Result<String, Refusal> {
     match args.text() {
-        Some(path) => exec.backend.read_file(&path),
+        Some(path) => exec.backend.read_file(&file(path)?),
         None => exec.backend.load_startup(),
     }
 }
