@@ -139,6 +139,7 @@ impl Snooping {
             if let Some(mut vlan) = self.vlans.remove(&key) {
                 self.memberships -= vlan.memberships();
                 vlan.clear();
+                vlan.end_flooding();
                 vlan.configure(now, VlanConfig::default());
                 self.announce(key, &mut vlan);
                 self.counters.remove(&key);

@@ -529,6 +529,11 @@ impl Vlan {
         self.fresh = true;
         self.tcn = Some((self.config.tcn_flood_count.max(1), now + self.config.membership_ms()));
     }
+    /// Ends the flooding of groups, because the VLAN is no longer snooped.
+    pub(crate) const fn end_flooding(&mut self) {
+        self.tcn = None;
+        self.overflow = None;
+    }
     /// Counts a general query that was received or sent. After the last one that the flooding waits for, members have the time
     /// for answers; then the flooding ends.
     fn count_query(&mut self, now: u64) {

@@ -3,7 +3,7 @@
 
 mod sim;
 
-use lanyard_snoop::{Family, Flood, MAX_SOURCES_AT_PORT, MessageError, Querier};
+use lanyard_snoop::{Config, Family, Flood, MAX_SOURCES_AT_PORT, MessageError, Querier};
 use lanyard_wire::ip::ones_complement_sum;
 use sim::*;
 use std::collections::BTreeMap;
@@ -397,6 +397,21 @@ fn topology_changes() {
     sim.snooping.handle_topology_change(sim.now, VLAN);
     sim.take();
     assert_eq!(sim.sent().len(), 0);
+}
+
+/// Flooding ends with snooping: it would otherwise last in the plane when the VLAN is snooped again.
+#[test]
+fn the_end_of_snooping_ends_flooding() {
+    let mut sim = Sim::new();
+    let config = sim.config.clone();
+    sim.snooping.handle_topology_change(sim.now, VLAN);
+    sim.take();
+    assert_eq!(sim.flooded[&Family::V4], Flood::All);
+    for (next, when) in [(Config::default(), "snooping has ended"), (config, "snooping begins again")] {
+        sim.config = next;
+        sim.configure();
+        assert_eq!(sim.flooded[&Family::V4], Flood::Nothing, "{when}");
+    }
 }
 
 /// A restart: the next run takes over the entries that the plane has kept, and announces only what has become different.
