@@ -13,6 +13,7 @@ use lanyard_config::InterfaceName;
 use lanyard_switch::spanning::set_up;
 use lanyard_switch::{ErrDisabled, links};
 use lanyard_types::{ErrCause, PortId};
+use std::collections::BTreeSet;
 
 /// The longest file that is read, in bytes: more than one entry for each possible port needs.
 const MAX_FILE: usize = 1024 * 1024;
@@ -22,6 +23,8 @@ const MAX_FILE: usize = 1024 * 1024;
 pub(crate) struct ErrDisabling {
     /// The entries that the file contains.
     saved: ErrDisabled,
+    /// The ports that spanning tree has shut down.
+    of_trees: BTreeSet<String>,
 }
 
 /// An event of a port.
@@ -39,7 +42,7 @@ impl ErrDisabling {
         let text = files::read_text(&ctx.paths.err_disabled(), MAX_FILE).unwrap_or_default();
         let saved: ErrDisabled = serde_json::from_str(&text).unwrap_or_default();
         ctx.switch.err_disabled_mut().clone_from(&saved);
-        Self { saved }
+        Self { saved, of_trees: BTreeSet::new() }
     }
 
     /// Writes the entries to the file if they have changed.
@@ -72,8 +75,12 @@ impl Module for ErrDisabling {
             .map(|(name, _)| name.to_owned())
             .filter(|name| held.cause(name).is_none())
             .collect();
+        // No event reports that a port has left its bridge, or that the bridge has ended.
+        let of_trees = of_trees(ctx);
+        let released: Vec<String> = self.of_trees.difference(&of_trees).cloned().collect();
+        self.of_trees = of_trees;
         // A port without an entry stays down if the configuration shuts it down; one that has become a routed port comes up.
-        forgotten.iter().for_each(|name| update(ctx, name));
+        forgotten.iter().chain(&released).for_each(|name| update(ctx, name));
         self.save(ctx);
     }
 
@@ -89,6 +96,7 @@ impl Module for ErrDisabling {
             ctx.log("PM", 4, "ERR_DISABLE", &text);
             self.save(ctx);
         }
+        self.of_trees = of_trees(ctx);
         update(ctx, &name);
         1
     }
@@ -106,6 +114,12 @@ impl Module for ErrDisabling {
         }
         self.save(ctx);
     }
+}
+
+/// The ports that spanning tree holds down.
+fn of_trees(ctx: &Context) -> BTreeSet<String> {
+    let held = ctx.switch.spanning().into_iter().flat_map(|spanning| spanning.bridge().err_disabled());
+    held.filter_map(|(port, _)| ctx.switch.ports().name(port).map(str::to_owned)).collect()
 }
 
 /// Brings a port's netdev up or down, as configuration and causes require.

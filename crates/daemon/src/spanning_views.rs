@@ -25,7 +25,7 @@ impl SpanningTree for Core {
 mod tests {
     use super::*;
     use crate::testing::{Bench, config};
-    use lanyard_cli::backend::Configuration;
+    use lanyard_cli::backend::{Configuration, Interfaces};
     use lanyard_cli::view::TreeKey;
     use lanyard_plane::Trapped;
     use lanyard_types::{TrapReason, VlanId};
@@ -120,6 +120,22 @@ mod tests {
         core.clear_spanning_tree_counters(None).expect("all ports");
         core.clear_detected_protocols(None).expect("all ports");
         assert_eq!(ports(&mut core), [(0, false), (0, false)]);
+    }
+
+    /// No event reports that the bridge has ended, or that a port has left it.
+    #[test]
+    fn a_port_that_bpdu_guard_has_shut_down_comes_up_without_spanning_tree() {
+        let guarded = RSTP.replacen(" switchport\n", " switchport\n spanning-tree bpduguard enable\n", 1);
+        let off = guarded.replace("spanning-tree mode rstp\n", "");
+        let left = format!("{guarded}\nmonitor session 1 destination interface eth1");
+        for next in [off, left] {
+            let (bench, mut core) = switch(&guarded);
+            receive(&bench, &mut core, "eth1", 2, 0x10);
+            core.tick();
+            assert_eq!((core.err_disabled().len(), bench.kernel.get("eth1").admin_up), (1, false));
+            core.commit(config(&next)).expect("taken");
+            assert_eq!((core.err_disabled().len(), bench.kernel.get("eth1").admin_up), (0, true), "{next}");
+        }
     }
 
     #[test]
