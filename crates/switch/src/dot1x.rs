@@ -5,7 +5,7 @@
 //! takes their addresses over. Invariant: a port with access control is closed until the authenticator has opened it.
 
 use crate::identity::Identity;
-use crate::names::switchports;
+use crate::names::{members, switchports};
 use crate::ports::PortIds;
 use crate::refused::Refused;
 use lanyard_config::dot1x::RadiusServer;
@@ -150,18 +150,22 @@ fn server(radius: &Radius, server: &RadiusServer) -> Option<Server> {
 /// Checks the ports with access control of `next`.
 ///
 /// # Errors
-/// When a port with access control is not an access port, has port security, is a port-channel or a member of one; when two
+/// When a port with access control is a port-channel or a member of one, is not an access port, or has port security; when two
 /// servers have the same address and port.
 pub(crate) fn check(next: &Config) -> Result<(), Refused> {
-    for (name, interface) in controlled(next) {
+    // Members are no switch ports, so `controlled` leaves them out, and the authenticator would not close them.
+    let members = members(next).map(|(name, _, _, interface)| (name, interface));
+    let members = members.filter(|(_, it)| next.dot1x && it.access.control != Control::ForceAuthorized);
+    for (name, interface) in controlled(next).chain(members) {
         let port = &interface.switchport;
-        let netdev = InterfaceName::Netdev(name.to_owned());
-        let reason = if port.mode != SwitchportMode::Access {
+        let reason = if interface.aggregation.group.is_some() {
+            "it is a member of a port-channel: enter `no channel-group`"
+        } else if InterfaceName::Netdev(name.to_owned()).channel().is_some() {
+            "it is a port-channel"
+        } else if port.mode != SwitchportMode::Access {
             "it is no access port: enter `switchport mode access`"
         } else if port.stages.secure {
             "it has port security: enter `no switchport port-security`"
-        } else if netdev.channel().is_some() || interface.aggregation.group.is_some() {
-            "it belongs to a port-channel"
         } else {
             continue;
         };
@@ -242,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn access_control_is_refused_at_trunks_and_secure_ports() {
+    fn access_control_is_refused_at_trunks_secure_ports_and_members() {
         let key = InterfaceName::Netdev("eth1".into());
         let changed = |change: &dyn Fn(&mut Interface)| {
             let mut config = config();
@@ -253,6 +257,16 @@ mod tests {
         let trunk = changed(&|it| it.switchport.mode = SwitchportMode::Trunk).expect_err("a trunk");
         assert!(trunk.contains("eth1") && trunk.contains("no access port"), "{trunk}");
         assert!(changed(&|it| it.switchport.stages.secure = true).is_err());
+        let channel = lanyard_types::ChannelId::new(1).expect("a port-channel");
+        let group = Some((channel, lanyard_lacp::Mode::On));
+        let member = changed(&|it| it.aggregation.group = group).expect_err("a member");
+        assert!(member.contains("eth1") && member.contains("no channel-group"), "{member}");
+        // A member that authenticates nobody is accepted.
+        let open = |it: &mut Interface| {
+            it.aggregation.group = group;
+            it.access.control = Control::ForceAuthorized;
+        };
+        assert_eq!(changed(&open), Ok(()));
         assert_eq!(changed(&|it| it.access.control = Control::ForceAuthorized), Ok(()));
     }
 }
