@@ -179,8 +179,10 @@ impl Session {
         let parsed =
             self.reader(line, &words[..upto], &Known(backend)).parse(&commands::root(&self.state.mode));
         let is_exec = !leaves && parsed.is_ok_and(|parsed| matches!(parsed.run, Run::Exec(_)));
+        // An exec command that is refused belongs to no section, either: it is refused for its own reason.
+        let is_do = first.eq_ignore_ascii_case("do");
         let section = self.section.as_mut()?;
-        if line.ends_with('?') || is_exec {
+        if line.ends_with('?') || is_exec || is_do {
             return None;
         }
         match section.takes(line, words) {

@@ -123,6 +123,24 @@ const OWN_MODES: &[&str] = &[
     "monitor session N type erspan-source",
 ];
 
+/// Lines that begin like one of those above or of [`MODES`], and lead to no mode.
+const NO_MODES: &[&str] = &[
+    "ip access-list log-update",
+    "ip access-list logging",
+    "ip access-list resequence",
+    "ip sla responder",
+    "ip sla schedule",
+    // The word also abbreviates that of `ipv6 router`.
+    "ipv6 route",
+    "track timer",
+    "vlan access-log",
+    "vlan accounting",
+    "vlan dot1q",
+    "vlan filter",
+    "vlan group",
+    "vlan internal",
+];
+
 /// The number of words of the line that the command has, if the line begins with the command; otherwise `None`. Each keyword may
 /// be abbreviated to at least three letters.
 pub(crate) fn begins(command: &str, words: &[Word<'_>]) -> Option<usize> {
@@ -287,7 +305,8 @@ fn in_full(command: &str, words: &[Word<'_>]) -> usize {
 
 /// True for a line that leads to a mode in Lanyard or in IOS; the lines under it are meant for this mode only.
 pub fn leads_to_mode(words: &[Word<'_>]) -> bool {
-    OWN_MODES.iter().chain(MODES.iter()).any(|command| begins(command, words).is_some())
+    let is_in = |commands: &[&str]| commands.iter().any(|command| begins(command, words).is_some());
+    (is_in(OWN_MODES) || is_in(&MODES)) && !is_in(NO_MODES)
 }
 
 /// True for a line, not its `no` form, that protects the network from the devices that are connected to an interface.
@@ -358,5 +377,11 @@ mod tests {
         let list = words("int gi1/0/1").expect("words");
         assert!(leads_to_mode(&list) && !is_safety(&list, commands::FEATURES));
         assert!(!leads_to_mode(&words("ip route 0.0.0.0 0.0.0.0 10.0.0.1").expect("words")));
+        for line in ["ipv6 router ospf 1", "ip access-list ext a", "vlan access-map M 10", "track 1 list"] {
+            assert!(leads_to_mode(&words(line).expect("words")), "{line}");
+        }
+        for line in ["ipv6 route ::/0 ::1", "ip access-list res a 0 5", "vlan filter M vlan-list 5000"] {
+            assert!(!leads_to_mode(&words(line).expect("words")), "{line}");
+        }
     }
 }

@@ -50,6 +50,20 @@ fn a_refused_head_takes_its_lines_along() {
 }
 
 #[test]
+fn a_refused_line_that_leads_to_no_mode_takes_no_lines_along() {
+    let config = check(
+        "ipv6 route 2001:db8::1/48 2001:db8::2\nip access-list resequence web 0 5\nvlan filter M vlan-list 5000\n\
+         hostname x\n",
+        &[
+            "1:1: Inconsistent address and mask: 2001:db8::1/48 has bits set beyond its prefix length",
+            "2:31: 0 is out of range: 1 to 2147483647",
+            "3:25: VLAN 5000 is not a VLAN: 1 to 4094",
+        ],
+    );
+    assert_eq!(config.hostname, "x");
+}
+
+#[test]
 fn exec_commands_and_broken_lines() {
     check(
         "do show version\nshow version\nvlan 1 2\n",
