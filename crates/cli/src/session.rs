@@ -218,7 +218,12 @@ impl Session {
             Mode::User | Mode::Privileged => Place::Exec,
             Mode::Config { at, .. } => Place::of(at),
         };
-        let outcome = self.refuse(line, &explain(failure, words, place), backend);
+        // In an exec mode a configuration command may begin with the name of an exec command that Lanyard lacks.
+        let is_configuration = place == Place::Exec
+            && commands::head_of(&self.reader(line, words, &Known(&*backend)), true)
+                == Some("configure terminal");
+        let failure = if is_configuration { failure } else { explain(failure, words, place) };
+        let outcome = self.refuse(line, &failure, backend);
         if place == Place::Exec {
             return outcome;
         }
