@@ -40,7 +40,7 @@ pub fn actions(
         let old = old.filter(|_| !taken_over.contains(name));
         netdev(name, old, next, facts, &mut list);
     }
-    addresses(next, facts, identity, &mut list);
+    addresses(old, next, facts, identity, &mut list);
     layer3::knobs(next, facts, &mut list);
     layer3::homes(next, facts, &mut list);
     let mut last = std::mem::take(&mut list.last);
@@ -307,7 +307,7 @@ fn pairs(old: Option<&Config>, next: &Config, facts: &Facts, identity: &Identity
     }
 }
 
-fn addresses(next: &Config, facts: &Facts, identity: &Identity, list: &mut Actions) {
+fn addresses(before: Option<&Config>, next: &Config, facts: &Facts, identity: &Identity, list: &mut Actions) {
     let mark = alias(&identity.instance);
     let mut wanted: BTreeMap<String, BTreeSet<IpNet>> = BTreeMap::new();
     for (name, interface) in &next.interfaces {
@@ -333,12 +333,36 @@ fn addresses(next: &Config, facts: &Facts, identity: &Identity, list: &mut Actio
             let act = |net: &IpNet, add| Action::Address { name: name.clone(), net: *net, add };
             // The kernel removes IPv6 addresses when a netdev goes down.
             let comes_up = list.before.iter().any(|action| brings_up(action, name));
-            let missing = |net: &IpNet| !old.contains(net) || comes_up && matches!(net, IpNet::V6(_));
-            list.before.extend(old.difference(new).map(|net| act(net, false)));
-            list.before.extend(in_order(next, name).filter(missing).map(|net| act(&net, true)));
+            let order: Vec<IpNet> = in_order(next, name).collect();
+            let primary = before.and_then(|config| in_order(config, name).next());
+            let again = set_again(&order, old, primary);
+            let missing = |net: &&IpNet| {
+                !old.contains(*net) || again.contains(*net) || comes_up && matches!(net, IpNet::V6(_))
+            };
+            list.before.extend(old.difference(new).chain(&again).map(|net| act(net, false)));
+            list.before.extend(order.iter().filter(missing).map(|net| act(net, true)));
         }
     }
     list.record.addresses = wanted;
+}
+
+/// The IPv4 addresses that are removed and set again, although the interface keeps them, when its addresses change from
+/// `old`, the first of which was `primary`, to those of `order`. The kernel uses the first address for packets of its own,
+/// so the primary must be set before the others. With the first address of a subnet the kernel removes the others of it.
+fn set_again(order: &[IpNet], old: &BTreeSet<IpNet>, primary: Option<IpNet>) -> BTreeSet<IpNet> {
+    let gone: Vec<IpNet> = old.iter().filter(|net| !order.contains(net)).map(IpNet::trunc).collect();
+    let mut again = BTreeSet::new();
+    let mut behind_new = false;
+    for (at, net) in order.iter().enumerate().filter(|(_, net)| matches!(net, IpNet::V4(_))) {
+        let becomes_primary = at == 0 && primary.is_some_and(|primary| primary != *net);
+        let is_kept = old.contains(net) && !becomes_primary;
+        let goes_along = at > 0 && gone.contains(&net.trunc());
+        if old.contains(net) && (!is_kept || behind_new || goes_along) {
+            again.insert(*net);
+        }
+        behind_new |= !is_kept;
+    }
+    again
 }
 
 fn brings_up(action: &Action, netdev: &str) -> bool {

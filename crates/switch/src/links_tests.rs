@@ -138,6 +138,38 @@ fn only_changed_settings_of_a_netdev_are_applied() {
     }
 }
 
+/// The kernel has the addresses in the order in which they were set, and removes those of a subnet with the first of them.
+#[test]
+fn the_primary_address_is_set_first() {
+    for (old, next, want) in [
+        (
+            "10.0.0.1/24 ip 10.0.1.1/24 ip 10.0.0.2/24",
+            "10.0.0.3/24 ip 10.0.1.1/24 ip 10.0.0.2/24",
+            "-10.0.0.1/24 -10.0.0.2/24 -10.0.1.1/24 +10.0.0.3/24 +10.0.1.1/24 +10.0.0.2/24",
+        ),
+        // The others of the subnet go with its first address.
+        (
+            "10.0.0.1/24 ip 10.0.1.1/24 ip 10.0.1.2/24 ip 10.0.2.1/24",
+            "10.0.0.1/24 ip 10.0.1.2/24 ip 10.0.2.1/24",
+            "-10.0.1.1/24 -10.0.1.2/24 +10.0.1.2/24",
+        ),
+        ("10.0.0.1/24 ip 10.0.0.2/24", "10.0.0.2/24", "-10.0.0.1/24 -10.0.0.2/24 +10.0.0.2/24"),
+        (
+            "10.0.0.1/24 ip 10.0.1.1/24",
+            "10.0.1.1/24 ip 10.0.0.1/24",
+            "-10.0.0.1/24 -10.0.1.1/24 +10.0.1.1/24 +10.0.0.1/24",
+        ),
+        // A primary that stays is not interrupted.
+        ("10.0.0.1/24 ip 10.0.0.2/24", "10.0.0.1/24", "-10.0.0.2/24"),
+        ("10.0.0.1/24 ip 10.0.1.1/24", "10.0.0.1/24 ip 10.0.1.1/24 ip 10.0.2.1/24", "+10.0.2.1/24"),
+    ] {
+        let line = |nets: &str| format!("eth1: routed ip {nets}");
+        let want: Vec<String> = want.split(' ').map(|net| format!("eth1 {net}")).collect();
+        let got = step(&line(old), "eth1", &line(next), "eth1");
+        assert_eq!(got, (want.join(", "), String::new()), "{old} -> {next}");
+    }
+}
+
 #[test]
 fn ipv6_forwarding_comes_back_as_it_was() {
     for (found, turned_on) in [(false, "ipv6-forwarding true"), (true, "")] {
