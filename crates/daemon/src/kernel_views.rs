@@ -24,11 +24,13 @@ pub(crate) fn route(vrf: Option<&str>, route: &lanyard_netdev::Route, facts: &Fa
         interface: hop.ifindex.map_or_else(String::new, |ifindex| netdev_name(vrf, ifindex, facts)),
         weight: hop.weight.into(),
     };
+    // The kernel lists an IPv6 blackhole with `lo` as its interface.
+    let is_discard = route.kind == RouteKind::Blackhole;
     Some(view::Route {
         prefix: route.dest,
         protocol,
         metric: route.metric,
-        nexthops: route.next_hops.iter().map(hop).collect(),
+        nexthops: route.next_hops.iter().filter(|_| !is_discard).map(hop).collect(),
         offload: Offload::None,
     })
 }
@@ -140,7 +142,10 @@ mod tests {
         ] {
             assert!(shown(dest, |route| route.kind = kind).is_none(), "{dest} {kind:?}");
         }
-        assert!(shown("10.0.0.0/8", |route| route.kind = RouteKind::Blackhole).is_some());
+        let hop = NextHop { ifindex: Some(1), ..NextHop::default() };
+        let discard =
+            shown("2001:db8::/32", |route| (route.kind, route.next_hops) = (RouteKind::Blackhole, vec![hop]));
+        assert!(discard.is_some_and(|route| route.nexthops.is_empty()), "as Null0, without an interface");
     }
 
     #[test]
