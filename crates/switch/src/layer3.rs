@@ -264,6 +264,14 @@ pub fn connected<'a>(config: &'a Config, vrf: Option<&'a str>, address: IpAddr) 
     inside(config, vrf).find(|(_, interface)| has(interface)).map(|(name, _)| name)
 }
 
+/// True for an address of the switch itself in a VRF.
+fn is_own(config: &Config, vrf: Option<&str>, address: IpAddr) -> bool {
+    inside(config, vrf).any(|(_, interface)| match address {
+        IpAddr::V4(address) => interface.ipv4.iter().any(|net| net.addr() == address),
+        IpAddr::V6(address) => interface.ipv6.iter().any(|net| net.addr() == address),
+    })
+}
+
 /// The egress interface of a route, as far as the configuration determines it.
 fn egress<'a>(route: &'a StaticRoute, config: &'a Config) -> Option<&'a InterfaceName> {
     let via = || connected(config, route.vrf.as_deref(), route.via?);
@@ -380,6 +388,14 @@ fn static_routes(old: &Config, next: &Config, notices: &mut Vec<String>) -> Resu
         {
             found.push(format!(
                 "next hop {via} is in no subnet of an interface: the route to {} is used once it is",
+                route.prefix
+            ));
+        }
+        if let Some(via) = route.via.filter(|via| is_own(next, route.vrf.as_deref(), *via))
+            && found.len() <= MAX_NOTICES
+        {
+            found.push(format!(
+                "next hop {via} is an address of this switch: enter that of another router for the route to {}",
                 route.prefix
             ));
         }
@@ -523,6 +539,12 @@ mod tests {
                 "eth1: routed ip 10.0.0.1/24",
                 "10.9.0.0/16 10.1.0.2",
                 "next hop 10.1.0.2 is in no subnet of an interface: the route to 10.9.0.0/16 is used once it is",
+            ),
+            (
+                "eth1: routed ip 10.0.0.1/24",
+                "10.9.0.0/16 10.0.0.1",
+                "next hop 10.0.0.1 is an address of this switch: enter that of another router for the route to \
+                 10.9.0.0/16",
             ),
             (
                 "vrf red\neth1: routed vrf red",
