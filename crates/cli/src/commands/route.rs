@@ -225,7 +225,15 @@ fn remove(edit: &mut Edit<'_>, named: &StaticRoute) -> Result<(), Refusal> {
 }
 
 fn check(route: &StaticRoute) -> Result<(), Refusal> {
-    let wrong = |via: &IpAddr| via.is_unspecified() || via.is_multicast() || via.is_loopback();
+    let prefix = route.prefix;
+    let address = prefix.addr();
+    if address.is_multicast() || address.is_loopback() {
+        let kind = if address.is_multicast() { "multicast" } else { "loopback" };
+        return Err(format!("Invalid destination prefix: {prefix} is for {kind} addresses").into());
+    }
+    let wrong = |via: &IpAddr| {
+        via.is_unspecified() || via.is_multicast() || via.is_loopback() || *via == Ipv4Addr::BROADCAST
+    };
     if let Some(via) = route.via.filter(wrong) {
         return Err(format!("Invalid next hop address: {via}").into());
     }
