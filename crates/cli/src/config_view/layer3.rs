@@ -4,6 +4,7 @@
 use super::configured;
 use crate::view::{InterfaceKind, InterfaceView, Interfaces, VrfView, Vrfs};
 use ipnet::IpNet;
+use lanyard_acl::FrameFamily;
 use lanyard_config::Config;
 use lanyard_config::layer3::{HelperVrf, Layer3};
 use lanyard_pipeline::route::Urpf;
@@ -46,6 +47,10 @@ pub struct IpInterface {
     pub directed_broadcast: bool,
     /// `ip redirects`.
     pub redirects: bool,
+    /// The list of `ip access-group NAME out`, or of `ipv6 traffic-filter NAME out`.
+    pub outbound_access_list: Option<String>,
+    /// The list of the same with `in`.
+    pub inbound_access_list: Option<String>,
     /// `ip verify unicast source reachable-via` for the family: `rx`, `any` or `none`.
     pub verify_source: &'static str,
 }
@@ -74,7 +79,12 @@ fn ip_interface(i: &InterfaceView, config: &Config, family: Family) -> IpInterfa
         Some(_) => "other",
     };
     let layer3 = settings.map(|settings| settings.layer3.clone()).unwrap_or_default();
-    let urpf = if family == Family::V4 { layer3.urpf_ipv4 } else { layer3.urpf_ipv6 };
+    let (urpf, frames) = match family {
+        Family::V4 => (layer3.urpf_ipv4, FrameFamily::Ipv4),
+        Family::V6 => (layer3.urpf_ipv6, FrameFamily::Ipv6),
+    };
+    let lists = settings.map(|settings| settings.access_groups.clone()).unwrap_or_default();
+    let list = |lists: &[Option<String>; 3]| lists[frames.index()].clone();
     IpInterface {
         interface: i.name.clone(),
         addresses,
@@ -88,6 +98,8 @@ fn ip_interface(i: &InterfaceView, config: &Config, family: Family) -> IpInterfa
         local_proxy_arp: layer3.local_proxy_arp,
         directed_broadcast: layer3.directed_broadcast,
         redirects: layer3.redirects,
+        outbound_access_list: list(&lists.outbound),
+        inbound_access_list: list(&lists.inbound),
         verify_source: match urpf {
             Urpf::Off => "none",
             Urpf::Loose => "any",

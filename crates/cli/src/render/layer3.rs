@@ -77,9 +77,19 @@ fn settings(i: &IpInterface, family: Family, out: &mut String) {
     }
     if family == Family::V4 {
         let _ = writeln!(out, "  Directed broadcast forwarding is {}", is(i.directed_broadcast));
+        let list = |name: &Option<String>| name.clone().unwrap_or_else(|| "not set".into());
+        let _ = writeln!(out, "  Outgoing access list is {}", list(&i.outbound_access_list));
+        let _ = writeln!(out, "  Inbound  access list is {}", list(&i.inbound_access_list));
         let _ = writeln!(out, "  Proxy ARP is {}", is(i.proxy_arp));
         let _ = writeln!(out, "  Local Proxy ARP is {}", is(i.local_proxy_arp));
         let _ = writeln!(out, "  ICMP redirects are {} sent", if i.redirects { "always" } else { "never" });
+    }
+    if family == Family::V6 {
+        for (place, list) in [("Outgoing", &i.outbound_access_list), ("Inbound", &i.inbound_access_list)] {
+            if let Some(list) = list {
+                let _ = writeln!(out, "  {place} access list {list}");
+            }
+        }
     }
     match i.verify_source {
         "rx" => out.push_str("  IP verify source reachable-via RX\n"),
