@@ -54,7 +54,11 @@ pub fn ip_interfaces(view: &IpInterfaces, family: Family) -> String {
             let _ = writeln!(out, "  {word} protocol processing disabled");
         }
         for (at, net) in i.addresses.iter().enumerate() {
-            let which = if at == 0 { format!("{word} address is") } else { "Secondary address".into() };
+            let which = match net.addr() {
+                IpAddr::V6(address) if address.is_unicast_link_local() => "Link-local address is".to_owned(),
+                IpAddr::V4(_) if at > 0 => "Secondary address".to_owned(),
+                _ => format!("{word} address is"),
+            };
             let _ = writeln!(out, "  {which} {net}");
         }
         let _ = writeln!(out, "  MTU is {} bytes", i.mtu);
