@@ -179,10 +179,31 @@ fn enter<T: Default>(
     Ok(())
 }
 
+/// Refuses to remove a group, or its last member, while a rule names the group: a rule with a group that has no members matches
+/// nothing, so the frames that it denied would pass.
+fn unused(config: &Config, name: &str) -> Result<(), Refusal> {
+    let mut lists = config.lists.access.iter();
+    match lists.find(|(_, list)| list.rules().any(|(_, rule)| rule.names_group(name))) {
+        Some((list, _)) => Err(format!(
+            "object group {name} is in use by access list {list}: remove the rules that name it first"
+        )
+        .into()),
+        None => Ok(()),
+    }
+}
+
+/// [`unused`] for a line that removes a group.
+fn removable(edit: &Edit<'_>, args: &Args, exists: impl Fn(&Config, &str) -> bool) -> Result<(), Refusal> {
+    let name = need(args.text())?;
+    if args.form != Form::Set && exists(edit.config, &name) { unused(edit.config, &name) } else { Ok(()) }
+}
+
 fn enter_networks(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    removable(edit, args, |config, name| config.lists.groups.networks.contains_key(name))?;
     enter(edit, args, |config| &mut config.lists.groups.networks, ConfigMode::NetworkGroup)
 }
 fn enter_services(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    removable(edit, args, |config, name| config.lists.groups.services.contains_key(name))?;
     enter(edit, args, |config| &mut config.lists.groups.services, ConfigMode::ServiceGroup)
 }
 fn enter_time(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
@@ -221,6 +242,10 @@ fn network(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         }
         _ => return Err("Incomplete command.".into()),
     };
+    let group = edit.config.lists.groups.networks.get(name);
+    if args.form != Form::Set && group.is_some_and(|group| group.members == [new]) {
+        unused(edit.config, name)?;
+    }
     let group = edit.config.lists.groups.networks.entry(name.clone()).or_default();
     member(&mut group.members, new, args.form)
 }
@@ -238,6 +263,10 @@ fn service(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let text = args.text().unwrap_or_default();
     let words: Vec<&str> = first.into_iter().chain(text.split_whitespace()).collect();
     let new: Service = parse_service(&words).map_err(|wrong| refusal(wrong, &words, expected_service))?;
+    let group = edit.config.lists.groups.services.get(name);
+    if args.form != Form::Set && group.is_some_and(|group| group.members == [new.clone()]) {
+        unused(edit.config, name)?;
+    }
     let group = edit.config.lists.groups.services.entry(name.clone()).or_default();
     member(&mut group.members, new, args.form)
 }
