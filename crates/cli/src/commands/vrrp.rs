@@ -172,7 +172,11 @@ fn address(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     if address.is_unspecified() || address.is_multicast() || address.is_loopback() || address.is_broadcast() {
         return Err(format!("Not a valid host address - {address}").into());
     }
+    let mut notices = Vec::new();
     each(edit, args, |vrrp, interface, name| {
+        if !interface.ipv4.is_empty() && !interface.ipv4.iter().any(|net| net.contains(&address)) {
+            notices.push(format!("% Warning: address {address} is not within a subnet on {name}"));
+        }
         if interface.ipv4.iter().any(|net| net.addr() == address) {
             return Err(format!(
                 "{address} is an address of {name} itself: enter another address for the group"
@@ -198,7 +202,9 @@ fn address(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
             return Err(format!("the group has {MAX_ADDRESSES} addresses already").into());
         }
         Ok(())
-    })
+    })?;
+    edit.notices.append(&mut notices);
+    Ok(())
 }
 
 fn preempt(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
