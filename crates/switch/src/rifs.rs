@@ -90,7 +90,10 @@ fn rif(
             let up = ports.get(&pipeline_end_of(text)).filter(here)?;
             (up, RifAttachment::Vlan { vlan: internal?, up })
         }
-        (InterfaceName::Netdev(text), Role::Routed) if interface.is_routed() => {
+        // The plane cannot send by a netdev in the namespace of a VRF: the kernel routes to and from such a port.
+        (InterfaceName::Netdev(text), Role::Routed)
+            if interface.is_routed() && interface.layer3.vrf.is_none() =>
+        {
             let port = ports.get(text).filter(here)?;
             (port, RifAttachment::Port(port))
         }
@@ -225,6 +228,14 @@ mod tests {
         let own = filtered.vrfs.get_mut(&None).expect("the switch's own");
         own.filter.unknown = Some("no right".into());
         check("ip-routing\n", &filtered, &by_the_kernel);
+    }
+
+    #[test]
+    fn the_kernel_routes_to_a_routed_port_in_a_vrf() {
+        let mut routers = routers();
+        routers.vrfs.insert(Some("red".into()), Router { id: VrfId::new(1), ..Router::default() });
+        let text = "ip-routing\nvrf red\nvlan 10\nvlan10: vrf red\neth2: trunk\neth1: routed vrf red";
+        assert_eq!(show(&state(text, LINKS, &routers)), ["vlan10 vlan 10 up ly10 mtu 1500 v4"]);
     }
 
     #[test]
