@@ -330,13 +330,24 @@ pub(crate) fn check(
         }
     }
     for (name, interface) in made_interfaces(next) {
-        if let (InterfaceName::Netdev(text), None, false) =
-            (name, name.channel(), old.interfaces.contains_key(name))
-        {
+        let (InterfaceName::Netdev(text), None) = (name, name.channel()) else { continue };
+        if !old.interfaces.contains_key(name) {
             subinterface(text, interface, next, facts, identity)?;
+        } else if in_vrf(parent(next, text)) && !in_vrf(parent(old, text)) {
+            return Err(Refused::ParentInVrf(text.clone()));
         }
     }
     static_routes(old, next, notices)
+}
+
+/// The parent of the subinterface `name`.
+fn parent<'a>(config: &'a Config, name: &str) -> Option<&'a Interface> {
+    let (parent, _) = split_subinterface(name)?;
+    config.interfaces.get(&InterfaceName::Netdev(parent.into_owned()))
+}
+
+fn in_vrf(interface: Option<&Interface>) -> bool {
+    interface.is_some_and(|interface| interface.layer3.vrf.is_some())
 }
 
 fn subinterface(
@@ -352,9 +363,7 @@ fn subinterface(
             return Err(Refused::InTheWay(end));
         }
     }
-    let parent = split_subinterface(name).map(|(parent, _)| InterfaceName::Netdev(parent.into_owned()));
-    let parent = parent.and_then(|parent| next.interfaces.get(&parent));
-    match parent {
+    match parent(next, name) {
         Some(parent) if parent.role == Role::Routed && parent.layer3.vrf.is_some() => {
             Err(Refused::ParentInVrf(name.to_owned()))
         }
@@ -528,6 +537,20 @@ mod tests {
         for record in [&first, &second] {
             assert_eq!(plan(&off, &facts, record).0, [false]);
         }
+    }
+
+    #[test]
+    fn the_parent_of_a_subinterface_enters_no_vrf() {
+        let change = |old: &str, next: &str| {
+            let identity = crate::testing::identity();
+            let result = check(&config(old), &config(next), &facts("eth1"), &identity, &mut Vec::new());
+            result.map_err(|reason| reason.to_string())
+        };
+        let own = "vrf red\neth1: routed\neth1.7: tag 7 vrf red";
+        let inside = "vrf red\neth1: routed vrf red\neth1.7: tag 7 vrf red";
+        let refused = change(own, inside).expect_err("refused");
+        assert!(refused.starts_with("the parent of eth1.7 is in a VRF"), "{refused}");
+        assert_eq!(change(own, own), Ok(()));
     }
 
     #[test]
