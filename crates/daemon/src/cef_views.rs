@@ -77,8 +77,10 @@ pub(crate) fn cef(
         None => following.mirror.programmed(id, family == Family::V6),
     };
     let idle_s = idle(ctx);
-    let entries: Vec<CefEntry> =
-        found.into_iter().map(|(prefix, lookup)| entry(ctx, following, prefix, &lookup, &idle_s)).collect();
+    let entries: Vec<CefEntry> = found
+        .into_iter()
+        .map(|(prefix, lookup)| entry(ctx, following, vrf, prefix, &lookup, &idle_s))
+        .collect();
     Ok(view::Cef { total: entries.len() as u64, entries })
 }
 fn idle(ctx: &mut Context) -> BTreeMap<AdjacencyId, u32> {
@@ -91,6 +93,7 @@ fn idle(ctx: &mut Context) -> BTreeMap<AdjacencyId, u32> {
 fn entry(
     ctx: &Context,
     following: &Following,
+    vrf: Option<&str>,
     prefix: IpNet,
     lookup: &RouteLookup,
     idle_s: &BTreeMap<AdjacencyId, u32>,
@@ -107,7 +110,8 @@ fn entry(
     }
     let hop = |(id, weight): (AdjacencyId, u32)| {
         let known = following.mirror.adjacency(id);
-        let link = known.and_then(|(ask, _)| ctx.facts().by_index(ask.ifindex));
+        // Each namespace has its own indices.
+        let link = known.and_then(|(ask, _)| ctx.facts().by_index_in(vrf, ask.ifindex));
         CefNextHop {
             via: known.map(|(ask, _)| ask.address),
             interface: link.map_or_else(String::new, |link| link.name.clone()),
@@ -158,7 +162,7 @@ pub(crate) fn exact(
     lookup.buckets = lookup.buckets.get(bucket).copied().into_iter().collect();
     let idle_s = idle(ctx);
     let mut shown =
-        entry(ctx, following, prefix.unwrap_or_else(|| flow.destination.into()), &lookup, &idle_s);
+        entry(ctx, following, vrf, prefix.unwrap_or_else(|| flow.destination.into()), &lookup, &idle_s);
     let nexthop = shown.nexthops.pop();
     Ok(view::CefExact { flow: flow.clone(), prefix, action: shown.action, choices, nexthop })
 }
