@@ -125,9 +125,10 @@ fn a_receiver_over_tls(plane: Plane) {
         (of("sent"), of("dropped"), of("rate_limited"), receiver["error"].as_str().unwrap_or("").to_owned())
     };
     let first = Receiver::start(&bed, "first", "ca.pem");
-    bed.configure(&format!("logging host 127.0.0.1 transport tls port {PORT}"));
     let before = logged();
-    log(&bed, 20);
+    // The message about this change is the first one for the receiver.
+    bed.exec(&["configure terminal", &format!("logging host 127.0.0.1 transport tls port {PORT}"), "end"]);
+    log(&bed, 19);
     wait_for("the messages", || (first.messages().len() == 20).then_some(()));
     assert!(
         first.messages().iter().all(|text| text.starts_with("<189>1 ") && text.contains(" SYS-CONFIG_I "))
