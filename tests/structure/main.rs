@@ -174,10 +174,12 @@ fn names_stage(text: &str, stage: &str) -> bool {
 }
 
 /// Places in which the word means something else (the random field test, broadcast storms in loops), configurations of Catalyst
-/// switches, which are data, and measurements of a switch that is configured with the feature.
+/// switches, which are data, and their import, and measurements of a switch that is configured with the feature.
 const ELSEWHERE: &[&str] = &[
     "crates/bench",
+    "crates/cli/src/import.rs",
     "crates/cli/tests/catalyst",
+    "crates/cli/tests/import.rs",
     "tests/field",
     "tests/stp",
     "docs/adding.md",

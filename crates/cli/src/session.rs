@@ -21,7 +21,7 @@ use crate::privilege::Authority;
 use crate::refusal::Refusal;
 use crate::section::{RefusedSection, Under, indent};
 use crate::text;
-use crate::tree::Run;
+use crate::tree::{Node, Run};
 use crate::unsupported::{Place, explain, leads_to_mode};
 use lanyard_config::{Banner, Config};
 
@@ -218,8 +218,11 @@ impl Session {
             Mode::User | Mode::Privileged => Place::Exec,
             Mode::Config { at, .. } => Place::of(at),
         };
-        // In an exec mode a configuration command may begin with the name of an exec command that Lanyard lacks.
+        // In an exec mode a configuration command may begin with the name of an exec command that Lanyard lacks. Only a whole
+        // keyword counts: `u all` is `undebug all`, and no abbreviated `username`.
+        let is_keyword = |node: &Node| words.first().is_some_and(|word| node.label() == word.text);
         let is_configuration = place == Place::Exec
+            && commands::TREES.global.iter().any(is_keyword)
             && commands::head_of(&self.reader(line, words, &Known(&*backend)), true)
                 == Some("configure terminal");
         let failure = if is_configuration { failure } else { explain(failure, words, place) };
