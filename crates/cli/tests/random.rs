@@ -417,8 +417,12 @@ proptest! {
                 Outcome::Refused(text) => {
                     prop_assert!(text.lines().any(|line| line.starts_with('%')), "{text}");
                     prop_assert_eq!(&before, &fake.config);
-                    let global = matches!(session.mode(), Mode::Config { at: ConfigMode::Global, .. });
-                    prop_assert!(mode == *session.mode() || global);
+                    // Behind a refused line that leads to a mode: global configuration mode, or for `class` its policy map.
+                    let around = matches!(
+                        session.mode(),
+                        Mode::Config { at: ConfigMode::Global | ConfigMode::PolicyMap(_), .. }
+                    );
+                    prop_assert!(mode == *session.mode() || around);
                 }
                 Outcome::Run(program) => prop_assert!(["ping", "traceroute", "nsenter"].contains(&program.argv[0].as_str())),
                 _ => {}
