@@ -258,7 +258,8 @@ fn clear_logging(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
 }
 
 fn clear_mac(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
-    exec.backend.clear_mac_table(&MacFilter { kind: Some("dynamic"), ..show::mac_filter(args) });
+    let filter = MacFilter { kind: Some("dynamic"), ..show::mac_filter(exec, args)? };
+    exec.backend.clear_mac_table(&filter);
     done()
 }
 

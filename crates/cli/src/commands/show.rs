@@ -148,9 +148,13 @@ const PLATFORM: Node = kw("platform", "The forwarding plane").exec(platform).the
     kw("traps", "Frames for the control plane").exec(traps),
 ]);
 
-/// The filter that the options of a line select.
-pub fn mac_filter(args: &Args) -> MacFilter {
-    MacFilter { kind: None, mac: args.mac(), interface: args.interface(), vlan: args.vlan() }
+/// The filter that the options of a line select. An interface that the switch does not have is refused.
+pub fn mac_filter(exec: &mut Exec<'_>, args: &Args) -> Result<MacFilter, Refusal> {
+    let interface = args.interface();
+    if interface.is_some() {
+        get_interfaces(exec, args)?;
+    }
+    Ok(MacFilter { kind: None, mac: args.mac(), interface, vlan: args.vlan() })
 }
 
 fn mac_list(exec: &Exec<'_>, filter: MacFilter) -> Outcome {
@@ -158,13 +162,15 @@ fn mac_list(exec: &Exec<'_>, filter: MacFilter) -> Outcome {
 }
 
 fn mac(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
-    Ok(mac_list(exec, mac_filter(args)))
+    let filter = mac_filter(exec, args)?;
+    Ok(mac_list(exec, filter))
 }
 
 fn mac_of_kind(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     const KINDS: [&str; 4] = ["dynamic", "static", "sticky", "self"];
     let kind = need(args.among(&KINDS.map(|kind| (kind, kind))))?;
-    Ok(mac_list(exec, MacFilter { kind: Some(kind), ..mac_filter(args) }))
+    let filter = MacFilter { kind: Some(kind), ..mac_filter(exec, args)? };
+    Ok(mac_list(exec, filter))
 }
 
 fn mac_count(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
