@@ -12,6 +12,7 @@
 
 use crate::abi::{self, MdbBucket, MdbRow, SnoopVlan};
 use crate::error::{Result, system};
+use crate::mdb_segments::Segment;
 use crate::tables::{MDB, Meta, Tables};
 use lanyard_pipeline::state::{Unregistered, VlanState};
 use lanyard_pipeline::tables::mdb::{Flooded, MDB_CAPACITY, MdbChange, check};
@@ -130,12 +131,10 @@ impl Mdb {
                 *self.sources.entry((key.0, key.1)).or_insert(0) += 1;
             }
         }
-        // A row that has been written may have had an entry a moment ago, which a program still reads. Its place is never 0,
-        // because it contains the VLAN.
-        let Some(held) = self.tables.mdb.get(segment) else { return };
-        let written = |row: u16| held.rows.u32(row.into(), offset_of!(MdbRow, place)).load(Relaxed) != 0;
+        // A row that has been written may have had an entry a moment ago, which a program still reads.
+        let Some(written) = self.tables.mdb.get(segment).map(Segment::written) else { return };
         let unused = (1..abi::MDB_ROWS).rev().filter(|row| !used[*row]).map(|row| row as u16);
-        let (resting, free): (Vec<u16>, Vec<u16>) = unused.partition(|row| written(*row));
+        let (resting, free): (Vec<u16>, Vec<u16>) = unused.partition(|row| written[usize::from(*row)]);
         self.free.push(free);
         self.resting.extend(resting.into_iter().map(|row| (now, Row { segment, row })));
     }

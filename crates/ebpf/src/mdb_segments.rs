@@ -15,6 +15,8 @@ use zerocopy::IntoBytes;
 #[derive(Debug)]
 pub(crate) struct Segment {
     map: MapHandle,
+    /// True if this process has made the segment, so that no daemon before it has written a row.
+    is_new: bool,
     pub(crate) index: Shared<MdbBucket>,
     pub(crate) rows: Shared<MdbRow>,
 }
@@ -29,14 +31,28 @@ impl Segment {
         let bytes = size_of::<MdbSegment>() as u32;
         let map = MapHandle::create(MapType::Array, Some("ly_mdb"), 4, bytes, 1, &opts)
             .doing(|| format!("making a segment of {} entries for the MDB", abi::MDB_SEGMENT))?;
-        Self::of(map)
+        Self::of(map, true)
     }
 
-    fn of(map: MapHandle) -> Result<Self> {
+    fn of(map: MapHandle, is_new: bool) -> Result<Self> {
         let doing = || "mapping a segment of the MDB".into();
         let index = Shared::map(map.as_fd(), abi::MDB_BUCKETS).doing(doing)?;
         let rows = Shared::map_from(map.as_fd(), offset_of!(MdbSegment, row), abi::MDB_ROWS).doing(doing)?;
-        Ok(Self { map, index, rows })
+        Ok(Self { map, is_new, index, rows })
+    }
+
+    /// For each row, true if it has been written by a daemon before this one. The place of such a row is not 0, because it contains
+    /// the VLAN. The rows are read from a copy: what is read of mapped ones stays in this process's memory.
+    pub(crate) fn written(&self) -> Vec<bool> {
+        let copy =
+            if self.is_new { None } else { self.map.lookup(0_u32.as_bytes(), MapFlags::ANY).ok().flatten() };
+        let rows =
+            copy.as_deref().and_then(|bytes| bytes.get(offset_of!(MdbSegment, row)..)).unwrap_or_default();
+        let place = offset_of!(MdbRow, place)..offset_of!(MdbRow, place) + 4;
+        let written = |row: &[u8]| row.get(place.clone()).is_some_and(|place| place != [0; 4]);
+        let mut all: Vec<bool> = rows.chunks(size_of::<MdbRow>()).map(written).collect();
+        all.resize(abi::MDB_ROWS, false);
+        all
     }
 }
 
@@ -58,7 +74,7 @@ impl Segments {
             let id = id.try_into().map_or(0, u32::from_ne_bytes);
             let map = MapHandle::from_map_id(id).doing(|| format!("opening segment {number} of the MDB"))?;
             // The places are empty until now.
-            let _ = place.set(Segment::of(map)?);
+            let _ = place.set(Segment::of(map, false)?);
         }
         Ok(segments)
     }
