@@ -9,6 +9,8 @@ use std::path::Path;
 scenarios! {
     vrfs_isolate: ebpf soft;
     vrfs_come_and_go: ebpf;
+    a_routed_port_in_a_vrf: ebpf soft;
+    addresses_in_order: ebpf soft;
     routed_ports: ebpf soft;
     floating_and_tracked_routes: ebpf soft;
     permanent_and_discard: ebpf soft;
@@ -79,6 +81,60 @@ fn vrfs_isolate(plane: Plane) {
     assert!(view["vrfs"].as_array().unwrap().iter().all(|vrf| vrf["present"] == true), "{view}");
     let brief = bed.exec(&["show ip interface brief"]);
     assert_eq!(brief.matches("manual").count(), 4, "{brief}");
+}
+
+/// A routed port of a VRF is in another namespace, where the plane cannot send: the kernel routes to it.
+fn a_routed_port_in_a_vrf(plane: Plane) {
+    let bed = Bed::new(plane, 2, "vlan 10\nip routing\n");
+    bed.chatter.set(true);
+    bed.exact.set(false);
+    let red = name(&bed, "red");
+    bed.configure(&format!(
+        "vrf definition {red}\ninterface p1\nswitchport access vlan 10\ninterface vlan 10\nvrf forwarding {red}\n\
+         ip address 10.0.1.254 255.255.255.0\ninterface p2\nno switchport\nvrf forwarding {red}\n\
+         ip address 10.0.2.254 255.255.255.0"
+    ));
+    for n in [1, 2] {
+        bed.host(n).address(&format!("10.0.{n}.1/24"));
+        bed.host(n).net.ip(&format!("route add default via 10.0.{n}.254"));
+    }
+    bed.host(1).reaches("10.0.2.1");
+    // The neighbours are resolved now; packets for them were once dropped by the plane.
+    assert!(bed.host(1).ping("-c 3 -i 0.2 10.0.2.1"));
+    assert!(bed.host(2).ping("-c 3 -i 0.2 10.0.1.1"));
+}
+
+/// The kernel's addresses are those of the configuration, and the first one is the primary, after each change.
+fn addresses_in_order(plane: Plane) {
+    let bed = Bed::new(plane, 1, "vlan 20\ninterface p1\nswitchport access vlan 20\n");
+    bed.chatter.set(true);
+    for (lines, want) in [
+        (
+            "ip address 10.0.20.1 255.255.255.0\nip address 10.0.20.2 255.255.255.0 secondary\n\
+             ip address 10.0.21.1 255.255.255.0 secondary\nip address 10.0.21.2 255.255.255.0 secondary",
+            ["10.0.20.1/24", "10.0.20.2/24", "10.0.21.1/24", "10.0.21.2/24"].as_slice(),
+        ),
+        (
+            "ip address 10.0.20.3 255.255.255.0",
+            &["10.0.20.3/24", "10.0.20.2/24", "10.0.21.1/24", "10.0.21.2/24"],
+        ),
+        (
+            "no ip address 10.0.21.1 255.255.255.0 secondary",
+            &["10.0.20.3/24", "10.0.20.2/24", "10.0.21.2/24"],
+        ),
+        ("ip address 10.0.22.1 255.255.255.0", &["10.0.22.1/24", "10.0.20.2/24", "10.0.21.2/24"]),
+    ] {
+        bed.configure(&format!("interface vlan 20\n{lines}"));
+        let mut show = std::process::Command::new("ip");
+        let output = bed.net.output(show.args(["-4", "-br", "address", "show", "dev", "vlan20"]));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let held: Vec<&str> = text.split_whitespace().filter(|word| word.contains('/')).collect();
+        assert_eq!(held.first(), want.first(), "{lines}: {text}");
+        let (mut all, mut wanted) = (held.clone(), want.to_vec());
+        all.sort_unstable();
+        wanted.sort_unstable();
+        assert_eq!(all, wanted, "{lines}");
+    }
 }
 
 fn vrfs_come_and_go(plane: Plane) {
