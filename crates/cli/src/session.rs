@@ -220,7 +220,8 @@ impl Session {
         };
         // In an exec mode a configuration command may begin with the name of an exec command that Lanyard lacks. Only a whole
         // keyword counts: `u all` is `undebug all`, and no abbreviated `username`.
-        let is_keyword = |node: &Node| words.first().is_some_and(|word| node.label() == word.text);
+        let is_keyword =
+            |node: &Node| words.first().is_some_and(|word| node.label().eq_ignore_ascii_case(word.text));
         let is_configuration = place == Place::Exec
             && commands::TREES.global.iter().any(is_keyword)
             && commands::head_of(&self.reader(line, words, &Known(&*backend)), true)

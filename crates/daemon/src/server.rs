@@ -187,26 +187,28 @@ impl Seat {
     }
     /// Runs a line on the switch; the switch's notices precede the output.
     fn execute(&self, session: &mut Session, line: &str) -> (String, Outcome) {
-        let mut core = self.shared.core.borrow_mut();
-        let now_ms = core.ctx.clock.now_ms();
-        core.users.touch(self.line, now_ms);
-        core.users.current = Some(self.line);
-        core.ctx.notices.clear();
-        let outcome = os::ordinary(|| session.execute(line, &mut *core));
-        core.users.current = None;
-        let notices: String = core.ctx.notices.drain(..).map(|notice| format!("% {notice}\n")).collect();
-        drop(core);
-        self.shared.changed.notify_one();
-        (notices, outcome)
+        self.on_core(|core| {
+            let now_ms = core.ctx.clock.now_ms();
+            core.users.touch(self.line, now_ms);
+            core.ctx.notices.clear();
+            let outcome = session.execute(line, core);
+            let notices = core.ctx.notices.drain(..).map(|notice| format!("% {notice}\n")).collect();
+            (notices, outcome)
+        })
     }
     /// Leaves the configuration modes of a session whose connection has ended.
     fn close(&self, session: &mut Session) {
+        self.on_core(|core| session.close(core));
+    }
+    /// Lets this line's session change the switch, and wakes the event loop, which waits for changes.
+    fn on_core<T>(&self, work: impl FnOnce(&mut Core) -> T) -> T {
         let mut core = self.shared.core.borrow_mut();
         core.users.current = Some(self.line);
-        os::ordinary(|| session.close(&mut *core));
+        let result = os::ordinary(|| work(&mut core));
         core.users.current = None;
         drop(core);
         self.shared.changed.notify_one();
+        result
     }
     /// The next part of a listing. Nobody else waits for longer than one part takes.
     fn part(&self, listing: &mut Listing) -> Option<String> {

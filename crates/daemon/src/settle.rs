@@ -1,5 +1,5 @@
-//! Changes that nobody can refuse, because they have happened: netdevs come, go and get a link, and protocols decide. The
-//! plane and the modules follow them.
+//! Applies events to the plane and the modules: netdevs that appear, disappear or change their link, and decisions of
+//! protocols. The switch cannot refuse such a change, because it has happened already.
 //!
 //! Invariant: [`Core::settle`] gives the plane all of the wanted state that it takes. A port that it refuses is left out, and
 //! the reason is stored with the port.

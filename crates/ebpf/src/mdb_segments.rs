@@ -42,7 +42,8 @@ impl Segment {
     }
 
     /// For each row, true if it has been written by a daemon before this one. The place of such a row is not 0, because it contains
-    /// the VLAN. The rows are read from a copy: what is read of mapped ones stays in this process's memory.
+    /// the VLAN; one that cannot be read counts as written. The rows are read from a copy: what is read of mapped ones stays in
+    /// this process's memory.
     pub(crate) fn written(&self) -> Vec<bool> {
         let copy =
             if self.is_new { None } else { self.map.lookup(0_u32.as_bytes(), MapFlags::ANY).ok().flatten() };
@@ -51,7 +52,7 @@ impl Segment {
         let place = offset_of!(MdbRow, place)..offset_of!(MdbRow, place) + 4;
         let written = |row: &[u8]| row.get(place.clone()).is_some_and(|place| place != [0; 4]);
         let mut all: Vec<bool> = rows.chunks(size_of::<MdbRow>()).map(written).collect();
-        all.resize(abi::MDB_ROWS, false);
+        all.resize(abi::MDB_ROWS, !self.is_new);
         all
     }
 }
