@@ -399,9 +399,7 @@ impl SoftPlane {
     /// Waits until the thread has closed netdevs that are no longer ports: at most one link's turn.
     fn settle(&self) {
         self.shared.ring();
-        while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && !self.shared.released() {
-            std::thread::yield_now();
-        }
+        while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && !self.shared.released() {}
     }
     /// Ends the thread.
     fn stop(&mut self) {

@@ -12,7 +12,7 @@ use nix::sys::eventfd::EventFd;
 use nix::unistd::Pid;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The state that the thread shares with its owner.
@@ -22,12 +22,18 @@ pub struct Shared {
     waiting: AtomicUsize,
     /// The generation of the links that the thread waits on; it holds no older ones.
     seen: AtomicU64,
+    /// Notified after each change of `seen`.
+    saw: Condvar,
     bell: EventFd,
 }
 
+/// How long a caller waits for the thread before it checks that the thread still runs.
+const CHECK: Duration = Duration::from_millis(20);
+
 impl Shared {
     pub fn new(core: Core, bell: EventFd) -> Self {
-        Self { core: Mutex::new(core), waiting: AtomicUsize::new(0), seen: AtomicU64::new(0), bell }
+        let (waiting, seen) = (AtomicUsize::new(0), AtomicU64::new(0));
+        Self { core: Mutex::new(core), waiting, seen, saw: Condvar::new(), bell }
     }
     /// Locks the core for a change or a query. The thread does not take the lock again before the
     /// caller has had it.
@@ -41,9 +47,12 @@ impl Shared {
     pub fn ring(&self) {
         let _ = self.bell.write(1);
     }
-    /// True once the thread has dropped the links that were replaced. Call [`Shared::ring`] first.
+    /// Waits until the thread has dropped the links that were replaced, at most [`CHECK`]; returns true if it has. Call
+    /// [`Shared::ring`] first.
     pub fn released(&self) -> bool {
-        self.seen.load(Ordering::Acquire) == self.control().generation
+        let holds = |core: &mut Core| self.seen.load(Ordering::Acquire) != core.generation;
+        let waited = self.saw.wait_timeout_while(self.control(), CHECK, holds);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
     fn lock(&self) -> MutexGuard<'_, Core> {
@@ -78,6 +87,7 @@ pub fn run(shared: &Shared) {
                 waits = links.collect();
                 lost = PortId::all().filter(|port| core.links[port.index()].is_lost()).collect();
                 shared.seen.store(generation, Ordering::Release);
+                shared.saw.notify_all();
             }
         }
         let ready = match wait(shared, &waits, !lost.is_empty()) {

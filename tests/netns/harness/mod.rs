@@ -42,8 +42,9 @@ impl Plane {
 
 /// The longest wait for any condition, far longer than any should take on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(60);
-/// The time between two evaluations of a condition.
-const POLL: Duration = Duration::from_millis(1);
+/// The bounds of the time between two evaluations of a condition. It is a sixteenth of the time waited so far, so that a
+/// long wait takes little processor time from the other tests.
+const POLL: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(20)];
 
 /// Waits until `condition` returns a value.
 pub fn wait_for<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
@@ -52,13 +53,14 @@ pub fn wait_for<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
 
 /// Waits until `condition` returns a value, or the time is up.
 pub fn wait_until<T>(time: Duration, mut condition: impl FnMut() -> Option<T>) -> Option<T> {
-    let deadline = Instant::now() + time;
+    let begin = Instant::now();
     loop {
         let answer = condition();
-        if answer.is_some() || Instant::now() >= deadline {
+        let waited = begin.elapsed();
+        if answer.is_some() || waited >= time {
             return answer;
         }
-        std::thread::sleep(POLL);
+        std::thread::sleep((waited / 16).clamp(POLL[0], POLL[1]));
     }
 }
 

@@ -7,6 +7,7 @@
 //! bytes (IPv4) or 37 (IPv6) in a B-tree that is two thirds full: about 40 and 55 bytes.
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
@@ -104,11 +105,39 @@ pub(super) const FAILED: u8 = 8;
 /// A longer prefix failed, so its frames match this prefix: they must go to the kernel.
 pub(super) const FORCED: u8 = 16;
 
+/// A prefix as a key of a map, in the order of [`IpNet`]. Keys are compared as numbers: the order that `Ipv4Net` and `Ipv6Net`
+/// have themselves compares octets in a loop, which took a third of the time of a million routes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Key<Net>(Net);
+
+impl Ord for Key<Ipv4Net> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let number = |net: Ipv4Net| (net.addr().to_bits(), net.prefix_len());
+        number(self.0).cmp(&number(other.0))
+    }
+}
+
+impl Ord for Key<Ipv6Net> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let number = |net: Ipv6Net| (net.addr().to_bits(), net.prefix_len());
+        number(self.0).cmp(&number(other.0))
+    }
+}
+
+impl<Net: PartialEq> PartialOrd for Key<Net>
+where
+    Self: Ord,
+{
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 /// All prefixes of one namespace.
 #[derive(Debug)]
 pub(super) struct Rib {
-    v4: BTreeMap<Ipv4Net, Entry>,
-    v6: BTreeMap<Ipv6Net, Entry>,
+    v4: BTreeMap<Key<Ipv4Net>, Entry>,
+    v6: BTreeMap<Key<Ipv6Net>, Entry>,
     more: HashMap<IpNet, Vec<Candidate>>,
     /// The number of prefixes by length, so that a look-up tries only lengths that exist.
     lengths: [Vec<u32>; 2],
@@ -138,14 +167,14 @@ impl Rib {
     }
     pub fn get(&self, prefix: IpNet) -> Option<&Entry> {
         match prefix {
-            IpNet::V4(net) => self.v4.get(&net),
-            IpNet::V6(net) => self.v6.get(&net),
+            IpNet::V4(net) => self.v4.get(&Key(net)),
+            IpNet::V6(net) => self.v6.get(&Key(net)),
         }
     }
     pub fn get_mut(&mut self, prefix: IpNet) -> Option<&mut Entry> {
         match prefix {
-            IpNet::V4(net) => self.v4.get_mut(&net),
-            IpNet::V6(net) => self.v6.get_mut(&net),
+            IpNet::V4(net) => self.v4.get_mut(&Key(net)),
+            IpNet::V6(net) => self.v6.get_mut(&Key(net)),
         }
     }
     /// Every candidate of a prefix, the preferred one first.
@@ -168,11 +197,11 @@ impl Rib {
         let fresh = Entry { best, programmed: NONE, flags: 0 };
         let mut known = true;
         let entry = match prefix {
-            IpNet::V4(net) => self.v4.entry(net).or_insert_with(|| {
+            IpNet::V4(net) => self.v4.entry(Key(net)).or_insert_with(|| {
                 known = false;
                 fresh
             }),
-            IpNet::V6(net) => self.v6.entry(net).or_insert_with(|| {
+            IpNet::V6(net) => self.v6.entry(Key(net)).or_insert_with(|| {
                 known = false;
                 fresh
             }),
@@ -196,8 +225,8 @@ impl Rib {
     }
     pub fn remove(&mut self, prefix: IpNet) {
         let removed = match prefix {
-            IpNet::V4(net) => self.v4.remove(&net),
-            IpNet::V6(net) => self.v6.remove(&net),
+            IpNet::V4(net) => self.v4.remove(&Key(net)),
+            IpNet::V6(net) => self.v6.remove(&Key(net)),
         };
         if removed.is_some() {
             self.local_networks.remove(&prefix);
@@ -226,12 +255,12 @@ impl Rib {
         use std::ops::Bound::{Excluded, Unbounded};
         let (v4, v6) = match after {
             None => (Some(Unbounded), Unbounded),
-            Some(IpNet::V4(net)) => (Some(Excluded(net)), Unbounded),
-            Some(IpNet::V6(net)) => (None, Excluded(net)),
+            Some(IpNet::V4(net)) => (Some(Excluded(Key(net))), Unbounded),
+            Some(IpNet::V6(net)) => (None, Excluded(Key(net))),
         };
         let v4 =
-            v4.into_iter().flat_map(|from| self.v4.range((from, Unbounded))).map(|(net, _)| IpNet::V4(*net));
-        let v6 = self.v6.range((v6, Unbounded)).map(|(net, _)| IpNet::V6(*net));
+            v4.into_iter().flat_map(|from| self.v4.range((from, Unbounded))).map(|(key, _)| IpNet::V4(key.0));
+        let v6 = self.v6.range((v6, Unbounded)).map(|(key, _)| IpNet::V6(key.0));
         v4.chain(v6).take(most).collect()
     }
     /// The prefixes inside `prefix`, including itself.
@@ -240,16 +269,16 @@ impl Rib {
             IpNet::V4(net) => {
                 let last = Ipv4Net::new(net.broadcast(), 32).unwrap_or(net);
                 self.v4
-                    .range(net..=last)
-                    .map(|(net, _)| IpNet::V4(*net))
+                    .range(Key(net)..=Key(last))
+                    .map(|(key, _)| IpNet::V4(key.0))
                     .filter(|p| prefix.contains(p))
                     .collect()
             }
             IpNet::V6(net) => {
                 let last = Ipv6Net::new(net.broadcast(), 128).unwrap_or(net);
                 self.v6
-                    .range(net..=last)
-                    .map(|(net, _)| IpNet::V6(*net))
+                    .range(Key(net)..=Key(last))
+                    .map(|(key, _)| IpNet::V6(key.0))
                     .filter(|p| prefix.contains(p))
                     .collect()
             }
@@ -263,4 +292,40 @@ fn is_host(prefix: IpNet) -> bool {
 
 fn family(prefix: IpNet) -> usize {
     usize::from(matches!(prefix, IpNet::V6(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_have_the_order_of_prefixes() {
+        let parsed =
+            |texts: &[&str]| texts.iter().map(|text| text.parse().expect("a prefix")).collect::<Vec<IpNet>>();
+        let all = parsed(&[
+            "0.0.0.0/0",
+            "10.0.0.0/8",
+            "10.0.0.0/9",
+            "10.1.0.0/8",
+            "127.0.0.1/32",
+            "200.0.0.0/5",
+            "::/0",
+            "::1/128",
+            "2001:db8::/32",
+            "2001:db8::/33",
+            "fe80::/10",
+            "ff00::/8",
+        ]);
+        for (a, b) in all.iter().flat_map(|a| all.iter().map(move |b| (*a, *b))) {
+            match (a, b) {
+                (IpNet::V4(left), IpNet::V4(right)) => {
+                    assert_eq!(Key(left).cmp(&Key(right)), a.cmp(&b), "{a} {b}")
+                }
+                (IpNet::V6(left), IpNet::V6(right)) => {
+                    assert_eq!(Key(left).cmp(&Key(right)), a.cmp(&b), "{a} {b}")
+                }
+                _ => {}
+            }
+        }
+    }
 }
