@@ -15,6 +15,7 @@ use crate::condition::{FlatRule, PlaneList};
 use crate::key::{ETHERTYPE, HALVES};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// The highest number of ends of ranges in one field: wildcard masks with scattered bits make many.
 pub const MAX_ENDS: usize = 1 << 20;
@@ -253,12 +254,18 @@ fn ascending(mut ends: Vec<(u32, u16)>) -> Vec<(u32, u16)> {
 fn index(class_of: &[u16]) -> Vec<u16> {
     let mut known: HashMap<&[u16], u16> = HashMap::new();
     let (mut upper, mut lower) = (Vec::with_capacity(256), Vec::new());
+    let mut last: Option<(&[u16], u16)> = None;
     for block in class_of.chunks(256) {
-        let next = known.len() as u16;
-        upper.push(*known.entry(block).or_insert_with(|| {
-            lower.extend_from_slice(block);
-            next
-        }));
+        // Most blocks equal the one before, and comparing is faster than hashing.
+        let number = last.filter(|(before, _)| *before == block).map(|(_, number)| number).unwrap_or_else(|| {
+            let next = known.len() as u16;
+            *known.entry(block).or_insert_with(|| {
+                lower.extend_from_slice(block);
+                next
+            })
+        });
+        upper.push(number);
+        last = Some((block, number));
     }
     [upper, lower].concat()
 }
@@ -267,12 +274,28 @@ fn index(class_of: &[u16]) -> Vec<u16> {
 struct Classes {
     words: usize,
     vectors: Vec<u64>,
-    by_hash: HashMap<u64, Vec<u16>>,
+    by_hash: HashMap<u64, Vec<u16>, BuildHasherDefault<Mixed>>,
+}
+
+/// The hash of a number that is a hash already: the number.
+#[derive(Default)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 impl Classes {
     fn new(words: usize) -> Self {
-        Self { words, vectors: Vec::new(), by_hash: HashMap::new() }
+        Self { words, vectors: Vec::new(), by_hash: HashMap::default() }
     }
 
     fn get(&mut self, vector: &[u64]) -> Result<u16, TooLarge> {

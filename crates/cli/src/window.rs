@@ -63,7 +63,7 @@ impl Window {
     pub(crate) fn take(&mut self) -> (Vec<MacEntry>, bool) {
         let is_last = self.below == u64::MAX;
         let mut entries = std::mem::take(&mut self.entries);
-        entries.sort_unstable_by_key(|entry| key(entry.vlan, entry.mac));
+        entries.sort_by_cached_key(|entry| key(entry.vlan, entry.mac));
         // An entry that moved during the walk may have been offered twice.
         entries.dedup_by_key(|entry| key(entry.vlan, entry.mac));
         if let Some(last) = entries.last() {

@@ -116,7 +116,10 @@ impl Host {
         // still be in use.
         let bind = || server.net.run(|| TcpListener::bind(address)).ok();
         let listener = super::wait_for("the server's port", bind);
-        let data: Vec<u8> = (0..bytes).map(|at| (at ^ at >> 8 ^ at >> 16) as u8).collect();
+        // The length of the pattern is a prime number, so a segment never equals the one that should be in its place.
+        let pattern: Vec<u8> = (0..65_521_usize).map(|at| (at ^ at >> 8) as u8).collect();
+        let mut data = pattern.repeat(bytes / pattern.len() + 1);
+        data.truncate(bytes);
         let received = std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
                 let mut all = Vec::new();
