@@ -384,9 +384,11 @@ pub struct Trunks {
 pub struct Trunk {
     /// The port's name.
     pub interface: String,
+    /// `on`, or `off` for a port that is no trunk.
+    pub mode: &'static str,
     /// `802.1q`, or the EtherType of its tags.
     pub encapsulation: String,
-    /// `trunking`, or `not-trunking` while the port is down.
+    /// `trunking`, or `not-trunking` while the port is down or is no trunk.
     pub status: &'static str,
     /// The native VLAN.
     pub native_vlan: u16,
@@ -396,25 +398,30 @@ pub struct Trunk {
     pub active_vlans: String,
 }
 
-/// `show interfaces trunk`.
+/// `show interfaces trunk`. With `every` also switchports that are no trunks are listed, as for a port that is named: they carry
+/// their access VLAN.
 #[must_use]
-pub fn trunks(view: &Interfaces, config: &Config) -> Trunks {
+pub fn trunks(view: &Interfaces, config: &Config, every: bool) -> Trunks {
     let live = |(_, vlan): &(&VlanId, &lanyard_config::Vlan)| !vlan.suspended && !vlan.shutdown;
     let active: VlanSet = config.vlans.iter().filter(live).map(|(id, _)| *id).collect();
     let trunk = |i: &InterfaceView| {
         let interface = configured(config, i)?;
         let port = &interface.switchport;
-        let is_trunk = carries_vlans(config, &name_of(i), interface) && port.mode == SwitchportMode::Trunk;
-        is_trunk.then(|| Trunk {
+        let is_trunk = port.mode == SwitchportMode::Trunk;
+        let allowed =
+            if is_trunk { port.allowed_vlans.clone() } else { [port.access_vlan].into_iter().collect() };
+        let is_up = is_trunk && link_word(i, config) == "connected";
+        (carries_vlans(config, &name_of(i), interface) && (is_trunk || every)).then(|| Trunk {
             interface: i.name.clone(),
+            mode: if is_trunk { "on" } else { "off" },
             encapsulation: match port.tpid.ethertype() {
                 Some(0x8100) | None => "802.1q".into(),
                 Some(other) => format!("0x{other:04x}"),
             },
-            status: if link_word(i, config) == "connected" { "trunking" } else { "not-trunking" },
+            status: if is_up { "trunking" } else { "not-trunking" },
             native_vlan: port.native_vlan.get(),
-            allowed_vlans: list(&port.allowed_vlans),
-            active_vlans: list(&port.allowed_vlans.intersection(&active)),
+            allowed_vlans: list(&allowed),
+            active_vlans: list(&allowed.intersection(&active)),
         })
     };
     Trunks { trunks: view.interfaces.iter().filter_map(trunk).collect() }

@@ -7,15 +7,16 @@
 
 use crate::Failure;
 use crate::batch::user;
+use crate::completion_menu::CompletionMenu;
 use crate::pager::Pager;
 use crate::plain::{self, Key, Terminal};
 use lanyard_daemon::client::{Client, ClientError, Piece, Replies, Requests};
 use lanyard_daemon::protocol::{Done, Reply, Request};
 use nix::sys::signal::{SigSet, Signal as OsSignal};
 use reedline::{
-    ColumnarMenu, Completer, CompletionResult, EditCommand, Emacs, ExternalPrinter, KeyCode, KeyModifiers,
-    MenuBuilder, Prompt, PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, Signal,
-    Span, Suggestion, default_emacs_keybindings,
+    Completer, CompletionResult, EditCommand, Emacs, ExternalPrinter, KeyCode, KeyModifiers, Prompt,
+    PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, Signal, Span, Suggestion,
+    default_emacs_keybindings,
 };
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -317,7 +318,7 @@ fn editor(link: &Arc<Mutex<Link>>, printer: ExternalPrinter<String>) -> Reedline
     keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('z'), host(END));
     let tab = vec![ReedlineEvent::Menu(MENU.into()), ReedlineEvent::MenuNext];
     keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, ReedlineEvent::UntilFound(tab));
-    let menu = ColumnarMenu::default().with_name(MENU).with_marker("");
+    let menu = CompletionMenu::new(MENU);
     Reedline::create()
         .with_edit_mode(Box::new(Emacs::new(keys)))
         .with_completer(Box::new(Tab(link.clone())))

@@ -5,6 +5,7 @@
 
 mod asic;
 mod batch;
+mod completion_menu;
 mod config;
 mod console;
 mod generate;

@@ -236,7 +236,7 @@ fn switchport(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
 }
 
 fn trunk(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
-    let view = made::trunks(&get_interfaces(exec, args)?, exec.backend.running());
+    let view = made::trunks(&get_interfaces(exec, args)?, exec.backend.running(), args.interface().is_some());
     Ok(exec.present(&view, render::trunks))
 }
 

@@ -207,7 +207,7 @@ pub fn trunks(view: &Trunks) -> String {
         return String::new();
     }
     let first = table(&["Port", "Mode", "Encapsulation", "Status", "Native vlan"], &|t| {
-        vec!["on".into(), t.encapsulation.clone(), t.status.into(), t.native_vlan.to_string()]
+        vec![t.mode.into(), t.encapsulation.clone(), t.status.into(), t.native_vlan.to_string()]
     });
     let second = table(&["Port", "Vlans allowed on trunk"], &|t| vec![t.allowed_vlans.clone()]);
     let third =
