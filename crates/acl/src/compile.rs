@@ -257,13 +257,14 @@ fn index(class_of: &[u16]) -> Vec<u16> {
     let mut last: Option<(&[u16], u16)> = None;
     for block in class_of.chunks(256) {
         // Most blocks equal the one before, and comparing is faster than hashing.
-        let number = last.filter(|(before, _)| *before == block).map(|(_, number)| number).unwrap_or_else(|| {
-            let next = known.len() as u16;
-            *known.entry(block).or_insert_with(|| {
-                lower.extend_from_slice(block);
-                next
-            })
-        });
+        let number =
+            last.filter(|(before, _)| *before == block).map(|(_, number)| number).unwrap_or_else(|| {
+                let next = known.len() as u16;
+                *known.entry(block).or_insert_with(|| {
+                    lower.extend_from_slice(block);
+                    next
+                })
+            });
         upper.push(number);
         last = Some((block, number));
     }
