@@ -64,11 +64,17 @@ impl ConfigSessions {
         self.sessions.contains_key(name)
     }
 
-    /// Creates a session, or opens an existing one.
+    /// Creates a session, or opens an existing one. If there are [`MAX_SESSIONS`], a session without lines makes room.
     ///
     /// # Errors
-    /// When there are [`MAX_SESSIONS`] others.
+    /// When there are [`MAX_SESSIONS`] others with lines.
     pub fn open(&mut self, name: &str) -> Result<(), Refusal> {
+        if !self.contains(name) && self.sessions.len() >= MAX_SESSIONS {
+            let empty = self.sessions.iter().find(|(_, session)| session.lines.is_empty());
+            if let Some(empty) = empty.map(|(name, _)| name.clone()) {
+                self.sessions.remove(&empty);
+            }
+        }
         if !self.contains(name) && self.sessions.len() >= MAX_SESSIONS {
             return Err(format!(
                 "there are {MAX_SESSIONS} configuration sessions already: enter one of them (show configuration sessions) and \

@@ -75,10 +75,18 @@ fn a_session_that_no_longer_fits_is_refused() {
 #[test]
 fn sessions_are_bounded() {
     let (mut fake, mut session) = (Fake::default(), session());
-    for n in 0..lanyard_cli::sessions::MAX_SESSIONS {
-        run(&mut session, &mut fake, &[&format!("configure session s{n}"), "end"]);
+    let most = lanyard_cli::sessions::MAX_SESSIONS;
+    for n in 0..most - 1 {
+        run(&mut session, &mut fake, &[&format!("configure session s{n}"), "hostname other", "end"]);
     }
-    let Outcome::Refused(_) = run(&mut session, &mut fake, &["configure session more"]) else {
+    // A session without lines makes room for another.
+    for name in ["empty", "more"] {
+        let opened = run(&mut session, &mut fake, &[&format!("configure session {name}"), "end"]);
+        assert_eq!(opened, Outcome::Text(String::new()), "{name}");
+    }
+    assert!(!fake.sessions.contains("empty") && fake.sessions.contains("more") && fake.sessions.contains("s0"));
+    run(&mut session, &mut fake, &["configure session more", "hostname other", "end"]);
+    let Outcome::Refused(_) = run(&mut session, &mut fake, &["configure session last"]) else {
         panic!("taken")
     };
 }

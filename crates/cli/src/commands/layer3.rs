@@ -37,6 +37,7 @@ pub const HEAD: &[Line<Interface>] = &[
         },
     },
     vrf::FORWARDING,
+    vrf::IP_FORWARDING,
 ];
 
 /// The lines after an interface's addresses.
@@ -169,6 +170,7 @@ pub const GROUPS: &[(&str, &str)] = &[
     ("ip verify", "Enable per packet validation"),
     ("ip verify unicast", "Enable per packet validation for unicast"),
     ("ip verify unicast source", "Validation of source address"),
+    ("ip vrf", "VRF parameters on the interface"),
     ("ipv6", "IPv6 interface subcommands"),
     ("ipv6 dhcp", "IPv6 DHCP interface subcommands"),
     ("ipv6 dhcp relay", "Act as an IPv6 DHCP relay"),

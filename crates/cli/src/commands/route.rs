@@ -192,7 +192,7 @@ fn put_route(edit: &mut Edit<'_>, args: &Args, discard: bool) -> Result<(), Refu
         ..StaticRoute::new(prefix)
     };
     if args.form != Form::Set {
-        return remove(edit, &route);
+        return remove(edit, &route, distance);
     }
     check(&route)?;
     let routes = &mut edit.config.routes;
@@ -211,14 +211,15 @@ fn put_route(edit: &mut Edit<'_>, args: &Args, discard: bool) -> Result<(), Refu
 }
 
 /// Removes every route to the destination of `named` that has the next hop, the interface and the `Null0` of `named`, as far as
-/// `named` has them.
-fn remove(edit: &mut Edit<'_>, named: &StaticRoute) -> Result<(), Refusal> {
+/// `named` has them, and the distance, if the line has one.
+fn remove(edit: &mut Edit<'_>, named: &StaticRoute, distance: Option<u8>) -> Result<(), Refusal> {
     let before = edit.config.routes.len();
     let gone = |route: &StaticRoute| {
         (&route.vrf, route.prefix) == (&named.vrf, named.prefix)
             && (named.via.is_none() || route.via == named.via)
             && (named.interface.is_none() || route.interface == named.interface)
             && (!named.discard || route.discard)
+            && distance.is_none_or(|distance| route.distance == distance)
     };
     edit.config.routes.retain(|route| !gone(route));
     if edit.config.routes.len() < before { Ok(()) } else { Err("No matching route to delete".into()) }

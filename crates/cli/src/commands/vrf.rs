@@ -75,14 +75,17 @@ fn print_families(vrf: &Vrf) -> Vec<String> {
     on.flat_map(|(_, family)| [format!("address-family {family}"), "exit-address-family".into()]).collect()
 }
 
+const TABLE: Node = kw("forwarding", "Configure forwarding table")
+    .no(forwarding_table)
+    .then(&[arg(Kind::Word("VRF-NAME", MAX_NAME), "VRF name").run(forwarding_table)]);
+
+/// The older form of `vrf forwarding`.
+pub const IP_FORWARDING: Line<Interface> = Line::unprinted("ip vrf", TABLE);
+
 /// `vrf forwarding` under an interface.
 pub const FORWARDING: Line<Interface> = Line::Own {
     under: "vrf",
-    node: kw("forwarding", "Configure forwarding table").no(forwarding_table).then(&[arg(
-        Kind::Word("VRF-NAME", MAX_NAME),
-        "VRF name",
-    )
-    .run(forwarding_table)]),
+    node: TABLE,
     print: |interface| interface.layer3.vrf.iter().map(|vrf| format!("vrf forwarding {vrf}")).collect(),
 };
 

@@ -35,7 +35,7 @@ fn flags(channel: &Channel) -> &'static str {
 }
 
 fn protocol(channel: &Channel) -> &'static str {
-    if channel.runs_lacp() { "LACP" } else { "-" }
+    if channel.runs_lacp() && !channel.members.is_empty() { "LACP" } else { "-" }
 }
 
 /// `show etherchannel summary`.
