@@ -25,6 +25,8 @@ pub(crate) fn view(ctx: &Context, children: &Children) -> view::Vrrps {
             groups.push(view::VrrpView {
                 interface: netdev.clone(),
                 group: *group,
+                description: vrrp.description.clone(),
+                shutdown: vrrp.shutdown,
                 state,
                 address: vrrp.addresses.first().copied(),
                 secondary_addresses: vrrp.addresses.iter().skip(1).copied().collect(),

@@ -94,7 +94,11 @@ pub fn vrrp(view: &Vrrps) -> String {
     let mut out = String::new();
     for group in &view.groups {
         let _ = writeln!(out, "{} - Group {}", ios_netdev(&group.interface), group.group);
+        if let Some(description) = &group.description {
+            let _ = writeln!(out, "  {description}");
+        }
         let _ = match group.state {
+            _ if group.shutdown => writeln!(out, "  State is Init (shut down)"),
             "unavailable" => writeln!(out, "  State is Init (keepalived does not run)"),
             _ => writeln!(out, "  State is {}", state(group)),
         };

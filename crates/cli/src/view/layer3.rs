@@ -244,6 +244,10 @@ pub struct VrrpView {
     pub interface: String,
     /// The group.
     pub group: u8,
+    /// `description`.
+    pub description: Option<String>,
+    /// `shutdown`.
+    pub shutdown: bool,
     /// `master`, `backup`, `init` (down, shut down or without address) or `unavailable` (keepalived does not run).
     pub state: &'static str,
     /// The virtual address; `None` when it is not configured.

@@ -77,7 +77,9 @@ impl Services for Fake {
                 groups.push(view::VrrpView {
                     interface: name.to_string(),
                     group: *group,
-                    state: "master",
+                    description: vrrp.description.clone(),
+                    shutdown: vrrp.shutdown,
+                    state: if vrrp.shutdown { "init" } else { "master" },
                     address: vrrp.addresses.first().copied(),
                     secondary_addresses: vrrp.addresses.iter().skip(1).copied().collect(),
                     mac: MacAddr([0, 0, 0x5e, 0, 1, *group]),
