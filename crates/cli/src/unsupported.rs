@@ -130,6 +130,8 @@ const NO_MODES: &[&str] = &[
     "ip access-list resequence",
     "ip sla responder",
     "ip sla schedule",
+    // A line of interfaces.
+    "ip vrf forwarding",
     // The word also abbreviates that of `ipv6 router`.
     "ipv6 route",
     "track timer",

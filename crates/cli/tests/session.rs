@@ -84,7 +84,9 @@ fn sessions_are_bounded() {
         let opened = run(&mut session, &mut fake, &[&format!("configure session {name}"), "end"]);
         assert_eq!(opened, Outcome::Text(String::new()), "{name}");
     }
-    assert!(!fake.sessions.contains("empty") && fake.sessions.contains("more") && fake.sessions.contains("s0"));
+    assert!(
+        !fake.sessions.contains("empty") && fake.sessions.contains("more") && fake.sessions.contains("s0")
+    );
     run(&mut session, &mut fake, &["configure session more", "hostname other", "end"]);
     let Outcome::Refused(_) = run(&mut session, &mut fake, &["configure session last"]) else {
         panic!("taken")

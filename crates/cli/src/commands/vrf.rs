@@ -75,9 +75,11 @@ fn print_families(vrf: &Vrf) -> Vec<String> {
     on.flat_map(|(_, family)| [format!("address-family {family}"), "exit-address-family".into()]).collect()
 }
 
-const TABLE: Node = kw("forwarding", "Configure forwarding table")
-    .no(forwarding_table)
-    .then(&[arg(Kind::Word("VRF-NAME", MAX_NAME), "VRF name").run(forwarding_table)]);
+const TABLE: Node = kw("forwarding", "Configure forwarding table").no(forwarding_table).then(&[arg(
+    Kind::Word("VRF-NAME", MAX_NAME),
+    "VRF name",
+)
+.run(forwarding_table)]);
 
 /// The older form of `vrf forwarding`.
 pub const IP_FORWARDING: Line<Interface> = Line::unprinted("ip vrf", TABLE);
