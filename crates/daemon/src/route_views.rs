@@ -72,29 +72,10 @@ fn routes(ctx: &Context, following: &Following, query: &RouteQuery) -> Result<vi
             };
             Some(view::Route { offload, ..route(query.vrf.as_deref(), entry, &facts)? })
         });
-        routes.extend(preferred(shown.collect()));
+        routes.extend(shown);
     }
-    routes.sort_by_key(in_order);
+    routes.sort_by_key(|route| (route.prefix.addr(), route.prefix.prefix_len(), route.metric));
     Ok(query.narrow(routes))
-}
-
-fn in_order(route: &view::Route) -> (IpAddr, u8, u32) {
-    (route.prefix.addr(), route.prefix.prefix_len(), route.metric)
-}
-
-/// Leaves out the routes of a table that are not in use: of several routes to a prefix those with the lowest metric are. As in
-/// IOS, a floating route appears when it takes over.
-fn preferred(mut routes: Vec<view::Route>) -> Vec<view::Route> {
-    routes.sort_by_key(in_order);
-    let mut best: Option<(ipnet::IpNet, u32)> = None;
-    routes.retain(|route| match best {
-        Some((prefix, metric)) if prefix == route.prefix => metric == route.metric,
-        _ => {
-            best = Some((route.prefix, route.metric));
-            true
-        }
-    });
-    routes
 }
 
 /// All netdevs of a namespace, including those that the switch does not manage, for their names.
@@ -224,10 +205,6 @@ mod tests {
             own("10.0.0.1/32", 1),
             own("127.0.0.1/32", 1),
             entry("2001:db8::/32", 2, None, 1),
-            Route { metric: 200, ..entry("10.6.0.0/16", 4, Some("10.0.0.7"), 1) },
-            // The route that would be better has no link.
-            entry("10.7.0.0/16", 4, Some("10.9.0.7"), 2),
-            Route { metric: 200, ..entry("10.7.0.0/16", 4, Some("10.0.0.7"), 1) },
         ];
         world.kernel.state().routes.insert(None, list);
         let all = RouteQuery::all(Family::V4, None);
@@ -237,9 +214,7 @@ mod tests {
             "10.2.0.0/16 77 10.0.0.9 if9",
             // The next hop without link is left out, and so is a route that has only such next hops.
             "10.3.0.0/16 bgp 10.0.0.8 eth1",
-            // A floating route is left out until it takes over.
             "10.6.0.0/16 static",
-            "10.7.0.0/16 static 10.0.0.7 eth1",
             "10.9.0.0/16 static 10.0.0.9 eth1",
         ];
         assert_eq!(shown(&world, &all), want);
