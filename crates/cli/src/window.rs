@@ -6,8 +6,9 @@
 use crate::view::MacEntry;
 use lanyard_types::MacAddr;
 
-/// The least number of entries of a full window; it has at most twice as many.
-const KEPT: usize = 1 << 16;
+/// The least number of entries of the first full window, and of the largest: each is twice as large as the one before, so that the
+/// first page appears soon, and a long list takes few walks. A window has at most twice as many entries.
+const KEPT: [usize; 2] = [1 << 14, 1 << 16];
 
 /// VLAN and address in one word, in the order in which entries are listed.
 #[inline]
@@ -24,18 +25,20 @@ pub struct Window {
     below: u64,
     entries: Vec<MacEntry>,
     kept: usize,
+    /// The limit of `kept`.
+    most: usize,
 }
 
 impl Default for Window {
     fn default() -> Self {
-        Self::keeping(KEPT)
+        Self { most: KEPT[1], ..Self::keeping(KEPT[0]) }
     }
 }
 
 impl Window {
-    /// A window at the beginning of the table that keeps at least this many entries, and at most twice as many.
+    /// A window at the beginning of the table that keeps at least this many entries, and at most twice as many, as do all after it.
     pub(crate) const fn keeping(kept: usize) -> Self {
-        Self { from: 0, below: u64::MAX, entries: Vec::new(), kept }
+        Self { from: 0, below: u64::MAX, entries: Vec::new(), kept, most: kept }
     }
     /// True when the window has room for an entry with this key.
     // `inline` compiles this function with the optimisation of the crate that walks the table.
@@ -70,6 +73,7 @@ impl Window {
             self.from = key(last.vlan, last.mac) + 1;
         }
         self.below = u64::MAX;
+        self.kept = (2 * self.kept).min(self.most);
         (entries, is_last)
     }
 }
@@ -117,6 +121,20 @@ mod tests {
             assert_eq!(listed.concat(), sorted, "{len}");
             assert!(len < 8 || listed.iter().rev().skip(1).all(|part| part.len() >= 4), "{listed:?}");
         }
+    }
+
+    #[test]
+    fn windows_grow_to_a_limit() {
+        let mut window = Window { most: 12, ..Window::keeping(4) };
+        let mut lens = Vec::new();
+        for _ in 0..5 {
+            (0..100).for_each(|number| window.offer(entry(number)));
+            lens.push(window.take().0.len());
+        }
+        assert!(
+            lens.iter().zip([4, 8, 12, 12, 12]).all(|(len, kept)| (kept..2 * kept).contains(len)),
+            "{lens:?}"
+        );
     }
 
     #[test]
