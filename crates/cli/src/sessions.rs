@@ -71,16 +71,14 @@ impl ConfigSessions {
     pub fn open(&mut self, name: &str) -> Result<(), Refusal> {
         if !self.contains(name) && self.sessions.len() >= MAX_SESSIONS {
             let empty = self.sessions.iter().find(|(_, session)| session.lines.is_empty());
-            if let Some(empty) = empty.map(|(name, _)| name.clone()) {
-                self.sessions.remove(&empty);
-            }
-        }
-        if !self.contains(name) && self.sessions.len() >= MAX_SESSIONS {
-            return Err(format!(
-                "there are {MAX_SESSIONS} configuration sessions already: enter one of them (show configuration sessions) and \
-                 commit or abort it"
-            )
-            .into());
+            let Some(empty) = empty.map(|(name, _)| name.clone()) else {
+                return Err(format!(
+                    "there are {MAX_SESSIONS} configuration sessions already: enter one of them (show configuration sessions) \
+                     and commit or abort it"
+                )
+                .into());
+            };
+            self.sessions.remove(&empty);
         }
         self.sessions.entry(name.to_owned()).or_default();
         Ok(())

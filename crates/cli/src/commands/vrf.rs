@@ -75,6 +75,7 @@ fn print_families(vrf: &Vrf) -> Vec<String> {
     on.flat_map(|(_, family)| [format!("address-family {family}"), "exit-address-family".into()]).collect()
 }
 
+/// The rest of `vrf forwarding` and `ip vrf forwarding`.
 const TABLE: Node = kw("forwarding", "Configure forwarding table").no(forwarding_table).then(&[arg(
     Kind::Word("VRF-NAME", MAX_NAME),
     "VRF name",
