@@ -62,7 +62,13 @@ fn bpdu_guard_shuts_the_port_down(plane: Plane) {
     });
     assert!(bed.exec(&["show logging"]).contains("%PM-4-ERR_DISABLE: bpduguard error detected on p1"));
     assert_eq!(ports(&bed, 0)["p2"].1, "forwarding");
-    // A restarted daemon does not enable the port.
+    // A restarted daemon does not enable the port. A thread writes the snapshot that it continues from.
+    let snapshot = std::path::Path::new("/run/lanyard").join(&bed.instance).join("spanning-tree.json");
+    wait_for("the snapshot with the port's error", || {
+        let kept: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&snapshot).ok()?).ok()?;
+        let links = kept["trees"]["links"].as_object()?;
+        links.values().any(|link| !link["err_disabled"].is_null()).then_some(())
+    });
     bed.end_daemon(nix::sys::signal::Signal::SIGKILL);
     bed.start();
     assert_eq!(ports(&bed, 0)["p1"].1, "discarding");
