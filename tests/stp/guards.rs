@@ -1,7 +1,7 @@
 //! Edge ports and guards.
 
 use crate::fixture::{Beds, bare, becomes, ports, start, tree, wire};
-use crate::harness::{BROADCAST, DEADLINE, Frame, Plane, frame, scenarios, wait_for, wait_until};
+use crate::harness::{BROADCAST, Bed, DEADLINE, Frame, Plane, frame, scenarios, wait_for, wait_until};
 
 scenarios! {
     portfast_forwards_at_once: ebpf soft;
@@ -46,21 +46,31 @@ fn portfast_forwards_at_once(plane: Plane) {
     assert_eq!(changes(), before, "an edge port is no change of the topology");
 }
 
+/// Waits until management has shut p1 down, which it does when it has the protocol thread's report; returns `show errdisable
+/// recovery`.
+fn held(bed: &Bed) -> serde_json::Value {
+    wait_for("p1 to be shut down", || {
+        let held = bed.ask("show errdisable recovery");
+        (held["interfaces"][0]["interface"] == "p1").then_some(held)
+    })
+}
+
 fn bpdu_guard_shuts_the_port_down(plane: Plane) {
     let bed = bare(plane, 2);
     start(&bed, "spanning-tree mode rstp\nspanning-tree portfast bpduguard default", &[]);
     becomes(&bed, 0, "p1", "designated", "forwarding");
     bed.host(1).send(&bpdu(4096));
     becomes(&bed, 0, "p1", "disabled", "discarding");
-    let held = bed.ask("show errdisable recovery");
-    assert_eq!(held["interfaces"][0]["interface"], "p1", "{held}");
-    assert_eq!(held["interfaces"][0]["cause"], "bpduguard");
+    assert_eq!(held(&bed)["interfaces"][0]["cause"], "bpduguard");
     wait_for("the port to be down", || {
         let view = bed.ask("show interfaces status");
         let rows = view["interfaces"].as_array().unwrap().clone();
         rows.iter().find(|row| row["interface"] == "p1" && row["status"] == "err-disabled").map(|_| ())
     });
-    assert!(bed.exec(&["show logging"]).contains("%PM-4-ERR_DISABLE: bpduguard error detected on p1"));
+    wait_for("the message", || {
+        let log = bed.exec(&["show logging"]);
+        log.contains("%PM-4-ERR_DISABLE: bpduguard error detected on p1").then_some(())
+    });
     assert_eq!(ports(&bed, 0)["p2"].1, "forwarding");
     // A restarted daemon does not enable the port. A thread writes the snapshot that it continues from.
     let snapshot = std::path::Path::new("/run/lanyard").join(&bed.instance).join("spanning-tree.json");
@@ -86,9 +96,12 @@ fn a_port_comes_back_after_the_recovery_interval(plane: Plane) {
     becomes(&bed, 0, "p1", "designated", "forwarding");
     bed.host(1).send(&bpdu(4096));
     becomes(&bed, 0, "p1", "disabled", "discarding");
-    let down = bed.ask("show interfaces status err-disabled");
-    let rows = down["interfaces"].as_array().unwrap();
-    assert_eq!(rows.iter().map(|row| &row["interface"]).collect::<Vec<_>>(), ["p1"]);
+    held(&bed);
+    wait_for("p1 alone to be listed", || {
+        let down = bed.ask("show interfaces status err-disabled");
+        let rows = down["interfaces"].as_array().unwrap().clone();
+        (rows.len() == 1 && rows[0]["interface"] == "p1").then_some(())
+    });
     let table = bed.exec(&["show interfaces status err-disabled"]);
     assert!(table.contains("err-disabled") && table.contains("bpduguard"), "{table}");
     let held = bed.ask("show errdisable recovery");
