@@ -1,7 +1,8 @@
 //! Output for users: refusals, the classic bridge commands, events, a switch without rights.
 
+use crate::access::terminal;
 use crate::harness::daemon::{Daemon, LANYARD, lanyard};
-use crate::harness::{BROADCAST, Bed, Plane, frame, mac, scenarios, wait_for};
+use crate::harness::{BROADCAST, Bed, DEADLINE, Plane, frame, mac, scenarios, wait_for, wait_until};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
@@ -115,10 +116,9 @@ fn link_events(plane: Plane) {
     let mut command = Command::new(LANYARD);
     command.args(["cli", "--instance", &bed.instance, "-c", "monitor events link"]);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let users = |bed: &Bed| bed.ask("show users")["users"].as_array().unwrap().len();
-    // The sessions are that of the bed, and the one that monitors events.
-    wait_for("the session that watches", || (users(&bed) >= 2).then_some(()));
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let (sender, events) = std::sync::mpsc::channel();
+    std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
     let flap = |state: &str| {
         bed.host(2).net.ip(&format!("link set eth0 {state}"));
         wait_for("the link to follow", || {
@@ -126,16 +126,22 @@ fn link_events(plane: Plane) {
             (up == (state == "up")).then_some(())
         });
     };
-    flap("down");
-    flap("up");
-    flap("down");
-    for _ in 0..2 {
-        let event: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    let mut seen = Vec::new();
+    // Changes before the session watches are not reported.
+    let watched = wait_until(DEADLINE, || {
+        flap("down");
+        flap("up");
+        seen.extend(events.try_iter());
+        (seen.len() >= 2).then_some(())
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(watched.is_some(), "{seen:?}");
+    for line in seen {
+        let event: Value = serde_json::from_str(&line).unwrap();
         assert_eq!((&event["type"], &event["interface"]), (&"link".into(), &"p2".into()), "{event}");
         assert!(event["link_up"].is_boolean() && event["action"] == "change", "{event}");
     }
-    child.kill().unwrap();
-    child.wait().unwrap();
 }
 
 /// expect and Netmiko have terminals that do not answer cursor queries: no command waits for an answer, and no part of
@@ -143,7 +149,7 @@ fn link_events(plane: Plane) {
 fn a_terminal_that_answers_no_query(plane: Plane) {
     let bed = Bed::new(plane, 2, TWO);
     for (term, queries) in [("vt100", 0), ("dumb", 0), ("xterm", 1)] {
-        let pty = nix::pty::openpty(None, None).unwrap();
+        let pty = terminal(None);
         let end = || Stdio::from(pty.slave.try_clone().unwrap());
         let mut command = Command::new(LANYARD);
         command.args(["cli", "--instance", &bed.instance]).env("TERM", term);
@@ -181,7 +187,7 @@ fn a_terminal_that_answers_no_query(plane: Plane) {
 
 /// The output of a session on a terminal when its whole input is pasted at once.
 fn pasted(bed: &Bed, text: &str) -> String {
-    let pty = nix::pty::openpty(None, None).unwrap();
+    let pty = terminal(None);
     let end = || Stdio::from(pty.slave.try_clone().unwrap());
     let mut command = Command::new(LANYARD);
     command.args(["cli", "--instance", &bed.instance]).env("TERM", "dumb");
